@@ -1,0 +1,92 @@
+package logicalcluster
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Path is a colon-separated way to a logical cluster: a cluster name followed by workspace names. The zero Path
+// leads nowhere.
+type Path struct{ s string }
+
+// ParsePath accepts segments as ParseName does, joined by colons, and the wildcard "*".
+func ParsePath(s string) (Path, error) {
+	if s == Wildcard.s {
+		return Path{s}, nil
+	}
+	if len(s) > maxPathLength || !pathPattern.MatchString(s) {
+		shown := s
+		if len(shown) > 100 {
+			shown = shown[:100] + "..."
+		}
+		return Path{}, fmt.Errorf("invalid cluster: %q does not match the regex %s", shown, pathPattern)
+	}
+	return Path{s}, nil
+}
+
+// MustParsePath is ParsePath for literals. It panics on what ParsePath refuses.
+func MustParsePath(s string) Path {
+	p, err := ParsePath(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// String returns the path as it stands in URLs.
+func (p Path) String() string { return p.s }
+
+// Empty tells whether p is the zero Path.
+func (p Path) Empty() bool { return p.s == "" }
+
+// Name returns the path as a name, and whether it is one: a single segment, a "system:" name, or the wildcard.
+func (p Path) Name() (Name, bool) {
+	if p.s == "" || (strings.Contains(p.s, ":") && !strings.HasPrefix(p.s, systemPrefix)) {
+		return Name{}, false
+	}
+	return Name{p.s}, true
+}
+
+// Segments returns the parts between the colons; a "system:" name is one segment.
+func (p Path) Segments() []string {
+	if _, ok := p.Name(); ok {
+		return []string{p.s}
+	}
+	if p.s == "" {
+		return nil
+	}
+	return strings.Split(p.s, ":")
+}
+
+// Join returns the path of the workspace called name below p.
+func (p Path) Join(name string) Path {
+	if p.s == "" {
+		return Path{name}
+	}
+	return Path{p.s + ":" + name}
+}
+
+// Parent returns the path without its last segment, and whether there is one.
+func (p Path) Parent() (Path, bool) {
+	if _, ok := p.Name(); ok || p.s == "" {
+		return Path{}, false
+	}
+	return Path{p.s[:strings.LastIndex(p.s, ":")]}, true
+}
+
+// Base returns the last segment.
+func (p Path) Base() string {
+	segments := p.Segments()
+	if len(segments) == 0 {
+		return ""
+	}
+	return segments[len(segments)-1]
+}
+
+// HasPrefix tells whether p is other or lies below it.
+func (p Path) HasPrefix(other Path) bool {
+	return p.s == other.s || strings.HasPrefix(p.s, other.s+":")
+}
+
+// URLPath returns the URL path of the logical cluster's API root, "/clusters/<path>".
+func (p Path) URLPath() string { return clustersPrefix + p.s }

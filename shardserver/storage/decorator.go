@@ -1,0 +1,257 @@
+// Package storage puts the logical cluster into storage (wall W4): one decorator around the stock storage and
+// watch cache of a resource, through the stock seam generic.StorageDecorator. Registries, strategies and handlers
+// of Kubernetes work above it unchanged and know nothing of clusters.
+//
+// It also offers the shard's own reading of that storage (Registry, Reader; wall W6). It must not know any API
+// group or type.
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// indexField is the field by which the watch cache finds the watchers of an event. It is set on every object's
+// attributes, and every watch of one cluster requires it, so that an event is offered to the watchers of its own
+// cluster alone.
+const indexField = logicalcluster.AnnotationKey
+
+// WithCache returns the decorator for resources that have a watch cache.
+func WithCache() generic.StorageDecorator { return decorate(genericregistry.StorageWithCacher()) }
+
+// WithoutCache returns the decorator for resources without a watch cache (events).
+func WithoutCache() generic.StorageDecorator { return decorate(generic.UndecoratedStorage) }
+
+func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
+	return func(
+		config *storagebackend.ConfigForResource,
+		resourcePrefix string,
+		keyFunc func(obj runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object,
+		getAttrs storage.AttrFunc,
+		_ storage.IndexerFuncs, // the stock triggers (by name) are finer than needed inside one cluster
+		indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		layout := layout{prefix: "/" + strings.Trim(resourcePrefix, "/")}
+		attrs := withClusterField(getAttrs)
+		base, destroy, err := inner(config, resourcePrefix, layout.objectKey(keyFunc), newFunc, newListFunc, attrs,
+			storage.IndexerFuncs{indexField: clusterIndex}, indexers)
+		if err != nil {
+			return nil, nil, fmt.Errorf("creating storage for %s: %w", config.GroupResource, err)
+		}
+		return &clusterStorage{Interface: base, layout: layout, attrs: attrs}, destroy, nil
+	}
+}
+
+// layout knows where in a key the logical cluster stands: right behind the resource's prefix.
+type layout struct{ prefix string }
+
+// key returns the key with the cluster of the context inserted, for everything that addresses one cluster.
+func (l layout) key(ctx context.Context, key string) (string, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok {
+		return "", storage.NewInternalError(fmt.Errorf("storage key %q: no logical cluster in the request", key))
+	}
+	if cluster.IsWildcard() {
+		return "", storage.NewInternalError(fmt.Errorf("storage key %q: only list and watch may span logical clusters", key))
+	}
+	return l.insert(cluster, key)
+}
+
+// rangeKey is key for LIST and WATCH, where the wildcard keeps the whole prefix.
+func (l layout) rangeKey(ctx context.Context, key string) (string, logicalcluster.Name, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok {
+		return "", cluster, storage.NewInternalError(fmt.Errorf("storage key %q: no logical cluster in the request", key))
+	}
+	if cluster.IsWildcard() {
+		if strings.TrimSuffix(key, "/") != l.prefix {
+			return "", cluster, storage.NewInternalError(fmt.Errorf("storage key %q: a range over all logical clusters cannot be narrowed to a namespace or name", key))
+		}
+		return key, cluster, nil
+	}
+	inserted, err := l.insert(cluster, key)
+	return inserted, cluster, err
+}
+
+func (l layout) insert(cluster logicalcluster.Name, key string) (string, error) {
+	rest, ok := strings.CutPrefix(key, l.prefix)
+	if !ok || (rest != "" && rest[0] != '/') {
+		return "", storage.NewInternalError(fmt.Errorf("storage key %q lies outside of %q", key, l.prefix))
+	}
+	return l.prefix + "/" + cluster.String() + rest, nil
+}
+
+// objectKey adapts the registry's key function for the watch cache: the cluster comes from the object itself.
+func (l layout) objectKey(keyFunc func(runtime.Object) (string, error)) func(runtime.Object) (string, error) {
+	return func(obj runtime.Object) (string, error) {
+		key, err := keyFunc(obj)
+		if err != nil {
+			return "", err
+		}
+		cluster, err := clusterOf(obj)
+		if err != nil {
+			return "", err
+		}
+		return l.insert(cluster, "/"+strings.TrimPrefix(key, "/"))
+	}
+}
+
+func clusterOf(obj runtime.Object) (logicalcluster.Name, error) {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return logicalcluster.Name{}, err
+	}
+	cluster := logicalcluster.Of(accessor)
+	if cluster.Empty() {
+		return cluster, fmt.Errorf("stored object %s/%s carries no annotation %s", accessor.GetNamespace(), accessor.GetName(), logicalcluster.AnnotationKey)
+	}
+	return cluster, nil
+}
+
+func clusterIndex(obj runtime.Object) string {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	return logicalcluster.Of(accessor).String()
+}
+
+func withClusterField(getAttrs storage.AttrFunc) storage.AttrFunc {
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		labelSet, fieldSet, err := getAttrs(obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		withCluster := make(fields.Set, len(fieldSet)+1)
+		for key, value := range fieldSet {
+			withCluster[key] = value
+		}
+		withCluster[indexField] = clusterIndex(obj)
+		return labelSet, withCluster, nil
+	}
+}
+
+// stamp writes the cluster of the context into the object, whatever the object said before.
+func stamp(ctx context.Context, obj runtime.Object) error {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() {
+		return storage.NewInternalError(fmt.Errorf("writing %T: no single logical cluster in the request", obj))
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	annotations := accessor.GetAnnotations()
+	if annotations[logicalcluster.AnnotationKey] == cluster.String() {
+		return nil
+	}
+	stamped := make(map[string]string, len(annotations)+1)
+	for key, value := range annotations {
+		stamped[key] = value
+	}
+	stamped[logicalcluster.AnnotationKey] = cluster.String()
+	accessor.SetAnnotations(stamped)
+	return nil
+}
+
+// clusterStorage keeps every operation inside the logical cluster of its context.
+type clusterStorage struct {
+	storage.Interface
+	layout layout
+	attrs  storage.AttrFunc
+}
+
+func (s *clusterStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	key, err := s.layout.key(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := stamp(ctx, obj); err != nil {
+		return err
+	}
+	return s.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+func (s *clusterStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
+	key, err := s.layout.key(ctx, key)
+	if err != nil {
+		return err
+	}
+	return s.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+}
+
+func (s *clusterStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	key, err := s.layout.key(ctx, key)
+	if err != nil {
+		return err
+	}
+	return s.Interface.Get(ctx, key, opts, out)
+}
+
+func (s *clusterStorage) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	key, err := s.layout.key(ctx, key)
+	if err != nil {
+		return err
+	}
+	stamped := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		output, ttl, err := tryUpdate(input, meta)
+		if err != nil {
+			return nil, nil, err
+		}
+		return output, ttl, stamp(ctx, output)
+	}
+	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, stamped, cached)
+}
+
+func (s *clusterStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	key, _, err := s.layout.rangeKey(ctx, key)
+	if err != nil {
+		return err
+	}
+	return s.Interface.GetList(ctx, key, opts, list)
+}
+
+func (s *clusterStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	key, cluster, err := s.layout.rangeKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if !cluster.IsWildcard() {
+		opts.Predicate = onlyCluster(opts.Predicate, cluster, s.attrs)
+	}
+	return s.Interface.Watch(ctx, key, opts)
+}
+
+// onlyCluster narrows a predicate to one cluster in the way that lets the watch cache find it by index.
+func onlyCluster(predicate storage.SelectionPredicate, cluster logicalcluster.Name, attrs storage.AttrFunc) storage.SelectionPredicate {
+	own := fields.OneTermEqualSelector(indexField, cluster.String())
+	if predicate.Field == nil || predicate.Field.Empty() {
+		predicate.Field = own
+	} else {
+		predicate.Field = fields.AndSelectors(predicate.Field, own)
+	}
+	if predicate.Label == nil {
+		predicate.Label = labels.Everything()
+	}
+	predicate.IndexFields = []string{indexField}
+	predicate.GetAttrs = attrs
+	return predicate
+}

@@ -1,0 +1,124 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Reader reads objects of one resource straight from the shard's watch cache (wall W6): no HTTP, no second copy.
+// The logical cluster is that of the context. T is the internal type of the registry (for example *rbac.Role of
+// k8s.io/kubernetes/pkg/apis/rbac; kcp's own types are their own internal type). What is returned is shared with
+// the cache: copy before changing.
+type Reader[T runtime.Object] struct {
+	registry *Registry
+	resource schema.GroupResource
+}
+
+// NewReader returns a reader of a resource that need not be installed yet; calls fail until it is.
+func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResource) *Reader[T] {
+	return &Reader[T]{registry: registry, resource: resource}
+}
+
+// Resource returns what is read.
+func (r *Reader[T]) Resource() schema.GroupResource { return r.resource }
+
+// Get returns one object of the context's logical cluster, or a Kubernetes NotFound error. The namespace is empty
+// for cluster-scoped resources. It may lag behind the last write by the delay of the watch cache.
+func (r *Reader[T]) Get(ctx context.Context, namespace, name string) (T, error) {
+	return r.get(ctx, namespace, name, "0")
+}
+
+// GetLatest is Get with the consistency of a client's GET: it sees every write that was acknowledged before.
+func (r *Reader[T]) GetLatest(ctx context.Context, namespace, name string) (T, error) {
+	return r.get(ctx, namespace, name, "")
+}
+
+func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion string) (T, error) {
+	var none T
+	resource, err := r.registry.Get(r.resource)
+	if err != nil {
+		return none, err
+	}
+	obj, err := resource.Store.Get(scoped(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	if err != nil {
+		return none, err
+	}
+	typed, ok := obj.(T)
+	if !ok {
+		return none, fmt.Errorf("reading %s: got %T, want %T", r.resource, obj, none)
+	}
+	return typed, nil
+}
+
+// List returns the objects of the context's logical cluster in a namespace (all if empty) that match the selector
+// (all if nil). With the wildcard cluster in the context it returns those of all clusters.
+func (r *Reader[T]) List(ctx context.Context, namespace string, selector labels.Selector) ([]T, error) {
+	return r.list(ctx, namespace, selector, "0")
+}
+
+// ListLatest is List with the consistency of a client's LIST.
+func (r *Reader[T]) ListLatest(ctx context.Context, namespace string, selector labels.Selector) ([]T, error) {
+	return r.list(ctx, namespace, selector, "")
+}
+
+func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.Selector, resourceVersion string) ([]T, error) {
+	resource, err := r.registry.Get(r.resource)
+	if err != nil {
+		return nil, err
+	}
+	list, err := resource.Store.List(scoped(ctx, namespace), &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: resourceVersion})
+	if err != nil {
+		return nil, err
+	}
+	items := make([]T, 0, meta.LenList(list))
+	err = meta.EachListItem(list, func(obj runtime.Object) error {
+		typed, ok := obj.(T)
+		if !ok {
+			var none T
+			return fmt.Errorf("listing %s: got %T, want %T", r.resource, obj, none)
+		}
+		items = append(items, typed)
+		return nil
+	})
+	return items, err
+}
+
+// WatchAll streams the resource in all logical clusters of the shard: first everything that exists as Added
+// events, then a Bookmark with the annotation metav1.InitialEventsAnnotationKey, then changes. Objects are of the
+// internal type; their cluster is logicalcluster.Of. The stream ends with the context, or when the cache restarts:
+// then call again.
+func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
+	resource, err := r.registry.Get(r.resource)
+	if err != nil {
+		return nil, err
+	}
+	return WatchAll(ctx, resource)
+}
+
+// WatchAll is Reader.WatchAll for a resource whose type does not matter.
+func WatchAll(ctx context.Context, resource *Resource) (watch.Interface, error) {
+	sendInitial := true
+	return resource.Store.Watch(scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), ""), &internalversion.ListOptions{
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		SendInitialEvents:    &sendInitial,
+		AllowWatchBookmarks:  true,
+	})
+}
+
+// scoped puts the namespace where registries look for it. It also drops a request's own RequestInfo, whose name
+// and namespace would otherwise narrow what the watch cache looks at.
+func scoped(ctx context.Context, namespace string) context.Context {
+	ctx = request.WithRequestInfo(ctx, nil)
+	return request.WithNamespace(ctx, namespace)
+}
