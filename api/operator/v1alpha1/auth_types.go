@@ -1,0 +1,148 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AuthSpec adds ways of authentication to client certificates, which always work.
+type AuthSpec struct {
+	// oidc accepts tokens of an OpenID Connect provider.
+	// +optional
+	OIDC *OIDCConfig `json:"oidc,omitempty"`
+
+	// webhook asks a remote service about tokens.
+	// +optional
+	Webhook *AuthenticationWebhook `json:"webhook,omitempty"`
+
+	// tokenAuthFile accepts the static tokens of a file.
+	// +optional
+	TokenAuthFile *TokenAuthFile `json:"tokenAuthFile,omitempty"`
+
+	// serviceAccount accepts tokens of service accounts of all shards.
+	// +optional
+	ServiceAccount *ServiceAccountAuthentication `json:"serviceAccount,omitempty"`
+
+	// dropGroups are taken from every user at the front proxy. Honoured on a FrontProxy only.
+	// +optional
+	DropGroups []string `json:"dropGroups,omitempty"`
+
+	// passOnGroups are the only groups the front proxy passes on. Honoured on a FrontProxy only.
+	// +optional
+	PassOnGroups []string `json:"passOnGroups,omitempty"`
+}
+
+// OIDCConfig describes an OpenID Connect provider.
+type OIDCConfig struct {
+	// issuerURL of the provider, as its tokens state it.
+	// +required
+	IssuerURL string `json:"issuerURL"`
+
+	// clientID for which tokens must be issued.
+	// +required
+	ClientID string `json:"clientID"`
+
+	// clientSecret is not used. Deprecated.
+	// +optional
+	ClientSecret string `json:"clientSecret,omitempty"`
+
+	// usernameClaim is the token's claim that holds the user name.
+	// +optional
+	UsernameClaim string `json:"usernameClaim,omitempty"`
+
+	// usernamePrefix is put before the user name.
+	// +optional
+	UsernamePrefix string `json:"usernamePrefix,omitempty"`
+
+	// groupsClaim is the token's claim that holds the groups.
+	// +optional
+	GroupsClaim string `json:"groupsClaim,omitempty"`
+
+	// groupsPrefix is put before every group.
+	// +optional
+	GroupsPrefix string `json:"groupsPrefix,omitempty"`
+
+	// caFileRef names the CA that signed the provider's serving certificate.
+	// +optional
+	CAFileRef *OIDCCAFileRef `json:"caFileRef,omitempty"`
+}
+
+// OIDCCAFileRef names a key of a Secret that holds CA certificates in PEM.
+type OIDCCAFileRef struct {
+	// name of the Secret.
+	// +required
+	Name string `json:"name"`
+
+	// key inside the Secret. Left out, it is ca.crt.
+	// +optional
+	Key string `json:"key,omitempty"`
+}
+
+// AuthenticationWebhook describes a service that answers TokenReviews.
+type AuthenticationWebhook struct {
+	// configSecretName names a Secret whose key kubeconfig says how to reach the service.
+	// +required
+	ConfigSecretName string `json:"configSecretName"`
+
+	// cacheAuthenticationTTL says how long an answer is remembered, for example 2m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	CacheAuthenticationTTL *metav1.Duration `json:"cacheAuthenticationTTL,omitempty"`
+
+	// version of the TokenReview API that the service speaks.
+	// +optional
+	// +kubebuilder:validation:Enum=v1beta1;v1
+	Version string `json:"version,omitempty"`
+}
+
+// TokenAuthFile names a key of a Secret that holds a file of static tokens.
+type TokenAuthFile struct {
+	// secretName names the Secret.
+	// +required
+	SecretName string `json:"secretName"`
+
+	// key inside the Secret. Left out, it is token.csv.
+	// +optional
+	Key string `json:"key,omitempty"`
+}
+
+// ServiceAccountAuthentication says whether service account tokens are accepted.
+type ServiceAccountAuthentication struct {
+	// enabled accepts tokens that any shard of the installation signed.
+	// +required
+	Enabled bool `json:"enabled"`
+}
+
+// AuthorizationSpec adds an authorizer to those that are built in.
+type AuthorizationSpec struct {
+	// webhook asks a remote service.
+	// +optional
+	Webhook *AuthorizationWebhook `json:"webhook,omitempty"`
+}
+
+// AuthorizationWebhook describes a service that answers SubjectAccessReviews.
+type AuthorizationWebhook struct {
+	// configSecretName names a Secret whose key kubeconfig says how to reach the service.
+	// +optional
+	ConfigSecretName string `json:"configSecretName,omitempty"`
+
+	// allowPaths are URL paths that need no authorization.
+	// +optional
+	AllowPaths []string `json:"allowPaths,omitempty"`
+
+	// cacheAuthorizedTTL says how long a yes is remembered, for example 5m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	CacheAuthorizedTTL *metav1.Duration `json:"cacheAuthorizedTTL,omitempty"`
+
+	// cacheUnauthorizedTTL says how long a no is remembered, for example 30s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	CacheUnauthorizedTTL *metav1.Duration `json:"cacheUnauthorizedTTL,omitempty"`
+
+	// version of the SubjectAccessReview API that the service speaks.
+	// +optional
+	Version string `json:"version,omitempty"`
+}

@@ -1,0 +1,90 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CacheServer holds the objects that all shards of an installation must know.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type CacheServer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the cache server as it is wanted.
+	// +optional
+	Spec CacheServerSpec `json:"spec,omitzero"`
+
+	// status is the cache server as it was last seen.
+	// +optional
+	Status CacheServerStatus `json:"status,omitzero"`
+}
+
+// CacheServerList is a list of CacheServers.
+// +kubebuilder:object:root=true
+type CacheServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CacheServer `json:"items"`
+}
+
+// CacheServerSpec is a cache server as it is wanted.
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || has(self.etcd)",message="more than one replica needs etcd: the embedded store belongs to one pod"
+type CacheServerSpec struct {
+	// clusterDomain is the DNS domain of the cluster the server runs in. Left out, it is cluster.local.
+	// +optional
+	ClusterDomain string `json:"clusterDomain,omitempty"`
+
+	// image of the server.
+	// +optional
+	Image *ImageSpec `json:"image,omitempty"`
+
+	// replicas is the number of server pods. Left out, it is 1 with the embedded store and 2 with etcd.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// logging sets how much the server logs.
+	// +optional
+	Logging *LoggingSpec `json:"logging,omitempty"`
+
+	// certificates says where the server's trust comes from. Left out, the operator makes a self-signed certificate
+	// authority.
+	// +optional
+	Certificates Certificates `json:"certificates,omitzero"`
+
+	// certificateTemplates changes the certificates by name: server, client, root-ca.
+	// +optional
+	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
+
+	// serviceTemplate changes the Service.
+	// +optional
+	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
+
+	// deploymentTemplate changes the Deployment.
+	// +optional
+	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
+
+	// etcd says where the server keeps its data. Left out, it keeps them in its pod; shards fill it again after a loss.
+	// +optional
+	Etcd *EtcdConfig `json:"etcd,omitempty"`
+
+	ContainerExtras `json:",inline"`
+}
+
+// CacheServerStatus is a cache server as it was last seen.
+type CacheServerStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions say in detail how the parts of the cache server do.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,153 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Certificates says where an installation's trust comes from. With neither field set, the operator makes a self-signed
+// certificate authority of its own.
+type Certificates struct {
+	// issuerRef names the issuer that signs the root certificate authority. It must be able to sign CA certificates.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
+
+	// caSecretRef names a Secret with an existing CA key pair (tls.crt, tls.key), as an alternative to issuerRef.
+	// +optional
+	CASecretRef *corev1.LocalObjectReference `json:"caSecretRef,omitempty"`
+}
+
+// IssuerReference names a cert-manager issuer. All three fields are handed to cert-manager as they are.
+type IssuerReference struct {
+	// name of the issuer.
+	// +required
+	Name string `json:"name"`
+
+	// kind of the issuer: Issuer, ClusterIssuer, or a kind of an external issuer. cert-manager takes none as Issuer.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// group of the issuer's kind. cert-manager takes none as cert-manager.io.
+	// +optional
+	Group string `json:"group,omitempty"`
+}
+
+// CertificateTemplates changes the certificates of a component, by their short name (server, client, root-ca, ...).
+type CertificateTemplates map[string]CertificateTemplate
+
+// CertificateTemplate changes one certificate that the operator makes. Common name and usages cannot be changed.
+type CertificateTemplate struct {
+	// metadata is added to the Certificate object.
+	// +optional
+	Metadata *TemplateMetadata `json:"metadata,omitempty"`
+
+	// spec sets fields of the Certificate.
+	// +optional
+	Spec *CertificateSpecTemplate `json:"spec,omitempty"`
+}
+
+// CertificateSpecTemplate holds the fields of a Certificate that can be chosen.
+type CertificateSpecTemplate struct {
+	// subject adds to the certificate's subject.
+	// +optional
+	Subject *CertificateSubject `json:"subject,omitempty"`
+
+	// issuerRef has another issuer sign this certificate. The dnsNames of this template, if any, then replace the
+	// operator's.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
+
+	// dnsNames are added to the names the operator sets.
+	// +optional
+	DNSNames []string `json:"dnsNames,omitempty"`
+
+	// ipAddresses are added to the addresses the operator sets.
+	// +optional
+	IPAddresses []string `json:"ipAddresses,omitempty"`
+
+	// secretTemplate is added to the Secret that holds the certificate.
+	// +optional
+	SecretTemplate *TemplateMetadata `json:"secretTemplate,omitempty"`
+
+	// duration for which the certificate is valid, for example 2160h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	Duration *metav1.Duration `json:"duration,omitempty"`
+
+	// renewBefore says how long before its end the certificate is renewed, for example 720h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	RenewBefore *metav1.Duration `json:"renewBefore,omitempty"`
+
+	// privateKey says what key the certificate gets.
+	// +optional
+	PrivateKey *CertificatePrivateKey `json:"privateKey,omitempty"`
+}
+
+// CertificateSubject adds to the subject of a certificate. Lists are united with what the operator sets.
+type CertificateSubject struct {
+	// organizations (O). On client certificates these are the user's groups.
+	// +optional
+	Organizations []string `json:"organizations,omitempty"`
+
+	// countries (C).
+	// +optional
+	Countries []string `json:"countries,omitempty"`
+
+	// organizationalUnits (OU).
+	// +optional
+	OrganizationalUnits []string `json:"organizationalUnits,omitempty"`
+
+	// localities (L).
+	// +optional
+	Localities []string `json:"localities,omitempty"`
+
+	// provinces (ST).
+	// +optional
+	Provinces []string `json:"provinces,omitempty"`
+
+	// streetAddresses (STREET).
+	// +optional
+	StreetAddresses []string `json:"streetAddresses,omitempty"`
+
+	// postalCodes.
+	// +optional
+	PostalCodes []string `json:"postalCodes,omitempty"`
+
+	// serialNumber attribute of the subject.
+	// +optional
+	SerialNumber string `json:"serialNumber,omitempty"`
+}
+
+// CertificatePrivateKey says what key a certificate gets.
+type CertificatePrivateKey struct {
+	// rotationPolicy says whether a renewed certificate gets a new key (Always) or keeps its key (Never).
+	// +optional
+	RotationPolicy PrivateKeyRotationPolicy `json:"rotationPolicy,omitempty"`
+
+	// encoding of the key in the Secret.
+	// +optional
+	Encoding PrivateKeyEncoding `json:"encoding,omitempty"`
+
+	// algorithm of the key.
+	// +optional
+	Algorithm PrivateKeyAlgorithm `json:"algorithm,omitempty"`
+
+	// size of the key in bits, as the algorithm allows: 2048, 4096 or 8192 for RSA; 256, 384 or 521 for ECDSA.
+	// +optional
+	Size int `json:"size,omitempty"`
+}
+
+// PrivateKeyRotationPolicy says whether a renewed certificate gets a new key.
+// +kubebuilder:validation:Enum=Never;Always
+type PrivateKeyRotationPolicy string
+
+// PrivateKeyEncoding is the encoding of a private key.
+// +kubebuilder:validation:Enum=PKCS1;PKCS8
+type PrivateKeyEncoding string
+
+// PrivateKeyAlgorithm is the algorithm of a private key.
+// +kubebuilder:validation:Enum=RSA;ECDSA;Ed25519
+type PrivateKeyAlgorithm string

@@ -1,0 +1,51 @@
+package v1alpha1
+
+// Condition types. Ready, Reconciling and Stalled have the meaning that kstatus gives them, so `kubectl wait`, Argo CD
+// and Flux understand every kind alike; the others say which part of the object they are about.
+const (
+	// ConditionReady is True when the object does what its spec says, False with the reason why it does not.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True while the operator moves towards the spec without needing anybody's help.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True when nothing will move until the user changes what the message names.
+	ConditionStalled = "Stalled"
+
+	// ConditionAvailable is True when all wanted pods of the newest revision are ready; on a Kubeconfig, when its
+	// Secret is written. Existing tools wait for this one.
+	ConditionAvailable = "Available"
+	// ConditionRootShard says whether the RootShard that a Shard or FrontProxy refers to was found.
+	ConditionRootShard = "RootShard"
+	// ConditionReferenceValid says whether the target of a Kubeconfig or VirtualWorkspace was found.
+	ConditionReferenceValid = "ReferenceValid"
+
+	// ConditionCertificatesReady is True when every Certificate of the object is issued.
+	ConditionCertificatesReady = "CertificatesReady"
+	// ConditionEtcdAvailable is True when the etcd that the operator runs for the object has a quorum of ready members.
+	ConditionEtcdAvailable = "EtcdAvailable"
+	// ConditionProxyAvailable is True when the internal proxy of a RootShard has all its pods ready.
+	ConditionProxyAvailable = "ProxyAvailable"
+	// ConditionAuthorizationProvisioned says whether the bindings a Kubeconfig asks for exist in its workspace.
+	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
+	// ConditionSpecHonored is False when the spec sets fields this version of the operator does not act on; the message
+	// lists them.
+	ConditionSpecHonored = "SpecHonored"
+)
+
+// Condition reasons that existing tools know.
+const (
+	ReasonReplicasUp            = "ReplicasUp"            // Available=True
+	ReasonReplicasUnavailable   = "ReplicasUnavailable"   // Available=False: the Deployment is there, its counts differ
+	ReasonDeploymentUnavailable = "DeploymentUnavailable" // Available=False: there is no Deployment yet
+
+	ReasonValid            = "Valid"            // RootShard=True
+	ReasonInvalidReference = "InvalidReference" // RootShard=False
+
+	ReasonReferenceValid    = "ReferenceValid"    // ReferenceValid=True
+	ReasonReferenceNotFound = "ReferenceNotFound" // ReferenceValid=False
+
+	ReasonSecretsReady                    = "SecretsReady"                    // Kubeconfig: Available=True
+	ReasonClientCertificateSecretNotReady = "ClientCertificateSecretNotReady" // Kubeconfig: Available=False, waiting
+	ReasonServerCASecretNotReady          = "ServerCASecretNotReady"          // Kubeconfig: Available=False, waiting
+	ReasonClientCertificateSecretError    = "ClientCertificateSecretError"    // Kubeconfig: Available=False, cannot read
+	ReasonServerCASecretError             = "ServerCASecretError"             // Kubeconfig: Available=False, cannot read
+)

@@ -1,0 +1,72 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// What the operator does where a managed etcd leaves the choice to it.
+const (
+	// DefaultEtcdReplicas is the number of members.
+	DefaultEtcdReplicas int32 = 1
+	// DefaultEtcdStorageSize is the size of each member's volume claim, a quantity.
+	DefaultEtcdStorageSize = "8Gi"
+)
+
+// EtcdConfig says where a component keeps its data: in an etcd that exists (endpoints), or in one that the operator runs
+// for it (managed).
+// +kubebuilder:validation:XValidation:rule="has(self.endpoints) != has(self.managed)",message="exactly one of endpoints and managed must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.managed) || !has(self.tlsConfig)",message="tlsConfig goes with endpoints: the operator makes the certificates of a managed etcd"
+type EtcdConfig struct {
+	// endpoints are the client URLs of an existing etcd, for example https://etcd-0.etcd:2379.
+	// +optional
+	Endpoints []string `json:"endpoints,omitempty"`
+
+	// prefix is put before every key, so that several components can share one etcd. Left out, it is /registry.
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+
+	// tlsConfig holds the client credentials for endpoints.
+	// +optional
+	TLSConfig *EtcdTLSConfig `json:"tlsConfig,omitempty"`
+
+	// managed lets the operator run etcd. It is an addition of Atoll.
+	// +optional
+	Managed *ManagedEtcd `json:"managed,omitempty"`
+}
+
+// EtcdTLSConfig holds the credentials of an etcd client.
+type EtcdTLSConfig struct {
+	// secretRef names a Secret with the keys tls.crt, tls.key and ca.crt.
+	// +required
+	SecretRef corev1.LocalObjectReference `json:"secretRef"`
+}
+
+// ManagedEtcd describes an etcd that the operator runs, with TLS and a certificate for each side.
+type ManagedEtcd struct {
+	// replicas is the number of members: 1, or 3 to survive the loss of one. Left out, it is 1.
+	// +optional
+	// +kubebuilder:validation:Enum=1;3
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// storage says what each member keeps its data on. Left out, it is a persistent volume claim of 8Gi.
+	// +optional
+	Storage *EtcdStorage `json:"storage,omitempty"`
+}
+
+// EtcdStorage is what an etcd member keeps its data on: a persistent volume claim, unless emptyDir is set.
+// +kubebuilder:validation:XValidation:rule="!has(self.emptyDir) || (!has(self.size) && !has(self.storageClassName))",message="emptyDir excludes size and storageClassName, which describe a persistent volume claim"
+type EtcdStorage struct {
+	// emptyDir keeps the data on the node for as long as the pod lives. ALL DATA IS LOST when the pod is deleted or
+	// moves to another node: for trials only.
+	// +optional
+	EmptyDir *corev1.EmptyDirVolumeSource `json:"emptyDir,omitempty"`
+
+	// size of each member's persistent volume claim. Left out, it is 8Gi.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName of the claims. Left out, it is the cluster's default class.
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}

@@ -1,0 +1,162 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FrontProxy is the door through which clients reach all shards of a kcp installation.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=fp,categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="RootShard",type=string,JSONPath=`.spec.rootShard.ref.name`
+// +kubebuilder:printcolumn:name="ExternalHostname",type=string,JSONPath=`.spec.externalHostname`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type FrontProxy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the front proxy as it is wanted.
+	// +optional
+	Spec FrontProxySpec `json:"spec,omitzero"`
+
+	// status is the front proxy as it was last seen.
+	// +optional
+	Status FrontProxyStatus `json:"status,omitzero"`
+}
+
+// FrontProxyList is a list of FrontProxies.
+// +kubebuilder:object:root=true
+type FrontProxyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []FrontProxy `json:"items"`
+}
+
+// FrontProxySpec is a front proxy as it is wanted.
+// +kubebuilder:validation:XValidation:rule="!has(self.externalHostname) || !has(self.external) || !has(self.external.hostname)",message="externalHostname and external.hostname exclude each other; externalHostname is deprecated"
+type FrontProxySpec struct {
+	// rootShard names the installation the front proxy belongs to.
+	// +required
+	RootShard RootShardReference `json:"rootShard"`
+
+	// external is the address of this front proxy, where it differs from that of the RootShard.
+	// +optional
+	External *ExternalConfig `json:"external,omitempty"`
+
+	// externalHostname is a host or host:port under which clients reach the proxy. Deprecated: use external.
+	// +optional
+	ExternalHostname string `json:"externalHostname,omitempty"`
+
+	// replicas is the number of proxy pods. Left out, it is 2 at first and an autoscaler may change it.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// resources of the proxy container.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// auth adds ways of authentication. An oidc block needs serviceAccount.enabled to be true.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.oidc) || (has(self.serviceAccount) && self.serviceAccount.enabled)",message="oidc needs serviceAccount.enabled: true, else service account tokens would be refused"
+	Auth *AuthSpec `json:"auth,omitempty"`
+
+	// additionalPathMappings route further URL paths to other servers.
+	// +optional
+	AdditionalPathMappings []PathMapping `json:"additionalPathMappings,omitempty"`
+
+	// image of the proxy.
+	// +optional
+	Image *ImageSpec `json:"image,omitempty"`
+
+	// serviceTemplate changes the Service.
+	// +optional
+	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
+
+	// deploymentTemplate changes the Deployment.
+	// +optional
+	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
+
+	// certificateTemplates changes the certificates by name: server, kubeconfig, requestheader.
+	// +optional
+	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
+
+	// caBundleSecretRef names a Secret whose key tls.crt holds CAs of backends trusted in addition. They are also put
+	// into generated kubeconfigs.
+	// +optional
+	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
+
+	// clientCABundleRef names a Secret whose key tls.crt holds CAs whose client certificates are accepted in addition.
+	// +optional
+	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
+
+	ContainerExtras `json:",inline"`
+
+	// logging sets how much the proxy logs.
+	// +optional
+	Logging *LoggingSpec `json:"logging,omitempty"`
+}
+
+// PathMapping routes a URL path to a server. File paths are those inside the proxy's container; the underscored names
+// are those of the proxy's mapping file, which these entries are copied into.
+type PathMapping struct {
+	// path is the prefix of the URL paths that are routed.
+	// +required
+	Path string `json:"path"`
+
+	// backend is the URL of the server.
+	// +required
+	Backend string `json:"backend"`
+
+	// backend_server_ca is the file with the CA of the server's certificate.
+	// +required
+	BackendServerCA string `json:"backend_server_ca"`
+
+	// proxy_client_cert is the file with the certificate the proxy shows to the server.
+	// +required
+	ProxyClientCert string `json:"proxy_client_cert"`
+
+	// proxy_client_key is the file with the key of that certificate.
+	// +required
+	ProxyClientKey string `json:"proxy_client_key"`
+}
+
+// FrontProxyPhase sums up a FrontProxy in one word.
+type FrontProxyPhase string
+
+// Phases of a FrontProxy.
+const (
+	FrontProxyPhaseProvisioning FrontProxyPhase = "Provisioning"
+	FrontProxyPhaseRunning      FrontProxyPhase = "Running"
+	FrontProxyPhaseDeleting     FrontProxyPhase = "Deleting"
+)
+
+// FrontProxyStatus is a front proxy as it was last seen.
+type FrontProxyStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// +optional
+	Phase FrontProxyPhase `json:"phase,omitempty"`
+
+	// version is the image tag that all proxy pods run. Empty while they differ.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// endpoint is the URL under which clients reach the front proxy.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// conditions say in detail how the parts of the front proxy do.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,157 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Kubeconfig asks for a kubeconfig with a client certificate, written into a Secret.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=kc,categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.status.targetName`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.status.expiresAt`
+type Kubeconfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the kubeconfig as it is wanted.
+	// +optional
+	Spec KubeconfigSpec `json:"spec,omitzero"`
+
+	// status is the kubeconfig as it was last seen.
+	// +optional
+	Status KubeconfigStatus `json:"status,omitzero"`
+}
+
+// KubeconfigList is a list of Kubeconfigs.
+// +kubebuilder:object:root=true
+type KubeconfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Kubeconfig `json:"items"`
+}
+
+// KubeconfigSpec is a kubeconfig as it is wanted.
+// +kubebuilder:validation:XValidation:rule="!has(self.targetWorkspace) || !has(self.authorization) || !has(self.authorization.clusterRoleBindings.cluster)",message="targetWorkspace and authorization.clusterRoleBindings.cluster exclude each other; cluster is deprecated"
+type KubeconfigSpec struct {
+	// target is the component the kubeconfig points at.
+	// +required
+	Target KubeconfigTarget `json:"target"`
+
+	// targetWorkspace is the path of the workspace the kubeconfig points at and is authorized in. Left out, it is root.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(:[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`
+	TargetWorkspace string `json:"targetWorkspace,omitempty"`
+
+	// username becomes the common name of the certificate.
+	// +required
+	Username string `json:"username"`
+
+	// groups become the organizations of the certificate.
+	// +optional
+	Groups []string `json:"groups,omitempty"`
+
+	// validity of the certificate, for example 8766h. It is renewed in time.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	Validity metav1.Duration `json:"validity"`
+
+	// secretRef names the Secret that receives the kubeconfig under the key kubeconfig.
+	// +required
+	SecretRef corev1.LocalObjectReference `json:"secretRef"`
+
+	// certificateTemplate changes the certificate.
+	// +optional
+	CertificateTemplate *CertificateTemplate `json:"certificateTemplate,omitempty"`
+
+	// authorization gives the user roles in the workspace.
+	// +optional
+	Authorization *KubeconfigAuthorization `json:"authorization,omitempty"`
+}
+
+// KubeconfigTarget is the component a kubeconfig points at. Where several are set, the first of rootShardRef, shardRef
+// and frontProxyRef counts.
+type KubeconfigTarget struct {
+	// rootShardRef names a RootShard in the same namespace.
+	// +optional
+	RootShardRef *corev1.LocalObjectReference `json:"rootShardRef,omitempty"`
+
+	// shardRef names a Shard in the same namespace.
+	// +optional
+	ShardRef *corev1.LocalObjectReference `json:"shardRef,omitempty"`
+
+	// frontProxyRef names a FrontProxy in the same namespace.
+	// +optional
+	FrontProxyRef *corev1.LocalObjectReference `json:"frontProxyRef,omitempty"`
+}
+
+// KubeconfigAuthorization gives the user of a kubeconfig roles.
+type KubeconfigAuthorization struct {
+	// clusterRoleBindings are made in the workspace and removed with the Kubeconfig.
+	// +required
+	ClusterRoleBindings KubeconfigClusterRoleBindings `json:"clusterRoleBindings"`
+}
+
+// KubeconfigClusterRoleBindings lists the roles a user gets.
+type KubeconfigClusterRoleBindings struct {
+	// cluster is the path or name of the logical cluster the bindings are made in. Deprecated: use targetWorkspace.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+
+	// clusterRoles are names of ClusterRoles that exist in the workspace.
+	// +required
+	ClusterRoles []string `json:"clusterRoles"`
+}
+
+// KubeconfigPhase sums up a Kubeconfig in one word.
+type KubeconfigPhase string
+
+// Phases of a Kubeconfig.
+const (
+	KubeconfigPhaseProvisioning KubeconfigPhase = "Provisioning"
+	KubeconfigPhaseReady        KubeconfigPhase = "Ready"
+	KubeconfigPhaseFailed       KubeconfigPhase = "Failed"
+)
+
+// KubeconfigStatus is a kubeconfig as it was last seen.
+type KubeconfigStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions: Provisioning, Ready or Failed.
+	// +optional
+	Phase KubeconfigPhase `json:"phase,omitempty"`
+
+	// targetName is the kind and name of the target, for example FrontProxy/main.
+	// +optional
+	TargetName string `json:"targetName,omitempty"`
+
+	// expiresAt is the time at which the certificate in the Secret ends, unless it is renewed before.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// authorization says where bindings exist.
+	// +optional
+	Authorization *KubeconfigAuthorizationStatus `json:"authorization,omitempty"`
+
+	// conditions say in detail how the parts of the kubeconfig do.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// KubeconfigAuthorizationStatus says where bindings for a kubeconfig exist.
+type KubeconfigAuthorizationStatus struct {
+	// provisionedCluster is the workspace the bindings are in. Empty once they are removed.
+	// +required
+	ProvisionedCluster string `json:"provisionedCluster"`
+}

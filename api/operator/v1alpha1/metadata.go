@@ -1,0 +1,32 @@
+package v1alpha1
+
+// Labels by which the objects made for a custom resource are found. The value is the custom resource's name.
+const (
+	LabelRootShard        = "operator.kcp.io/rootshard"
+	LabelShard            = "operator.kcp.io/shard"
+	LabelFrontProxy       = "operator.kcp.io/front-proxy"
+	LabelCacheServer      = "operator.kcp.io/cache-server"
+	LabelVirtualWorkspace = "operator.kcp.io/virtual-workspace"
+	// LabelKubeconfig holds the Kubeconfig's name on Secrets, and its UID on the bindings made inside kcp.
+	LabelKubeconfig = "operator.kcp.io/kubeconfig"
+)
+
+// Finalizers that the operator puts on custom resources.
+const (
+	// FinalizerKubeconfigRBAC holds a Kubeconfig with an authorization block until its bindings inside kcp are gone.
+	FinalizerKubeconfigRBAC = "operator.kcp.io/cleanup-rbac"
+	// FinalizerShard holds a Shard until its registration inside kcp is gone.
+	FinalizerShard = "operator.kcp.io/cleanup-shard"
+)
+
+// TemplateMetadata is added to the metadata of an object that the operator makes. Where a key is also set by the
+// operator, the operator's value stays.
+type TemplateMetadata struct {
+	// annotations are added to the object.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// labels are added to the object.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}

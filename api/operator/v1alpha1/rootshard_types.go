@@ -1,0 +1,159 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RootShard is the first shard of a kcp installation: it holds the workspace root, and its certificate authorities are
+// those of all other components.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=rshard,categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="Hostname",type=string,JSONPath=`.spec.external.hostname`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type RootShard struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the installation as it is wanted.
+	// +optional
+	Spec RootShardSpec `json:"spec,omitzero"`
+
+	// status is the installation as it was last seen.
+	// +optional
+	Status RootShardStatus `json:"status,omitzero"`
+}
+
+// RootShardList is a list of RootShards.
+// +kubebuilder:object:root=true
+type RootShardList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []RootShard `json:"items"`
+}
+
+// RootShardSpec is a root shard as it is wanted.
+type RootShardSpec struct {
+	CommonShardSpec `json:",inline"`
+
+	// external is the public front door of the installation. FrontProxies that name no address of their own use it.
+	// +required
+	External ExternalConfig `json:"external"`
+
+	// cache says which cache server the installation uses. Left out, the root shard holds the cache itself.
+	// +optional
+	Cache CacheConfig `json:"cache,omitzero"`
+
+	// certificates says where the installation's trust comes from. Left out, the operator makes a self-signed
+	// certificate authority.
+	// +optional
+	Certificates Certificates `json:"certificates,omitzero"`
+
+	// proxy holds the settings of the internal proxy, through which the operator and kubeconfigs reach any workspace.
+	// +optional
+	Proxy *RootShardProxySpec `json:"proxy,omitempty"`
+}
+
+// CacheConfig says which cache server an installation uses.
+type CacheConfig struct {
+	// embedded has no effect: without ref the cache is always embedded. Deprecated.
+	// +optional
+	Embedded *EmbeddedCache `json:"embedded,omitempty"`
+
+	// ref names a CacheServer in the same namespace.
+	// +optional
+	Ref *corev1.LocalObjectReference `json:"ref,omitempty"`
+}
+
+// EmbeddedCache is what is left of a setting that has no effect any more.
+type EmbeddedCache struct {
+	// enabled has no effect.
+	// +required
+	Enabled bool `json:"enabled"`
+}
+
+// RootShardProxySpec holds the settings of a root shard's internal proxy, which is always there.
+type RootShardProxySpec struct {
+	// image of the proxy. It is chosen apart from the shard's image.
+	// +optional
+	Image *ImageSpec `json:"image,omitempty"`
+
+	// replicas is the number of proxy pods. Left out, it is 2 at first and an autoscaler may change it.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// resources of the proxy container.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// serviceTemplate changes the Service.
+	// +optional
+	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
+
+	// deploymentTemplate changes the Deployment.
+	// +optional
+	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
+
+	// certificateTemplates changes the certificates by name: server, kubeconfig, requestheader.
+	// +optional
+	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
+
+	ContainerExtras `json:",inline"`
+
+	// logging sets how much the proxy logs.
+	// +optional
+	Logging *LoggingSpec `json:"logging,omitempty"`
+}
+
+// RootShardPhase sums up a RootShard in one word.
+type RootShardPhase string
+
+// Phases of a RootShard.
+const (
+	RootShardPhaseProvisioning RootShardPhase = "Provisioning"
+	RootShardPhaseRunning      RootShardPhase = "Running"
+	RootShardPhaseDeleting     RootShardPhase = "Deleting"
+)
+
+// RootShardStatus is a root shard as it was last seen.
+type RootShardStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// +optional
+	Phase RootShardPhase `json:"phase,omitempty"`
+
+	// version is the image tag that all server pods run. Empty while they differ.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// endpoint is the URL under which other components reach the shard.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// conditions say in detail how the parts of the root shard do.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// shards lists the Shards that belong to this RootShard, sorted by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Shards []ShardMember `json:"shards,omitempty"`
+}
+
+// ShardMember names a Shard of an installation.
+type ShardMember struct {
+	// name of the Shard.
+	// +required
+	Name string `json:"name"`
+}

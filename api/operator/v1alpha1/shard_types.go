@@ -1,0 +1,100 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Shard is a further shard of a kcp installation. It registers with its RootShard under its own name.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="RootShard",type=string,JSONPath=`.spec.rootShard.ref.name`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type Shard struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the shard as it is wanted.
+	// +optional
+	Spec ShardSpec `json:"spec,omitzero"`
+
+	// status is the shard as it was last seen.
+	// +optional
+	Status ShardStatus `json:"status,omitzero"`
+}
+
+// ShardList is a list of Shards.
+// +kubebuilder:object:root=true
+type ShardList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Shard `json:"items"`
+}
+
+// ShardSpec is a shard as it is wanted.
+type ShardSpec struct {
+	CommonShardSpec `json:",inline"`
+
+	// rootShard names the installation the shard belongs to.
+	// +required
+	RootShard RootShardReference `json:"rootShard"`
+
+	// cache names another cache server than the one the RootShard uses.
+	// +optional
+	Cache ShardCacheConfig `json:"cache,omitzero"`
+}
+
+// RootShardReference says which RootShard an object belongs to.
+type RootShardReference struct {
+	// ref names a RootShard in the same namespace. The schema does not require it; without it the object cannot become
+	// ready, and its conditions say so.
+	// +optional
+	Reference *corev1.LocalObjectReference `json:"ref,omitempty"`
+}
+
+// ShardCacheConfig says which cache server a shard uses.
+type ShardCacheConfig struct {
+	// ref names a CacheServer in the same namespace.
+	// +optional
+	Ref *corev1.LocalObjectReference `json:"ref,omitempty"`
+}
+
+// ShardPhase sums up a Shard in one word.
+type ShardPhase string
+
+// Phases of a Shard.
+const (
+	ShardPhaseProvisioning ShardPhase = "Provisioning"
+	ShardPhaseRunning      ShardPhase = "Running"
+	ShardPhaseDeleting     ShardPhase = "Deleting"
+)
+
+// ShardStatus is a shard as it was last seen.
+type ShardStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// +optional
+	Phase ShardPhase `json:"phase,omitempty"`
+
+	// version is the image tag that all server pods run. Empty while they differ.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// endpoint is the URL under which other components reach the shard.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// conditions say in detail how the parts of the shard do.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,78 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// CommonShardSpec is what a RootShard and a Shard have in common: the settings of one shard server.
+type CommonShardSpec struct {
+	// clusterDomain is the DNS domain of the cluster the shard runs in. Left out, it is cluster.local.
+	// +optional
+	ClusterDomain string `json:"clusterDomain,omitempty"`
+
+	// shardBaseURL is the URL under which the other components reach the shard. Left out, it is that of its Service.
+	// +optional
+	ShardBaseURL string `json:"shardBaseURL,omitempty"`
+
+	// etcd says where the shard keeps its data. Left out, the operator runs an etcd with one member on a persistent
+	// volume claim of 8Gi.
+	// +optional
+	Etcd *EtcdConfig `json:"etcd,omitempty"`
+
+	// image of the server.
+	// +optional
+	Image *ImageSpec `json:"image,omitempty"`
+
+	// replicas is the number of server pods. Left out, it is 2 at first and an autoscaler may change it.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// resources of the server container. Left out: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// audit sets up the audit trail.
+	// +optional
+	Audit *AuditSpec `json:"audit,omitempty"`
+
+	// authorization adds an authorizer.
+	// +optional
+	Authorization *AuthorizationSpec `json:"authorization,omitempty"`
+
+	// auth adds ways of authentication.
+	// +optional
+	Auth *AuthSpec `json:"auth,omitempty"`
+
+	// kcpVirtualWorkspace names a VirtualWorkspace that serves the virtual workspaces of this shard. Left out, the shard
+	// serves them itself.
+	// +optional
+	KCPVirtualWorkspace *corev1.LocalObjectReference `json:"kcpVirtualWorkspace,omitempty"`
+
+	// certificateTemplates changes the certificates by name: server, virtual-workspaces, service-account, client,
+	// logical-cluster-admin, external-logical-cluster-admin. A RootShard has kcp-operator and its CAs too (root-ca,
+	// server-ca, client-ca, requestheader-client-ca, service-account-ca); a Shard has mounts-proxy.
+	// +optional
+	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
+
+	// serviceTemplate changes the Service.
+	// +optional
+	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
+
+	// deploymentTemplate changes the Deployment.
+	// +optional
+	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
+
+	// caBundleSecretRef names a Secret whose key tls.crt holds CAs trusted in addition when reaching the external URL.
+	// +optional
+	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
+
+	// clientCABundleRef names a Secret whose key tls.crt holds CAs whose client certificates are accepted in addition.
+	// +optional
+	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
+
+	ContainerExtras `json:",inline"`
+
+	// logging sets how much the server logs.
+	// +optional
+	Logging *LoggingSpec `json:"logging,omitempty"`
+}

@@ -1,0 +1,169 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VirtualWorkspace runs a server of virtual workspaces beside a shard: the standard one, or one of the user's own.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type VirtualWorkspace struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the server as it is wanted.
+	// +optional
+	Spec VirtualWorkspaceSpec `json:"spec,omitzero"`
+
+	// status is the server as it was last seen.
+	// +optional
+	Status VirtualWorkspaceStatus `json:"status,omitzero"`
+}
+
+// VirtualWorkspaceList is a list of VirtualWorkspaces.
+// +kubebuilder:object:root=true
+type VirtualWorkspaceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []VirtualWorkspace `json:"items"`
+}
+
+// VirtualWorkspaceSpec is a server of virtual workspaces as it is wanted.
+type VirtualWorkspaceSpec struct {
+	// target is the shard whose virtual workspaces are served.
+	// +required
+	Target VirtualWorkspaceTarget `json:"target"`
+
+	// external is the address that is published as the shard's virtual workspace URL.
+	// +required
+	External ExternalConfig `json:"external"`
+
+	// clusterDomain is the DNS domain of the cluster the server runs in. Left out, it is cluster.local.
+	// +optional
+	ClusterDomain string `json:"clusterDomain,omitempty"`
+
+	// image of the server.
+	// +optional
+	Image *ImageSpec `json:"image,omitempty"`
+
+	// command of the server container. Left out, it is /virtual-workspaces.
+	// +optional
+	Command []string `json:"command,omitempty"`
+
+	// initContainers run one after another before the server starts.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	InitContainers []VirtualWorkspaceInitContainer `json:"initContainers,omitempty"`
+
+	// replicas is the number of server pods. Left out, it is 2 at first and an autoscaler may change it.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// resources of the server container. Left out: requests of 1 CPU and 1Gi, limits of 2 CPU and 2Gi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// certificateTemplates changes the certificates by name: server, client.
+	// +optional
+	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
+
+	// serviceTemplate changes the Service.
+	// +optional
+	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
+
+	// deploymentTemplate changes the Deployment.
+	// +optional
+	DeploymentTemplate *DeploymentTemplate `json:"deploymentTemplate,omitempty"`
+
+	// caBundleSecretRef names a Secret whose key tls.crt holds CAs trusted in addition.
+	// +optional
+	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
+
+	// clientCABundleRef names a Secret whose key tls.crt holds CAs whose client certificates are accepted in addition.
+	// +optional
+	ClientCABundleRef *corev1.LocalObjectReference `json:"clientCABundleRef,omitempty"`
+
+	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the server uses. Left out, they are
+	// the target's own.
+	// +optional
+	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
+
+	ContainerExtras `json:",inline"`
+
+	// logging sets how much the server logs.
+	// +optional
+	Logging *LoggingSpec `json:"logging,omitempty"`
+}
+
+// VirtualWorkspaceTarget is the shard whose virtual workspaces are served.
+// +kubebuilder:validation:XValidation:rule="has(self.rootShardRef) != has(self.shardRef)",message="exactly one of rootShardRef and shardRef must be set"
+type VirtualWorkspaceTarget struct {
+	// rootShardRef names a RootShard in the same namespace.
+	// +optional
+	RootShardRef *corev1.LocalObjectReference `json:"rootShardRef,omitempty"`
+
+	// shardRef names a Shard in the same namespace.
+	// +optional
+	ShardRef *corev1.LocalObjectReference `json:"shardRef,omitempty"`
+}
+
+// VirtualWorkspaceInitContainer is a container that must end well before the server starts.
+type VirtualWorkspaceInitContainer struct {
+	// name of the container.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+
+	// image of the container. Left out, it is the server's.
+	// +optional
+	Image *ImageSpec `json:"image,omitempty"`
+
+	// command of the container.
+	// +optional
+	Command []string `json:"command,omitempty"`
+
+	// args of the container's command.
+	// +optional
+	Args []string `json:"args,omitempty"`
+
+	// kubeconfigSecretRef names a Secret whose key kubeconfig holds the credentials the container uses. Left out, they
+	// are the target's admin credentials.
+	// +optional
+	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
+
+	// resources of the container. Left out, they are as for the server.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// volumes are added to the pods.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
+
+	// volumeMounts are added to this container.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
+}
+
+// VirtualWorkspaceStatus is a server of virtual workspaces as it was last seen.
+type VirtualWorkspaceStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions say in detail how the parts of the server do.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,153 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ImageSpec selects the container image of a component.
+type ImageSpec struct {
+	// repository is the image's name with its registry and without a tag. Left out, the operator's own default is used.
+	// +optional
+	Repository string `json:"repository,omitempty"`
+
+	// tag is the image's tag. Left out, it is the version of the operator.
+	// +optional
+	Tag string `json:"tag,omitempty"`
+
+	// imagePullSecrets name Secrets with credentials for the registry.
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+}
+
+// LoggingSpec sets how much a component logs.
+type LoggingSpec struct {
+	// level is the verbosity from 0 (quiet) to 10 (everything, including request bodies).
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Level int `json:"level,omitempty"`
+}
+
+// ExternalConfig is the address under which clients outside the cluster reach a component.
+type ExternalConfig struct {
+	// hostname is the DNS name or IP address clients connect to.
+	// +required
+	Hostname string `json:"hostname"`
+
+	// port is the TCP port clients connect to.
+	// +required
+	Port int32 `json:"port"`
+
+	// privateHostname is the name under which shards reach the front proxy, where it differs from hostname.
+	// +optional
+	PrivateHostname string `json:"privateHostname,omitempty"`
+
+	// privatePort goes with privateHostname. Left out, it is the same as port.
+	// +optional
+	PrivatePort *int32 `json:"privatePort,omitempty"`
+}
+
+// ServiceTemplate changes the Service that the operator makes for a component.
+type ServiceTemplate struct {
+	// metadata is added to the Service.
+	// +optional
+	Metadata *TemplateMetadata `json:"metadata,omitempty"`
+
+	// spec sets fields of the Service.
+	// +optional
+	Spec *ServiceSpecTemplate `json:"spec,omitempty"`
+}
+
+// ServiceSpecTemplate holds the fields of a Service that can be chosen.
+type ServiceSpecTemplate struct {
+	// type is ClusterIP, NodePort or LoadBalancer. Left out, it is ClusterIP.
+	// +optional
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// clusterIP is a fixed cluster address. It cannot be changed once the Service exists.
+	// +optional
+	ClusterIP string `json:"clusterIP,omitempty"`
+}
+
+// DeploymentTemplate changes the Deployment that the operator makes for a component.
+type DeploymentTemplate struct {
+	// metadata is added to the Deployment.
+	// +optional
+	Metadata *TemplateMetadata `json:"metadata,omitempty"`
+
+	// spec changes the Deployment's pods.
+	// +optional
+	Spec *DeploymentSpecTemplate `json:"spec,omitempty"`
+}
+
+// DeploymentSpecTemplate holds the part of a Deployment's spec that can be chosen.
+type DeploymentSpecTemplate struct {
+	// template changes the pods.
+	// +optional
+	Template *PodTemplate `json:"template,omitempty"`
+}
+
+// PodTemplate changes the pods of a component.
+type PodTemplate struct {
+	// metadata is added to every pod.
+	// +optional
+	Metadata *TemplateMetadata `json:"metadata,omitempty"`
+
+	// spec sets fields of every pod.
+	// +optional
+	Spec *PodSpecTemplate `json:"spec,omitempty"`
+}
+
+// PodSpecTemplate holds the fields of a pod that can be chosen. A field left out keeps the operator's own value.
+type PodSpecTemplate struct {
+	// nodeSelector lets pods run only on nodes with these labels.
+	// +optional
+	// +mapType=atomic
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// affinity holds scheduling constraints.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// tolerations let pods run on tainted nodes.
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// hostAliases are added to the pods' hosts file.
+	// +optional
+	// +listType=map
+	// +listMapKey=ip
+	HostAliases []corev1.HostAlias `json:"hostAliases,omitempty"`
+
+	// imagePullSecrets name Secrets with credentials for the registry, in addition to those of the image field.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// topologySpreadConstraints say how pods spread over zones or nodes.
+	// +optional
+	// +listType=map
+	// +listMapKey=topologyKey
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+}
+
+// ContainerExtras are additions to the server container of a component.
+type ContainerExtras struct {
+	// extraArgs are added to the server's command line as they are.
+	// +optional
+	ExtraArgs []string `json:"extraArgs,omitempty"`
+
+	// extraVolumes are added to the pods.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ExtraVolumes []corev1.Volume `json:"extraVolumes,omitempty"`
+
+	// extraVolumeMounts are added to the server container. Each volume can be mounted once.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ExtraVolumeMounts []corev1.VolumeMount `json:"extraVolumeMounts,omitempty"`
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Generates what is derived from Go sources: deepcopy methods, CustomResourceDefinitions and the operator's role.
+# Run it from anywhere; it is safe to run twice and prints what it does. `make verify` checks that it changes nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CGO_ENABLED=0
+controller_gen=$(go -C hack/tools tool -n controller-gen)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Descriptions are cut at the last sentence that fits. Kubernetes' own texts (volumes, affinity) make up nearly all of a
+# definition; cut like this, each stays below the 262144 bytes that a plain `kubectl apply` can store in its annotation.
+max_description=320
+
+# Kinds that the operator acts on. The other kinds of the group have Go types only: serving them would accept objects
+# that nothing looks at.
+operator_kinds=(rootshards frontproxies kubeconfigs)
+
+echo "deepcopy: api/..."
+(cd api && "$controller_gen" object:headerFile=/dev/null paths=./...)
+
+echo "definitions: config/crd/bases"
+(cd api && "$controller_gen" crd:maxDescLen="$max_description" paths=./operator/... output:crd:dir="$scratch/operator")
+mkdir -p config/crd/bases
+rm -f config/crd/bases/*.yaml
+for kind in "${operator_kinds[@]}"; do
+	cp "$scratch/operator/operator.kcp.io_$kind.yaml" config/crd/bases/
+done
+
+# What a shard serves by itself. These definitions are installed nowhere: they document the shapes and are compared with
+# the reference.
+shard_groups=()
+for group in core tenancy; do
+	if [[ -d api/$group ]]; then shard_groups+=("paths=./$group/..."); fi
+done
+if ((${#shard_groups[@]})); then
+	echo "definitions: config/kcp/crd"
+	mkdir -p config/kcp/crd
+	(cd api && "$controller_gen" crd "${shard_groups[@]}" output:crd:dir="$PWD/../config/kcp/crd")
+fi
+
+if compgen -G 'controllers/*' >/dev/null; then
+	echo "role: config/rbac/role.yaml"
+	mkdir -p config/rbac
+	"$controller_gen" rbac:roleName=manager-role paths=./controllers/... output:rbac:dir=config/rbac
+fi
