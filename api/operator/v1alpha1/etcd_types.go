@@ -22,7 +22,7 @@ type EtcdConfig struct {
 	// +optional
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// prefix is put before every key, so that several components can share one etcd. Left out, it is /registry.
+	// prefix is put before every key, so that several components can share one etcd. Left out, it is the server's own default.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 

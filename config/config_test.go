@@ -1,0 +1,97 @@
+// Package config_test builds the kustomize folders as kubectl does, and checks what they promise.
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+func build(t *testing.T, dir string) resmap.ResMap {
+	t.Helper()
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("kustomize build %s: %v", dir, err)
+	}
+	return objects
+}
+
+// ids lists objects as kind/namespace/name, with "-" for cluster-scoped ones.
+func ids(objects resmap.ResMap) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range objects.Resources() {
+		namespace := r.GetNamespace()
+		if namespace == "" {
+			namespace = "-"
+		}
+		out[r.GetKind()+"/"+namespace+"/"+r.GetName()] = true
+	}
+	return out
+}
+
+func TestEveryFolderBuilds(t *testing.T) {
+	for dir, want := range map[string][]string{
+		"default": {
+			"Namespace/-/atoll-system",
+			"CustomResourceDefinition/-/rootshards.operator.kcp.io",
+			"CustomResourceDefinition/-/frontproxies.operator.kcp.io",
+			"CustomResourceDefinition/-/kubeconfigs.operator.kcp.io",
+			"ServiceAccount/atoll-system/atoll-controller-manager",
+			"ClusterRole/-/atoll-manager-role",
+			"ClusterRoleBinding/-/atoll-manager-rolebinding",
+			"Role/atoll-system/atoll-leader-election-role",
+			"RoleBinding/atoll-system/atoll-leader-election-rolebinding",
+			"Deployment/atoll-system/atoll-controller-manager",
+		},
+		"samples": {
+			"Namespace/-/kcp",
+			"RootShard/kcp/root",
+			"FrontProxy/kcp/frontproxy",
+			"Kubeconfig/kcp/kubeconfig-kcp-admin",
+		},
+		"samples/full": {"RootShard/kcp/root", "FrontProxy/kcp/main", "Kubeconfig/kcp/team-a", "Issuer/kcp/selfsigned"},
+		"development":  {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
+	} {
+		t.Run(dir, func(t *testing.T) {
+			have := ids(build(t, dir))
+			for _, id := range want {
+				if !have[id] {
+					t.Errorf("%s is missing from %v", id, have)
+				}
+			}
+		})
+	}
+}
+
+func TestTheOperatorGetsItsImageAndItsServiceAccount(t *testing.T) {
+	for _, r := range build(t, "default").Resources() {
+		body := r.MustYaml()
+		switch r.GetKind() {
+		case "Deployment":
+			for _, want := range []string{"image: docker.io/local/atoll:dev", "serviceAccountName: atoll-controller-manager", "- /operator"} {
+				if !strings.Contains(body, want) {
+					t.Errorf("the Deployment lacks %q:\n%s", want, body)
+				}
+			}
+		case "ClusterRoleBinding", "RoleBinding":
+			if !strings.Contains(body, "name: atoll-controller-manager\n  namespace: atoll-system") {
+				t.Errorf("%s %s does not bind the operator's service account:\n%s", r.GetKind(), r.GetName(), body)
+			}
+		}
+	}
+}
+
+func TestTheMinimalRootShardIsTenLines(t *testing.T) {
+	manifest, err := os.ReadFile(filepath.Join("samples", "rootshard_minimal.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(manifest), "\n"); lines > 10 {
+		t.Errorf("%d lines; the README promises ten", lines)
+	}
+}
