@@ -1,0 +1,83 @@
+// Package connection is what every kubectl plugin of Atoll stands on: the common flags, the kubeconfig a command
+// starts from, the meaning of server URLs and -w paths, and clients for any logical cluster behind that kubeconfig.
+// It knows no command and prints nothing. It depends on client libraries and logical cluster paths, never on a server.
+package connection
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Flags holds what the user said about the connection, and the streams a command talks to.
+type Flags struct {
+	genericiooptions.IOStreams
+
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+	workspace  string
+}
+
+// NewFlags returns flags with no value set.
+func NewFlags(streams genericiooptions.IOStreams) *Flags { return &Flags{IOStreams: streams} }
+
+// Bind adds --kubeconfig, kubectl's override flags and the logging flags. The override flags that change who one is
+// or which cluster a context means are left out: a switch would not carry them into the kubeconfig.
+func (f *Flags) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file")
+
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	for _, dropped := range []*clientcmd.FlagInfo{
+		&names.AuthOverrideFlags.ClientCertificate,
+		&names.AuthOverrideFlags.ClientKey,
+		&names.AuthOverrideFlags.Impersonate,
+		&names.AuthOverrideFlags.ImpersonateUID,
+		&names.AuthOverrideFlags.ImpersonateGroups,
+		&names.ContextOverrideFlags.ClusterName,
+		&names.Timeout,
+	} {
+		dropped.LongName = ""
+	}
+	clientcmd.BindOverrideFlags(&f.overrides, flags, names)
+
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	logging.VisitAll(func(one *flag.Flag) {
+		added := pflag.PFlagFromGoFlag(one)
+		added.Hidden = one.Name != "v" // they work, but would bury the flags that matter in the help
+		flags.AddFlag(added)
+	})
+}
+
+// BindWorkspace adds -w/--workspace, for commands that act on a workspace without entering it.
+func (f *Flags) BindWorkspace(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.workspace, "workspace", "w", "",
+		"Act on this workspace: an absolute path (:root:a), or one relative to the current workspace (a:b, .., .)")
+}
+
+// Workspace returns the path that -w selects, seen from the current workspace, or the current one without -w.
+func (f *Flags) Workspace(current logicalcluster.Path) (logicalcluster.Path, error) {
+	if f.workspace == "" {
+		return current, nil
+	}
+	way, absolute := strings.CutPrefix(f.workspace, ":")
+	if absolute {
+		current = logicalcluster.Path{}
+	}
+	path, err := Walk(current, way)
+	switch {
+	case errors.Is(err, ErrAboveTop):
+		return path, errors.New("cannot go above the root workspace")
+	case err != nil:
+		return path, fmt.Errorf("invalid workspace path: %s", f.workspace)
+	}
+	return path, nil
+}

@@ -1,0 +1,141 @@
+package connection
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// The resources that plugins read and write. All are cluster-scoped.
+var (
+	Workspaces      = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
+	LogicalClusters = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}
+	APIBindings     = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
+)
+
+// homeTimeout bounds the wait for a home workspace that the first request creates. The server gives up after the
+// same time.
+const homeTimeout = time.Minute
+
+// Installation makes clients for the logical clusters behind one base URL. They share one connection pool.
+type Installation struct {
+	Location
+
+	config *rest.Config
+	http   *http.Client
+}
+
+func newInstallation(location Location, config *rest.Config) (*Installation, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // one user, one command: the server's own fairness is enough
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to %s: %w", location.Base, err)
+	}
+	return &Installation{Location: location, config: config, http: client}, nil
+}
+
+func (i *Installation) configFor(path logicalcluster.Path) *rest.Config {
+	config := rest.CopyConfig(i.config)
+	config.Host = i.URLOf(path)
+	return config
+}
+
+// Resource returns a client for one resource of one logical cluster.
+func (i *Installation) Resource(path logicalcluster.Path, resource schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
+	client, err := dynamic.NewForConfigAndClient(i.configFor(path), i.http)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for workspace %q: %w", path, err)
+	}
+	return client.Resource(resource), nil
+}
+
+// Get reads one object of a logical cluster. The server's answer is wrapped, so apierrors.IsNotFound and friends work.
+func (i *Installation) Get(ctx context.Context, path logicalcluster.Path, resource schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
+	client, err := i.Resource(path, resource)
+	if err != nil {
+		return nil, err
+	}
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("getting %s %q in workspace %q: %w", resource.Resource, name, path, err)
+	}
+	return object, nil
+}
+
+// List reads all objects of a resource in a logical cluster, page by page. Errors are wrapped as in Get.
+func (i *Installation) List(ctx context.Context, path logicalcluster.Path, resource schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+	client, err := i.Resource(path, resource)
+	if err != nil {
+		return nil, err
+	}
+	var objects []unstructured.Unstructured
+	page := metav1.ListOptions{Limit: 500}
+	for {
+		list, err := client.List(ctx, page)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s in workspace %q: %w", resource.Resource, path, err)
+		}
+		objects = append(objects, list.Items...)
+		if page.Continue = list.GetContinue(); page.Continue == "" {
+			return objects, nil
+		}
+	}
+}
+
+// Reachable tells whether the user may enter a logical cluster, judged by its API discovery: a 403, or an answer
+// without any API group, is a no. Everything else that goes wrong is an error.
+func (i *Installation) Reachable(path logicalcluster.Path) (bool, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
+	if err != nil {
+		return false, fmt.Errorf("making a client for workspace %q: %w", path, err)
+	}
+	groups, err := client.ServerGroups()
+	switch {
+	case apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("asking workspace %q for its APIs: %w", path, err)
+	}
+	return len(groups.Groups) > 0, nil
+}
+
+// Home returns the path of the user's home workspace. Asking for it creates it, which the server answers with "too
+// many requests" until it is ready.
+func (i *Installation) Home(ctx context.Context) (logicalcluster.Path, error) {
+	var home *unstructured.Unstructured
+	err := wait.PollUntilContextTimeout(ctx, time.Second, homeTimeout, true, func(ctx context.Context) (done bool, err error) {
+		home, err = i.Get(ctx, logicalcluster.Root.Path(), Workspaces, "~")
+		if apierrors.IsTooManyRequests(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if wait.Interrupted(err) {
+		return logicalcluster.Path{}, fmt.Errorf("the home workspace was not ready within %s", homeTimeout)
+	}
+	if err != nil {
+		return logicalcluster.Path{}, err
+	}
+	homeURL, _, err := unstructured.NestedString(home.Object, "spec", "URL")
+	if err != nil {
+		return logicalcluster.Path{}, fmt.Errorf("reading the URL of the home workspace: %w", err)
+	}
+	location, err := ParseLocation(homeURL)
+	if err != nil {
+		return logicalcluster.Path{}, fmt.Errorf("the home workspace has the URL %q, which names no workspace", homeURL)
+	}
+	return location.Path, nil
+}

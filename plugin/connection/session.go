@@ -1,0 +1,76 @@
+package connection
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Session is the kubeconfig that a command starts from, together with the way back into its files.
+type Session struct {
+	// Kubeconfig is the merged content of all files. Its current-context is the one in effect, --context included.
+	// Treat it as read-only; Save takes a changed copy.
+	Kubeconfig *clientcmdapi.Config
+
+	files     clientcmd.ConfigAccess
+	overrides clientcmd.ConfigOverrides
+	config    *rest.Config
+}
+
+// Open loads the kubeconfig. It fails when the context in effect does not exist or is not usable; whether the server
+// is reachable does not matter.
+func (f *Flags) Open() (*Session, error) {
+	files := clientcmd.NewDefaultClientConfigLoadingRules()
+	files.ExplicitPath = f.kubeconfig
+	kubeconfig, err := files.Load()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+	}
+	if f.overrides.CurrentContext != "" {
+		kubeconfig.CurrentContext = f.overrides.CurrentContext
+	}
+	return open(kubeconfig, files, f.overrides)
+}
+
+func open(kubeconfig *clientcmdapi.Config, files clientcmd.ConfigAccess, overrides clientcmd.ConfigOverrides) (*Session, error) {
+	if _, ok := kubeconfig.Contexts[kubeconfig.CurrentContext]; !ok {
+		return nil, fmt.Errorf("current %q context not found", kubeconfig.CurrentContext)
+	}
+	s := &Session{Kubeconfig: kubeconfig, files: files, overrides: overrides}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, kubeconfig.CurrentContext, &s.overrides, files).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("using context %q of the kubeconfig: %w", kubeconfig.CurrentContext, err)
+	}
+	s.config = config
+	return s, nil
+}
+
+// URL returns the server URL in effect.
+func (s *Session) URL() string { return s.config.Host }
+
+// Location returns what the server URL points to; see ParseLocation.
+func (s *Session) Location() (Location, error) { return ParseLocation(s.URL()) }
+
+// Save writes a changed copy of Kubeconfig back, every entry into the file that it came from, and returns the session
+// that starts from it. Credentials given by flag stay in effect in that session; they are not written.
+func (s *Session) Save(changed *clientcmdapi.Config) (*Session, error) {
+	if err := clientcmd.ModifyConfig(s.files, *changed, true); err != nil {
+		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	overrides := s.overrides
+	overrides.CurrentContext = ""
+	overrides.ClusterInfo.Server = "" // it has gone into the new server URL
+	return open(changed, s.files, overrides)
+}
+
+// Installation returns clients for all logical clusters of the installation that the current URL belongs to. It
+// fails with a *ForeignURLError when that URL points to no workspace.
+func (s *Session) Installation() (*Installation, error) {
+	location, err := s.Location()
+	if err != nil {
+		return nil, err
+	}
+	return newInstallation(location, s.config)
+}

@@ -1,0 +1,40 @@
+package connection
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+var (
+	// ErrAboveTop says that a ".." leads out of the tree.
+	ErrAboveTop = errors.New("cannot go up from root")
+	// ErrBadSegment says that a part between colons is no workspace name. Callers know the argument and name it.
+	ErrBadSegment = errors.New("invalid workspace name")
+)
+
+// Walk follows a relative way like "a:b", ".." or "..:x:." from a workspace. An empty from starts above all trees,
+// so that "a:b" is absolute then.
+func Walk(from logicalcluster.Path, way string) (logicalcluster.Path, error) {
+	for segment := range strings.SplitSeq(way, ":") {
+		switch segment {
+		case ".":
+		case "..":
+			above, ok := Above(from)
+			if !ok {
+				return logicalcluster.Path{}, ErrAboveTop
+			}
+			from = above
+		default:
+			if _, err := logicalcluster.ParseName(segment); err != nil {
+				return logicalcluster.Path{}, ErrBadSegment
+			}
+			from = from.Join(segment)
+		}
+	}
+	if from.Empty() { // only dots behind a leading colon
+		return logicalcluster.Path{}, ErrBadSegment
+	}
+	return from, nil
+}

@@ -1,0 +1,42 @@
+// Package plugin turns a library command into a kubectl plugin: standard streams, version, exit code. Every plugin
+// binary is one call of Main; what the commands do lives in the packages below.
+package plugin
+
+import (
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/atoll-dev/atoll/plugin/connection"
+)
+
+// Main runs a command as the plugin that users call by displayName ("kubectl ws"), and exits with 1 if it fails.
+// The flags of the connection go to the command and all its sub-commands.
+func Main(displayName string, build func(*connection.Flags) *cobra.Command) {
+	flags := connection.NewFlags(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	if err := Root(displayName, flags, build).Execute(); err != nil {
+		os.Exit(1) // cobra has printed the error
+	}
+}
+
+// Root returns the top command of a plugin with everything bound that all plugins have in common.
+func Root(displayName string, flags *connection.Flags, build func(*connection.Flags) *cobra.Command) *cobra.Command {
+	cmd := build(flags)
+	cmd.Version = version()
+	cmd.SilenceUsage = true // an error is one line, not a page of flags
+	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: displayName}
+	cmd.SetIn(flags.In)
+	cmd.SetOut(flags.Out)
+	cmd.SetErr(flags.ErrOut)
+	flags.Bind(cmd.PersistentFlags())
+	return cmd
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}

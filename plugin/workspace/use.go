@@ -1,0 +1,197 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/plugin/connection"
+)
+
+// navigator moves the user's kubeconfig through the tree of workspaces.
+type navigator struct {
+	genericiooptions.IOStreams
+	session *connection.Session
+	short   bool // print bare paths, for scripts
+}
+
+// use acts on the argument of "kubectl ws ARG".
+func (n *navigator) use(ctx context.Context, arg string) error {
+	homeDir, _ := os.UserHomeDir() // without one, nothing can have been expanded
+	wanted := parseTarget(arg, homeDir, n.short)
+	if wanted.note != "" {
+		fmt.Fprintln(n.ErrOut, wanted.note)
+	}
+	switch wanted.move {
+	case stay:
+		return n.printCurrent()
+	case goBack:
+		return n.back(ctx)
+	}
+
+	installation, err := n.session.Installation()
+	if err != nil {
+		return err
+	}
+	from := installation.Path
+	switch wanted.move {
+	case goTop:
+		return n.enter(ctx, installation, connection.Top(from), false)
+	case goHome:
+		if from, err = installation.Home(ctx); err != nil {
+			return err
+		}
+	}
+	path, err := wanted.walk(from, arg)
+	if err != nil {
+		return err
+	}
+	return n.enter(ctx, installation, path, true)
+}
+
+// home acts on "kubectl ws" without an argument.
+func (n *navigator) home(ctx context.Context) error {
+	fmt.Fprintln(n.ErrOut, homeNote)
+	return n.use(ctx, "~")
+}
+
+// enter checks that a workspace can be entered and makes it the current one.
+func (n *navigator) enter(ctx context.Context, installation *connection.Installation, path logicalcluster.Path, showType bool) error {
+	workspaceType, err := checkAccess(ctx, installation, path)
+	if err != nil {
+		return err
+	}
+	changed, err := switchTo(n.session.Kubeconfig, installation.URLOf(path))
+	if err != nil {
+		return err
+	}
+	if !showType {
+		workspaceType = ""
+	}
+	return n.commit(ctx, changed, workspaceType)
+}
+
+// back acts on "kubectl ws -". No server is asked: the previous place need not even be a workspace.
+func (n *navigator) back(ctx context.Context) error {
+	changed, err := switchBack(n.session.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	return n.commit(ctx, changed, "")
+}
+
+// commit saves the kubeconfig, says where the user is now, and warns about claims that wait for an answer there.
+func (n *navigator) commit(ctx context.Context, changed *clientcmdapi.Config, workspaceType string) error {
+	session, err := n.session.Save(changed)
+	if err != nil {
+		return err
+	}
+	n.session = session
+	if err := n.printPlace(workspaceType); err != nil {
+		return err
+	}
+	n.warnAboutClaims(ctx)
+	return nil
+}
+
+// printCurrent says where the user is. It asks no server.
+func (n *navigator) printCurrent() error { return n.printPlace("") }
+
+func (n *navigator) printPlace(workspaceType string) error {
+	location, err := n.session.Location()
+	var line string
+	switch {
+	case err != nil && n.short:
+		return nil // a script asked for a path and there is none
+	case err != nil:
+		line = fmt.Sprintf("Current workspace is the URL %q.", n.session.URL())
+	case n.short:
+		line = location.Path.String()
+	case workspaceType != "":
+		line = fmt.Sprintf("Current workspace is '%s' (type %s).", location.Path, workspaceType)
+	default:
+		line = fmt.Sprintf("Current workspace is '%s'.", location.Path)
+	}
+	_, err = fmt.Fprintln(n.Out, line)
+	return err
+}
+
+func (n *navigator) warnAboutClaims(ctx context.Context) {
+	installation, err := n.session.Installation()
+	if err != nil {
+		return // not a workspace, so there are no bindings
+	}
+	bindings, err := installation.List(ctx, installation.Path, connection.APIBindings)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return
+	}
+	for _, binding := range bindings {
+		lines, oneErr := claimWarnings(binding)
+		err = errors.Join(err, oneErr)
+		for _, line := range lines {
+			fmt.Fprintln(n.ErrOut, line)
+		}
+	}
+	if err != nil { // the switch has succeeded all the same
+		fmt.Fprintf(n.ErrOut, "error checking APIBindings: %v\n", err)
+	}
+}
+
+// noAccessError says that a workspace cannot be entered.
+type noAccessError struct {
+	path     logicalcluster.Path
+	notFound bool // the parent is sure that there is no such workspace
+}
+
+func (e *noAccessError) Error() string {
+	if e.notFound {
+		return fmt.Sprintf("workspace %q not found", e.path)
+	}
+	return fmt.Sprintf("access to workspace %q denied", e.path)
+}
+
+// checkAccess finds out whether the user may enter a workspace, and its type as far as the parent tells it ("" if
+// unknown). It fails with a *noAccessError when the user may not.
+func checkAccess(ctx context.Context, installation *connection.Installation, path logicalcluster.Path) (workspaceType string, err error) {
+	reachable, err := installation.Reachable(path)
+	if err != nil {
+		return "", err
+	}
+	parent, ok := connection.Above(path)
+	if !ok {
+		if !reachable {
+			return "", &noAccessError{path: path}
+		}
+		if path == logicalcluster.Root.Path() {
+			return "root", nil
+		}
+		return "", nil
+	}
+	object, err := installation.Get(ctx, parent, connection.Workspaces, path.Base())
+	switch {
+	case !reachable:
+		return "", &noAccessError{path: path, notFound: apierrors.IsNotFound(err)}
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return "", nil // many users may work in a workspace and not see its parent
+	case err != nil:
+		return "", err
+	}
+	return typeOf(object), nil
+}
+
+// typeOf returns the type of a Workspace as "path:name", or "" if it has none.
+func typeOf(object *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(object.Object, "spec", "type", "name")
+	path, _, _ := unstructured.NestedString(object.Object, "spec", "type", "path")
+	if name == "" || path == "" {
+		return name
+	}
+	return path + ":" + name
+}
