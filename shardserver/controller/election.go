@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Defaults of the contract for the lease of a shard's controllers.
+const (
+	DefaultLeaseNamespace = "kube-system"
+	DefaultLeaseName      = "kcp-controllers"
+
+	leaseDuration = 60 * time.Second
+	renewDeadline = 5 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// Election is a Lease in the logical cluster system:admin that one replica of a shard holds at a time.
+type Election struct {
+	// Client is a loopback client: its requests go to the cluster of their context.
+	Client coordinationv1client.CoordinationV1Interface
+	// Namespace and Name of the Lease; when empty, those of the contract.
+	Namespace, Name string
+	// Identity of this replica; when empty, "<hostname>_<uuid>".
+	Identity string
+
+	// Overrides of the contract's times for tests.
+	leaseDuration, renewDeadline, retryPeriod time.Duration
+}
+
+func (e *Election) validate() error {
+	if e.Client == nil {
+		return errors.New("leader election needs a client")
+	}
+	return nil
+}
+
+// run enters the election again and again until the context ends. lead is called while this replica is the leader and
+// must return when its context ends.
+func (e *Election) run(ctx context.Context, lead func(context.Context)) error {
+	cfg, err := e.config()
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := term(ctx, cfg, lead); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// term takes part in one election. The lease is given back only after lead returned, so that the next leader never
+// meets the work of this one.
+func term(ctx context.Context, cfg leaderelection.LeaderElectionConfig, lead func(context.Context)) error {
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+
+	elected := make(chan context.Context, 1)
+	cfg.Callbacks = leaderelection.LeaderCallbacks{
+		OnStartedLeading: func(leading context.Context) { elected <- leading },
+		OnStoppedLeading: func() {},
+	}
+	elector, err := leaderelection.NewLeaderElector(cfg)
+	if err != nil {
+		return fmt.Errorf("preparing leader election: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		elector.Run(holding)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-ended:
+	case leading := <-elected:
+		working, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(leading, cancel)
+		klog.FromContext(ctx).Info("Leading: controllers start", "identity", cfg.Lock.Identity())
+		lead(working)
+		klog.FromContext(ctx).Info("Controllers stopped", "identity", cfg.Lock.Identity())
+		stop()
+		cancel()
+	}
+	release()
+	<-ended
+	return nil
+}
+
+func (e *Election) config() (leaderelection.LeaderElectionConfig, error) {
+	identity := e.Identity
+	if identity == "" {
+		hostname, err := os.Hostname()
+		if err != nil {
+			return leaderelection.LeaderElectionConfig{}, fmt.Errorf("naming this replica for leader election: %w", err)
+		}
+		identity = hostname + "_" + uuid.NewString()
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: orDefault(e.Namespace, DefaultLeaseNamespace), Name: orDefault(e.Name, DefaultLeaseName)},
+		Client:     e.Client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+	}
+	return leaderelection.LeaderElectionConfig{
+		Name:            lock.LeaseMeta.Name,
+		Lock:            adminLock{lock},
+		LeaseDuration:   orDefault(e.leaseDuration, leaseDuration),
+		RenewDeadline:   orDefault(e.renewDeadline, renewDeadline),
+		RetryPeriod:     orDefault(e.retryPeriod, retryPeriod),
+		ReleaseOnCancel: true,
+	}, nil
+}
+
+// adminLock keeps a lock in system:admin. The elector gives the lease back with a context of its own, so the cluster
+// cannot come from the context that started it.
+type adminLock struct{ resourcelock.Interface }
+
+func (l adminLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return l.Interface.Get(logicalcluster.With(ctx, logicalcluster.Admin))
+}
+
+func (l adminLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.Interface.Create(logicalcluster.With(ctx, logicalcluster.Admin), record)
+}
+
+func (l adminLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.Interface.Update(logicalcluster.With(ctx, logicalcluster.Admin), record)
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}

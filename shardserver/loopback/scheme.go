@@ -1,0 +1,71 @@
+package loopback
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// Scheme holds the types that the typed client knows: Kubernetes' own and kcp's. Nobody changes it.
+var Scheme = newScheme()
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme,
+		corev1alpha1.AddToScheme,
+		tenancyv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err) // two types of one name: a fault of the build, not of the moment
+		}
+	}
+	return scheme
+}
+
+// served are the group-versions that a logical cluster may serve, in the order of preference within a group.
+var served = []schema.GroupVersion{
+	{Group: "", Version: "v1"},
+	{Group: "admissionregistration.k8s.io", Version: "v1"},
+	{Group: "authentication.k8s.io", Version: "v1"},
+	{Group: "authorization.k8s.io", Version: "v1"},
+	{Group: "certificates.k8s.io", Version: "v1"},
+	{Group: "coordination.k8s.io", Version: "v1"},
+	{Group: "events.k8s.io", Version: "v1"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1"},
+	corev1alpha1.SchemeGroupVersion,
+	tenancyv1alpha1.SchemeGroupVersion,
+}
+
+// clusterScoped are the kinds of the served groups that live in no namespace. A REST mapper built from a scheme cannot
+// know; asking the server would cost a discovery request before the first write.
+var clusterScoped = sets.New(
+	"Namespace", "ComponentStatus", "Node", "PersistentVolume",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+	"TokenReview", "SelfSubjectReview",
+	"SubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
+	"CertificateSigningRequest",
+	"ClusterRole", "ClusterRoleBinding",
+	"LogicalCluster", "Shard",
+	"Workspace", "WorkspaceType",
+)
+
+func restMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(served)
+	for _, version := range served {
+		for kind := range Scheme.KnownTypes(version) {
+			scope := meta.RESTScopeNamespace
+			if clusterScoped.Has(kind) {
+				scope = meta.RESTScopeRoot
+			}
+			mapper.Add(version.WithKind(kind), scope)
+		}
+	}
+	return mapper
+}

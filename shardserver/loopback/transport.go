@@ -1,0 +1,54 @@
+// Package loopback is how the shard's own parts write (wall W6): through the shard's API, with its admission, audit
+// and validation, in the logical cluster of the context. One client serves all logical clusters; nothing is built per
+// cluster.
+//
+// Reading goes through storage.Reader, not through here, except where the API must answer (discovery, dry run).
+// Nobody outside of the shard's process uses this package: its identity is the shard itself.
+package loopback
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Clusterize returns a copy of config whose requests go to the logical cluster of their context
+// (logicalcluster.With). A request whose context has none fails before it is sent. The copy has no client-side rate
+// limit: the caller's queue is the limit.
+func Clusterize(config *rest.Config) *rest.Config {
+	clusterized := rest.CopyConfig(config)
+	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next: next} })
+	clusterized.QPS = -1
+	clusterized.RateLimiter = nil
+	return clusterized
+}
+
+// transport sends each request to the logical cluster of its context.
+type transport struct{ next http.RoundTripper }
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	cluster, ok := logicalcluster.From(req.Context())
+	if !ok {
+		return nil, fmt.Errorf("%s %s: no logical cluster in the request's context", req.Method, req.URL.Path)
+	}
+	scoped := *req // a round tripper must leave the caller's request as it is
+	scoped.URL = inCluster(req.URL, cluster)
+	return t.next.RoundTrip(&scoped)
+}
+
+// WrappedRoundTripper lets client-go find the transport below, to close its idle connections.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func inCluster(original *url.URL, cluster logicalcluster.Name) *url.URL {
+	scoped := *original
+	prefix := cluster.Path().URLPath()
+	scoped.Path = prefix + original.Path
+	if original.RawPath != "" {
+		scoped.RawPath = prefix + original.RawPath
+	}
+	return &scoped
+}
