@@ -1,0 +1,166 @@
+package authorization
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// metricsPath is the one endpoint of the whole shard that RBAC, that of root, may open.
+const metricsPath = "/metrics"
+
+// subject is one request under examination: everything the steps look at, gathered once.
+type subject struct {
+	ctx        context.Context // of the logical cluster that decides
+	cluster    logicalcluster.Name
+	attributes authorizer.Attributes
+	users      []user.Info     // effective users
+	groups     map[string]bool // of all effective users
+	state      state           // of the logical cluster; zero for shard-level and deep reviews, which do not look
+	shardLevel bool
+	deep       bool
+}
+
+// verdict is what a step says. A step that does not settle a request passes it to the next one.
+type verdict struct {
+	settles  bool
+	decision authorizer.Decision
+	reason   string
+	err      error
+}
+
+func pass(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
+
+func settle(decision authorizer.Decision, format string, args ...any) verdict {
+	return verdict{settles: true, decision: decision, reason: fmt.Sprintf(format, args...)}
+}
+
+// step is one named check. Its key is part of its audit annotations.
+type step struct {
+	key   string
+	check func(*subject) verdict
+}
+
+// rbacChain is the inner chain, behind the groups and paths that are always allowed.
+type rbacChain struct {
+	clusters logicalClusters
+	steps    []step
+}
+
+func newRBACChain(held rules, clusters logicalClusters) *rbacChain {
+	return &rbacChain{clusters: clusters, steps: []step{
+		{"01-requiredgroups", requiredGroups},                          // the workspace's own door, before everything else
+		{"02-content", content{held}.check},                            // may this user enter the workspace at all
+		{"03-systemcrd", systemResources},                              // what only the server itself writes
+		{"05-bootstrap", allowedBy("bootstrap policy", held.bootstrap)}, // RBAC valid in every logical cluster
+		{"05-local", allowedBy("local policy", held.local)},            // RBAC of this one; the last step settles
+	}}
+}
+
+// Authorize runs the steps in order until one settles the request.
+func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	shardLevel := !attributes.IsResourceRequest() && attributes.GetPath() == metricsPath
+	switch {
+	case !ok && shardLevel:
+		cluster = logicalcluster.Root
+	case !ok:
+		return authorizer.DecisionNoOpinion, "no logical cluster in the request", nil
+	case cluster.IsWildcard():
+		return authorizer.DecisionDeny, "requests to all logical clusters are for privileged groups", nil
+	}
+	users := EffectiveUsers(cluster, attributes.GetUser())
+	s := &subject{
+		ctx:        logicalcluster.With(ctx, cluster),
+		cluster:    cluster,
+		attributes: attributes,
+		users:      users,
+		groups:     EffectiveGroups(users),
+		shardLevel: shardLevel,
+		deep:       isDeep(ctx),
+	}
+	if !s.shardLevel && !s.deep {
+		var err error
+		if s.state, err = c.clusters.state(s.ctx); err != nil {
+			return authorizer.DecisionNoOpinion, "", fmt.Errorf("authorizing a request to logical cluster %q: %w", cluster, err)
+		}
+	}
+	return c.run(s)
+}
+
+func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
+	verdicts := make([]verdict, 0, len(c.steps))
+	last := settle(authorizer.DecisionNoOpinion, "nobody allowed it")
+	for _, step := range c.steps {
+		v := step.check(s)
+		verdicts = append(verdicts, v)
+		if v.settles {
+			last = v
+			break
+		}
+		last = verdict{decision: authorizer.DecisionNoOpinion, reason: v.reason, err: v.err}
+	}
+	c.audit(s, verdicts, last)
+	return last.decision, last.reason, last.err
+}
+
+// audit records every step that looked at the request. A step that passed it on shows the decision that came of it.
+func (c *rbacChain) audit(s *subject, verdicts []verdict, last verdict) {
+	prefix := auditPrefix(s.ctx, s.attributes)
+	if prefix == "" {
+		return
+	}
+	for i, v := range verdicts {
+		reason := v.reason
+		if !v.settles && i < len(verdicts)-1 {
+			reason = "delegating: " + reason
+		}
+		audit.AddAuditAnnotations(s.ctx,
+			prefix+c.steps[i].key+"-decision", auditDecisions[last.decision],
+			prefix+c.steps[i].key+"-reason", reason)
+	}
+}
+
+var auditDecisions = map[authorizer.Decision]string{
+	authorizer.DecisionAllow:     "Allowed",
+	authorizer.DecisionDeny:      "Denied",
+	authorizer.DecisionNoOpinion: "NoOpinion",
+}
+
+var accessReviews = sets.New("subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews")
+
+// auditPrefix tells under which name a decision belongs into the audit event: that of the request itself, that of
+// the question asked by an access review, or (checks made on the way, such as for escalation) none at all.
+func auditPrefix(ctx context.Context, attributes authorizer.Attributes) string {
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok || info == nil {
+		return ""
+	}
+	switch {
+	case info.Path == attributes.GetPath() && info.Verb == attributes.GetVerb():
+		return "request.auth.kcp.io/"
+	case info.APIGroup == "authorization.k8s.io" && accessReviews.Has(info.Resource):
+		return "sar.auth.kcp.io/"
+	}
+	return ""
+}
+
+// allowedBy asks one RBAC policy for every effective user. RBAC allows or has no opinion.
+func allowedBy(name string, p policy) func(*subject) verdict {
+	return func(s *subject) verdict {
+		decision, reason, err := forEach(s.users, s.attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+			return p.authorizer.Authorize(s.ctx, attributes)
+		})
+		if decision == authorizer.DecisionAllow {
+			return settle(decision, "%s: %s", name, reason)
+		}
+		return verdict{reason: fmt.Sprintf("%s: no rule allows it %s", name, reason), err: err}
+	}
+}

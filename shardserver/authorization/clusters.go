@@ -1,0 +1,58 @@
+package authorization
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Phases of a logical cluster that the steps tell apart.
+const (
+	phaseInitializing = string(corev1alpha1.LogicalClusterPhaseInitializing)
+	phaseReady        = string(corev1alpha1.LogicalClusterPhaseReady)
+	phaseInactive     = string(corev1alpha1.LogicalClusterPhaseInactive)
+	phaseTerminating  = string(corev1alpha1.LogicalClusterPhaseTerminating)
+	phaseDeleting     = string(corev1alpha1.LogicalClusterPhaseDeleting)
+)
+
+// state is what the steps need to know of a logical cluster.
+type state struct {
+	exists                    bool
+	phase                     string
+	annotations               map[string]string
+	initializers, terminators []string // those still waited for
+}
+
+// logicalClusters reads the LogicalCluster object of the context's logical cluster.
+type logicalClusters struct {
+	reader *storage.Reader[*corev1alpha1.LogicalCluster]
+}
+
+func newLogicalClusters(registry *storage.Registry) logicalClusters {
+	return logicalClusters{storage.NewReader[*corev1alpha1.LogicalCluster](registry, schema.GroupResource{
+		Group: corev1alpha1.SchemeGroupVersion.Group, Resource: "logicalclusters",
+	})}
+}
+
+func (c logicalClusters) state(ctx context.Context) (state, error) {
+	cluster, err := c.reader.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return state{}, nil
+	}
+	if err != nil {
+		return state{}, fmt.Errorf("reading its LogicalCluster: %w", err)
+	}
+	s := state{exists: true, phase: string(cluster.Status.Phase), annotations: cluster.Annotations}
+	for _, name := range cluster.Status.Initializers {
+		s.initializers = append(s.initializers, string(name))
+	}
+	for _, name := range cluster.Status.Terminators {
+		s.terminators = append(s.terminators, string(name))
+	}
+	return s, nil
+}

@@ -1,0 +1,130 @@
+package authorization
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Warrant is one value of WarrantExtraKey: another user whose permissions the bearer may draw on.
+type Warrant struct {
+	User   string              `json:"user"`
+	UID    string              `json:"uid,omitempty"`
+	Groups []string            `json:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty"`
+}
+
+// EffectiveUsers returns the users that count as u in one logical cluster, in the order in which they are asked:
+//
+//   - u itself where it is in scope, else an anonymous user that keeps nothing but being authenticated and the group
+//     of the logical cluster it comes from;
+//   - a service account also under its global name;
+//   - every warrant, by the same rules. A warrant for a service account must say where that account lives, and a
+//     warrant never yields system:masters.
+//
+// What cannot be decoded grants nothing.
+func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
+	origins := u.GetExtra()[ClusterNameExtraKey]
+	var users []user.Info
+	if InScope(cluster, u) {
+		users = append(users, u)
+	} else {
+		users = append(users, outOfScope(u, origins))
+	}
+	if namespace, name, ok := serviceAccount(u); ok && len(origins) == 1 && scopesAllow(cluster, u) {
+		users = append(users, &user.DefaultInfo{
+			Name:   ForeignServiceAccountPrefix + origins[0] + ":" + namespace + ":" + name,
+			Groups: []string{user.AllAuthenticated},
+		})
+	}
+	for _, encoded := range u.GetExtra()[WarrantExtraKey] {
+		if bearer, ok := decodeWarrant(encoded); ok {
+			users = append(users, EffectiveUsers(cluster, bearer)...)
+		}
+	}
+	return users
+}
+
+// EffectiveGroups is the union of the groups of EffectiveUsers.
+func EffectiveGroups(users []user.Info) map[string]bool {
+	groups := map[string]bool{}
+	for _, u := range users {
+		for _, group := range u.GetGroups() {
+			groups[group] = true
+		}
+	}
+	return groups
+}
+
+// InScope tells whether u counts as itself in the logical cluster: its scopes hold, and it is not a service account
+// of another logical cluster. A service account that names no logical cluster is taken for a local one.
+func InScope(cluster logicalcluster.Name, u user.Info) bool {
+	if _, _, ok := serviceAccount(u); ok {
+		switch origins := u.GetExtra()[ClusterNameExtraKey]; len(origins) {
+		case 0:
+		case 1:
+			if origins[0] != cluster.String() {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return scopesAllow(cluster, u)
+}
+
+// IsServiceAccount tells whether u is a service account, of whatever logical cluster.
+func IsServiceAccount(u user.Info) bool {
+	_, _, ok := serviceAccount(u)
+	return ok
+}
+
+func scopesAllow(cluster logicalcluster.Name, u user.Info) bool {
+	for _, alternatives := range u.GetExtra()[ScopesExtraKey] {
+		if !slices.Contains(strings.Split(alternatives, ","), scopePrefix+cluster.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+func outOfScope(u user.Info, origins []string) user.Info {
+	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	if slices.Contains(u.GetGroups(), user.AllAuthenticated) {
+		anonymous.Groups = []string{user.AllAuthenticated}
+	}
+	if len(origins) == 1 {
+		anonymous.Groups = append(anonymous.Groups, ClusterGroupPrefix+origins[0])
+	}
+	return anonymous
+}
+
+func serviceAccount(u user.Info) (namespace, name string, ok bool) {
+	if !strings.HasPrefix(u.GetName(), serviceaccount.ServiceAccountUsernamePrefix) {
+		return "", "", false
+	}
+	namespace, name, err := serviceaccount.SplitUsername(u.GetName())
+	return namespace, name, err == nil
+}
+
+func decodeWarrant(encoded string) (user.Info, bool) {
+	var warrant Warrant
+	if err := json.Unmarshal([]byte(encoded), &warrant); err != nil || warrant.User == "" {
+		return nil, false
+	}
+	bearer := &user.DefaultInfo{
+		Name:   warrant.User,
+		UID:    warrant.UID,
+		Groups: slices.DeleteFunc(slices.Clone(warrant.Groups), func(group string) bool { return group == GroupMasters }),
+		Extra:  warrant.Extra,
+	}
+	if IsServiceAccount(bearer) && len(warrant.Extra[ClusterNameExtraKey]) == 0 {
+		return nil, false
+	}
+	return bearer, true
+}

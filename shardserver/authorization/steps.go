@@ -1,0 +1,122 @@
+package authorization
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// requiredGroups holds a logical cluster to the groups that its annotation demands. Service accounts and the
+// identities that manage logical clusters from outside are not subject to it.
+func requiredGroups(s *subject) verdict {
+	switch {
+	case s.shardLevel:
+		return pass("a path of the whole shard")
+	case s.deep:
+		return pass("a deep access review")
+	case s.groups[GroupLogicalClusterAdmin], s.groups[GroupExternalLogicalClusterAdmin]:
+		return pass("an administrator of logical clusters")
+	case IsServiceAccount(s.attributes.GetUser()):
+		return pass("a service account")
+	case !s.state.exists:
+		return settle(authorizer.DecisionNoOpinion, "no logical cluster %q", s.cluster)
+	}
+	required, demanded := s.state.annotations[RequiredGroupsAnnotation]
+	switch {
+	case !demanded:
+		return pass("no groups are required")
+	case s.groups[GroupAdmin], s.groups[GroupBootstrapper], satisfies(s.groups, required):
+		return pass("the required groups are held")
+	}
+	return settle(authorizer.DecisionDeny, "the required groups %q are not held", required)
+}
+
+// satisfies evaluates "a,b;c": (a and b) or c.
+func satisfies(groups map[string]bool, required string) bool {
+	for alternative := range strings.SplitSeq(required, ";") {
+		names := strings.Split(alternative, ",")
+		if !slices.ContainsFunc(names, func(name string) bool { return !groups[name] }) {
+			return true
+		}
+	}
+	return false
+}
+
+// content decides whether a user may enter the logical cluster at all: the verb `access` on "/".
+type content struct{ rules rules }
+
+func (c content) check(s *subject) verdict {
+	switch {
+	case s.shardLevel:
+		return pass("a path of the whole shard")
+	case s.deep:
+		return pass("a deep access review")
+	case s.groups[GroupLogicalClusterAdmin]:
+		return pass("an administrator of logical clusters")
+	case s.cluster.IsSystem():
+		return settle(authorizer.DecisionNoOpinion, "%q belongs to the shard itself", s.cluster)
+	case !s.state.exists:
+		return settle(authorizer.DecisionDeny, "no logical cluster %q", s.cluster)
+	case !enterable[s.state.phase]:
+		return settle(authorizer.DecisionNoOpinion, "the logical cluster is in phase %q", s.state.phase)
+	}
+	if group, ok := s.lifecycleGroup(); ok {
+		return settle(authorizer.DecisionAllow, "%s while in phase %s", group, s.state.phase)
+	}
+	if u := s.attributes.GetUser(); IsServiceAccount(u) && InScope(s.cluster, u) {
+		return pass("a service account of the logical cluster")
+	}
+	return c.access(s)
+}
+
+// access asks RBAC for the verb `access` on "/".
+func (c content) access(s *subject) verdict {
+	entry := *s
+	entry.attributes = authorizer.AttributesRecord{User: s.attributes.GetUser(), Verb: "access", Path: "/"}
+	var v verdict
+	for _, ask := range []func(*subject) verdict{allowedBy("bootstrap policy", c.rules.bootstrap), allowedBy("local policy", c.rules.local)} {
+		if v = ask(&entry); v.settles {
+			return pass("access permitted by %s", v.reason)
+		}
+	}
+	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "access not permitted by " + v.reason, err: v.err}
+}
+
+// enterable are the phases in which RBAC decides about a logical cluster.
+var enterable = map[string]bool{
+	phaseInitializing: true,
+	phaseReady:        true,
+	phaseInactive:     true,
+	phaseTerminating:  true,
+	phaseDeleting:     true,
+}
+
+// lifecycleGroup returns the group by which the request comes from an initializer or terminator that the logical
+// cluster still waits for.
+func (s *subject) lifecycleGroup() (string, bool) {
+	prefix, waitsFor := "", []string(nil)
+	switch s.state.phase {
+	case phaseInitializing:
+		prefix, waitsFor = InitializerGroupPrefix, s.state.initializers
+	case phaseTerminating:
+		prefix, waitsFor = TerminatorGroupPrefix, s.state.terminators
+	}
+	for _, name := range waitsFor {
+		if group := prefix + name; s.groups[group] {
+			return group, true
+		}
+	}
+	return "", false
+}
+
+// systemResources keeps clients, whatever their RBAC, from the status of objects that only the server itself
+// maintains.
+func systemResources(s *subject) verdict {
+	a := s.attributes
+	if a.IsResourceRequest() && a.GetAPIGroup() == "apis.kcp.io" && a.GetSubresource() == "status" &&
+		(a.GetResource() == "apibindings" || a.GetResource() == "apiexports") {
+		return settle(authorizer.DecisionDeny, "%s/status is maintained by the server", a.GetResource())
+	}
+	return pass("not a resource that only the server maintains")
+}
