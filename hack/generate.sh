@@ -18,7 +18,7 @@ max_description=320
 operator_kinds=(rootshards frontproxies kubeconfigs)
 
 echo "deepcopy: api/..."
-(cd api && "$controller_gen" object:headerFile=/dev/null paths=./...)
+(cd api && "$controller_gen" object paths=./...)
 
 echo "definitions: config/crd/bases"
 (cd api && "$controller_gen" crd:maxDescLen="$max_description" paths=./operator/... output:crd:dir="$scratch/operator")

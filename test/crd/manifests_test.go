@@ -1,0 +1,141 @@
+package crd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// Manifests are written as they are in files; kind and names are put around a spec by rootShard, frontProxy, kubeconfig.
+func rootShard(spec string) string  { return manifest("RootShard", spec) }
+func frontProxy(spec string) string { return manifest("FrontProxy", spec) }
+func kubeconfig(spec string) string { return manifest("Kubeconfig", spec) }
+
+func manifest(kind, spec string) string {
+	head := "apiVersion: operator.kcp.io/v1alpha1\nkind: " + kind + "\nmetadata:\n  name: sample\n  namespace: default\n"
+	if spec == "" {
+		return head
+	}
+	return head + "spec:\n  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
+}
+
+const external = "external: {hostname: kcp.example.com, port: 6443}\n"
+const kubeconfigBasics = "username: jane\nvalidity: 8766h\nsecretRef: {name: jane}\ntarget: {frontProxyRef: {name: main}}\n"
+
+func TestManifests(t *testing.T) {
+	definitions := load(t)
+	for _, tc := range []struct {
+		name     string
+		manifest string
+		refused  string // part of the refusal's text; empty means accepted
+	}{
+		// What needs to be written at all.
+		{"accepts a RootShard without spec", rootShard(""), ""},
+		{"accepts a FrontProxy without spec", frontProxy(""), ""},
+		{"accepts a Kubeconfig without spec", kubeconfig(""), ""},
+		{"accepts a RootShard with nothing but its external address", rootShard(external), ""},
+		{"refuses a RootShard without external address", rootShard("replicas: 1"), "spec.external"},
+		{"refuses an external address without port", rootShard("external: {hostname: kcp.example.com}"), "spec.external.port"},
+		{"accepts a FrontProxy whose rootShard is empty, as the reference does", frontProxy("rootShard: {}"), ""},
+		{"refuses a FrontProxy without rootShard", frontProxy("replicas: 1"), "spec.rootShard"},
+
+		// etcd: one that exists or one that the operator runs.
+		{"accepts an etcd by its endpoints", rootShard(external + "etcd: {endpoints: ['https://etcd:2379'], tlsConfig: {secretRef: {name: etcd}}}"), ""},
+		{"accepts an empty list of endpoints, as the reference does", rootShard(external + "etcd: {endpoints: []}"), ""},
+		{"accepts a managed etcd without further settings", rootShard(external + "etcd: {managed: {}}"), ""},
+		{"accepts a managed etcd with prefix, three members and a storage class", rootShard(external + "etcd: {prefix: /a, managed: {replicas: 3, storage: {size: 20Gi, storageClassName: fast}}}"), ""},
+		{"accepts a managed etcd on an empty directory", rootShard(external + "etcd: {managed: {storage: {emptyDir: {medium: Memory, sizeLimit: 1Gi}}}}"), ""},
+		{"refuses an etcd that is neither there nor managed", rootShard(external + "etcd: {prefix: /a}"), "exactly one of endpoints and managed"},
+		{"refuses an etcd that is both there and managed", rootShard(external + "etcd: {endpoints: [a], managed: {}}"), "exactly one of endpoints and managed"},
+		{"refuses client credentials for a managed etcd", rootShard(external + "etcd: {managed: {}, tlsConfig: {secretRef: {name: a}}}"), "tlsConfig goes with endpoints"},
+		{"refuses a managed etcd of two members", rootShard(external + "etcd: {managed: {replicas: 2}}"), "spec.etcd.managed.replicas"},
+		{"refuses an empty directory of a storage class", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, storageClassName: fast}}}"), "emptyDir excludes"},
+		{"refuses an empty directory with the size of a claim", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, size: 1Gi}}}"), "emptyDir excludes"},
+
+		// Values that are bounded.
+		{"accepts logging level 10", rootShard(external + "logging: {level: 10}"), ""},
+		{"refuses logging level 11", rootShard(external + "logging: {level: 11}"), "spec.logging.level"},
+		{"accepts an audit webhook of no mode", rootShard(external + "audit: {webhook: {mode: ''}}"), ""},
+		{"refuses an audit webhook of an unknown mode", rootShard(external + "audit: {webhook: {mode: loose}}"), "spec.audit.webhook.mode"},
+		{"refuses an unknown key algorithm", rootShard(external + "certificateTemplates: {server: {spec: {privateKey: {algorithm: DSA}}}}"), "algorithm"},
+		{"accepts unknown names of certificates", rootShard(external + "certificateTemplates: {nonsense: {}}"), ""},
+		{"refuses one volume mounted twice", rootShard(external + "extraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /b}]"), "Duplicate value"},
+
+		// Durations: one that cannot be read would stop the operator from reading any object of the kind.
+		{"accepts a duration of several units", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "1h30m.5s", 1)), ""},
+		{"refuses a duration in days", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "30d", 1)), "spec.validity"},
+		{"refuses a duration without unit", rootShard(external + "certificateTemplates: {server: {spec: {duration: '8760'}}}"), "duration"},
+
+		// FrontProxy rules.
+		{"accepts the deprecated external name alone", frontProxy("rootShard: {ref: {name: root}}\nexternalHostname: kcp.example.com:443"), ""},
+		{"accepts an external address alone", frontProxy("rootShard: {ref: {name: root}}\n" + external), ""},
+		{"refuses external address and deprecated name together", frontProxy("rootShard: {ref: {name: root}}\nexternalHostname: a\n" + external), "exclude each other"},
+		{"accepts OIDC beside service accounts", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}, serviceAccount: {enabled: true}}"), ""},
+		{"refuses OIDC without service accounts", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}}"), "oidc needs serviceAccount.enabled"},
+		{"refuses OIDC with service accounts switched off", frontProxy("rootShard: {}\nauth: {oidc: {issuerURL: a, clientID: b}, serviceAccount: {enabled: false}}"), "oidc needs serviceAccount.enabled"},
+		{"accepts OIDC alone on a shard", rootShard(external + "auth: {oidc: {issuerURL: a, clientID: b}}"), ""},
+		{"accepts a list of one empty group to drop", frontProxy("rootShard: {}\nauth: {dropGroups: ['']}"), ""},
+		{"refuses a path mapping without client key", frontProxy("rootShard: {}\nadditionalPathMappings: [{path: /a, backend: b, backend_server_ca: c, proxy_client_cert: d}]"), "proxy_client_key"},
+
+		// Kubeconfig rules.
+		{"accepts a target workspace", kubeconfig(kubeconfigBasics + "targetWorkspace: root:a-1:b"), ""},
+		{"refuses a target workspace with an empty segment", kubeconfig(kubeconfigBasics + "targetWorkspace: 'root::b'"), "spec.targetWorkspace"},
+		{"refuses a target workspace in capitals", kubeconfig(kubeconfigBasics + "targetWorkspace: Root"), "spec.targetWorkspace"},
+		{"accepts roles in the target workspace", kubeconfig(kubeconfigBasics + "targetWorkspace: root:a\nauthorization: {clusterRoleBindings: {clusterRoles: [cluster-admin]}}"), ""},
+		{"accepts roles in the deprecated cluster", kubeconfig(kubeconfigBasics + "authorization: {clusterRoleBindings: {cluster: root:a, clusterRoles: [cluster-admin]}}"), ""},
+		{"refuses target workspace and deprecated cluster together", kubeconfig(kubeconfigBasics + "targetWorkspace: root:a\nauthorization: {clusterRoleBindings: {cluster: root:a, clusterRoles: [a]}}"), "exclude each other"},
+		{"refuses authorization without roles", kubeconfig(kubeconfigBasics + "authorization: {clusterRoleBindings: {}}"), "clusterRoles"},
+		{"accepts two targets, as the reference does", kubeconfig(strings.Replace(kubeconfigBasics, "target: {", "target: {rootShardRef: {name: root}, ", 1)), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, errs := definitions[kindOf(t, tc.manifest)].admit(t.Context(), tc.manifest)
+			switch {
+			case tc.refused == "" && len(errs) > 0:
+				t.Errorf("refused: %v\n%s", errs.ToAggregate(), tc.manifest)
+			case tc.refused != "" && len(errs) == 0:
+				t.Errorf("accepted:\n%s", tc.manifest)
+			case tc.refused != "" && !strings.Contains(errs.ToAggregate().Error(), tc.refused):
+				t.Errorf("refused for another reason than %q: %v", tc.refused, errs.ToAggregate())
+			}
+		})
+	}
+}
+
+func kindOf(t *testing.T, manifest string) string {
+	t.Helper()
+	var meta struct {
+		Kind string `json:"kind"`
+	}
+	if err := yaml.Unmarshal([]byte(manifest), &meta); err != nil {
+		t.Fatalf("%v in\n%s", err, manifest)
+	}
+	return meta.Kind
+}
+
+// stored checks that an admitted object is one the Go types can hold without losing anything.
+func stored(t *testing.T, object map[string]any) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := operatorv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	typed, err := scheme.New(operatorv1alpha1.SchemeGroupVersion.WithKind(object["kind"].(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(want))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(typed); err != nil {
+		t.Errorf("the Go type cannot hold %s: %v", want, err)
+	}
+}

@@ -1,0 +1,78 @@
+package crd_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// TestSamples takes our own samples and those that users of the reference start from.
+func TestSamples(t *testing.T) {
+	definitions := load(t)
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"../../config/samples/*.yaml", "../../config/samples/full/*.yaml"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil || len(more) == 0 {
+			t.Fatalf("no samples match %s (%v)", pattern, err)
+		}
+		files = append(files, more...)
+	}
+	seen := map[string]int{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split("\n"+string(content), "\n---\n") {
+			if !strings.Contains(document, "operator.kcp.io/v1alpha1") {
+				continue // a Namespace, an Issuer, a kustomization
+			}
+			kind := kindOf(t, document)
+			d, ok := definitions[kind]
+			if !ok {
+				t.Errorf("%s: kind %s has no definition", file, kind)
+				continue
+			}
+			seen[kind]++
+			object, errs := d.admit(t.Context(), document)
+			if len(errs) > 0 {
+				t.Errorf("%s: %s refused: %v", file, kind, errs.ToAggregate())
+				continue
+			}
+			stored(t, object)
+		}
+	}
+	for kind := range definitions {
+		if seen[kind] < 2 {
+			t.Errorf("%d samples of kind %s; expected ours and the reference's", seen[kind], kind)
+		}
+	}
+}
+
+// TestTheDevelopmentOverlay takes what kustomize makes of our samples for a small cluster.
+func TestTheDevelopmentOverlay(t *testing.T) {
+	definitions := load(t)
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/development")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range objects.Resources() {
+		d, ok := definitions[r.GetKind()]
+		if !ok {
+			continue
+		}
+		object, errs := d.admit(t.Context(), r.MustYaml())
+		if len(errs) > 0 {
+			t.Errorf("%s refused: %v", r.GetKind(), errs.ToAggregate())
+			continue
+		}
+		stored(t, object)
+	}
+}
