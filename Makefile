@@ -1,0 +1,91 @@
+# One entry point. `make help` explains it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# One set of flags everywhere, so that building, testing and the development cluster share one build cache.
+export CGO_ENABLED := 0
+export GOFLAGS := -buildvcs=false -trimpath
+
+KUBE_VERSION := 1.36.3
+# kcp's API level that we are compatible with; part of what /version returns.
+KCP_VERSION := 0.32.3
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GIT_COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w \
+	-X k8s.io/component-base/version.gitVersion=v$(KUBE_VERSION)+kcp-v$(KCP_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 \
+	-X k8s.io/component-base/version.gitCommit=$(GIT_COMMIT) -X k8s.io/component-base/version.gitTreeState=clean \
+	-X k8s.io/client-go/pkg/version.gitVersion=v$(KUBE_VERSION)+kcp-v$(KCP_VERSION) \
+	-X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=36
+
+BIN := $(CURDIR)/bin
+IMAGE ?= docker.io/local/atoll:dev
+SERVER_BINARIES := operator kcp kcp-front-proxy etcd
+PLUGINS := kubectl-ws kubectl-create-workspace kubectl-kcp
+BINARIES := $(SERVER_BINARIES) $(PLUGINS)
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make <target>\n"} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*##/ {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Use
+
+.PHONY: demo
+demo: ## A Kubernetes cluster, the operator and a kcp installation you can use; prints what to type next.
+	@hack/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## End what `make demo` started; leaves nothing.
+	@hack/demo.sh down
+
+##@ Build
+
+.PHONY: build
+build: ## Build every binary into bin/.
+	@mkdir -p $(BIN)
+	@for name in $(BINARIES); do echo "building bin/$$name"; go build -ldflags '$(LDFLAGS)' -o $(BIN)/$$name ./cmd/$$name; done
+	@echo "binaries are in bin/"
+
+.PHONY: image-tar
+image-tar: build ## Build the image of all server binaries as a tar, without a container engine.
+	@go -C hack/devcluster run . build-image --name $(IMAGE) --tar $(BIN)/image.tar $(addprefix $(BIN)/,$(SERVER_BINARIES))
+
+.PHONY: images
+images: ## Build the image with docker, podman or buildah, whichever is there.
+	@if command -v docker >/dev/null && docker info >/dev/null 2>&1; then docker build -t $(IMAGE) .; \
+	elif command -v podman >/dev/null; then podman build -t $(IMAGE) .; \
+	elif command -v buildah >/dev/null; then buildah build -t $(IMAGE) .; \
+	else echo "no docker engine, podman or buildah here; building bin/image.tar instead"; $(MAKE) --no-print-directory image-tar; fi
+
+##@ Develop
+
+.PHONY: generate
+generate: ## Regenerate deepcopy, OpenAPI, CRDs and RBAC.
+	@hack/generate.sh
+	@hack/generate-openapi.sh
+
+.PHONY: verify
+verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fails when the tree is not clean afterwards.
+	@hack/verify.sh
+
+.PHONY: test
+test: test-unit test-e2e ## All tests: unit, in-process servers, and end to end on a real cluster.
+
+.PHONY: test-unit
+test-unit: ## Unit tests and tests against in-process servers. Needs nothing but Go.
+	go test ./... 
+	go -C api test ./...
+	go -C hack/devcluster test ./...
+
+.PHONY: test-e2e
+test-e2e: ## End to end: development cluster, operator, pods, front proxy.
+	@hack/e2e.sh
+
+.PHONY: bench
+bench: ## Figures of one run as a table and as JSON in bench.json.
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...

@@ -1,0 +1,171 @@
+// Package adminauth makes the tokens and the admin.kubeconfig with which a developer, or an operator of a shard
+// without a client CA, gets in. The tokens live in memory and in that file alone; on disk there is otherwise only a
+// digest of the one that must survive restarts.
+package adminauth
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// The users of the admin kubeconfig.
+const (
+	KCPAdmin   = "kcp-admin"
+	ShardAdmin = "shard-admin"
+	PlainUser  = "user"
+
+	groupKCPAdmin = "system:kcp:admin"
+)
+
+// Config says where the files are. WithUser adds the user without groups.
+type Config struct {
+	KubeconfigPath string
+	TokenHashPath  string
+	WithUser       bool
+}
+
+// Admin holds the tokens of one process.
+type Admin struct {
+	config                           Config
+	kcpAdmin, shardAdmin, plainToken string
+}
+
+// New makes fresh tokens, except for shard-admin's, which is taken over from the kubeconfig of an earlier start
+// when its digest is on file.
+func New(config Config) (*Admin, error) {
+	if config.KubeconfigPath == "" || config.TokenHashPath == "" {
+		return nil, fmt.Errorf("--kubeconfig-path and --authentication-admin-token-path are required with battery \"admin\" when --root-directory is empty")
+	}
+	admin := &Admin{config: config, kcpAdmin: uuid.NewString()}
+	if config.WithUser {
+		admin.plainToken = uuid.NewString()
+	}
+	digest, err := os.ReadFile(config.TokenHashPath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		admin.shardAdmin = uuid.NewString()
+		sum := sha256.Sum256([]byte(admin.shardAdmin))
+		if err := writePrivate(config.TokenHashPath, sum[:]); err != nil {
+			return nil, fmt.Errorf("writing the digest of the %s token: %w", ShardAdmin, err)
+		}
+		return admin, admin.rememberToken()
+	case err != nil:
+		return nil, fmt.Errorf("reading the digest of the %s token: %w", ShardAdmin, err)
+	}
+	token, err := tokenFrom(config.KubeconfigPath)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, fmt.Errorf("%s has an empty token for %s although %s holds its digest: remove %s to have a new token made", config.KubeconfigPath, ShardAdmin, config.TokenHashPath, config.TokenHashPath)
+	}
+	sum := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(sum[:], digest) != 1 {
+		return nil, fmt.Errorf("the token of %s in %s does not match the digest in %s: remove %s to have a new token made", ShardAdmin, config.KubeconfigPath, config.TokenHashPath, config.TokenHashPath)
+	}
+	admin.shardAdmin = token
+	return admin, nil
+}
+
+// rememberToken writes a kubeconfig with the new token at once, so that a crash before the real one is written
+// does not leave a digest whose token nobody has.
+func (a *Admin) rememberToken() error {
+	return a.WriteKubeconfig("localhost", nil)
+}
+
+// Tokens returns the users by token.
+func (a *Admin) Tokens() map[string]*user.DefaultInfo {
+	tokens := map[string]*user.DefaultInfo{
+		a.kcpAdmin:   {Name: KCPAdmin, Groups: []string{groupKCPAdmin, user.AllAuthenticated}},
+		a.shardAdmin: {Name: ShardAdmin, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}},
+	}
+	if a.plainToken != "" {
+		tokens[a.plainToken] = &user.DefaultInfo{Name: PlainUser, Groups: []string{user.AllAuthenticated}}
+	}
+	return tokens
+}
+
+// Kubeconfig returns the admin kubeconfig for a server at "host:port" whose certificate chain is ca (PEM).
+func (a *Admin) Kubeconfig(host string, ca []byte) *clientcmdapi.Config {
+	base := "https://" + host
+	cluster := func(server string) *clientcmdapi.Cluster {
+		return &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters = map[string]*clientcmdapi.Cluster{
+		"root":         cluster(base + logicalcluster.Root.Path().URLPath()),
+		"base":         cluster(base),
+		"system:admin": cluster(base + logicalcluster.Admin.Path().URLPath()),
+	}
+	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{
+		KCPAdmin:   {Token: a.kcpAdmin},
+		ShardAdmin: {Token: a.shardAdmin},
+	}
+	config.Contexts = map[string]*clientcmdapi.Context{
+		"root":         {Cluster: "root", AuthInfo: KCPAdmin},
+		"base":         {Cluster: "base", AuthInfo: KCPAdmin},
+		"system:admin": {Cluster: "system:admin", AuthInfo: ShardAdmin},
+		"shard-base":   {Cluster: "base", AuthInfo: ShardAdmin},
+	}
+	if a.plainToken != "" {
+		config.AuthInfos[PlainUser] = &clientcmdapi.AuthInfo{Token: a.plainToken}
+		config.Contexts[PlainUser] = &clientcmdapi.Context{Cluster: "root", AuthInfo: PlainUser}
+	}
+	config.CurrentContext = "root"
+	return config
+}
+
+// WriteKubeconfig writes the admin kubeconfig, readable by the owner alone.
+func (a *Admin) WriteKubeconfig(host string, ca []byte) error {
+	raw, err := clientcmd.Write(*a.Kubeconfig(host, ca))
+	if err != nil {
+		return fmt.Errorf("encoding the admin kubeconfig: %w", err)
+	}
+	if err := writePrivate(a.config.KubeconfigPath, raw); err != nil {
+		return fmt.Errorf("writing the admin kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func tokenFrom(kubeconfig string) (string, error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the %s token of an earlier start: %w", ShardAdmin, err)
+	}
+	if info := config.AuthInfos[ShardAdmin]; info != nil {
+		return info.Token, nil
+	}
+	return "", nil
+}
+
+// writePrivate replaces a file whole: a reader sees the old or the new content, never half of it.
+func writePrivate(file string, content []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".tmp-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	if _, err := temporary.Write(content); err != nil {
+		temporary.Close()
+		return err
+	}
+	if err := temporary.Close(); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), file)
+}

@@ -1,0 +1,109 @@
+// Package builtin assembles the API groups of stock Kubernetes that every logical cluster serves. It only chooses
+// and wires: the registries are upstream's, tenancy is added below them by storage.
+package builtin
+
+import (
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	authenticationrest "k8s.io/kubernetes/pkg/registry/authentication/rest"
+	authorizationrest "k8s.io/kubernetes/pkg/registry/authorization/rest"
+	coordinationrest "k8s.io/kubernetes/pkg/registry/coordination/rest"
+	corerest "k8s.io/kubernetes/pkg/registry/core/rest"
+	eventsrest "k8s.io/kubernetes/pkg/registry/events/rest"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+// served are the resources that are switched on. Subresources follow their resource.
+var served = map[schema.GroupVersion][]string{
+	corev1.SchemeGroupVersion:           {"namespaces", "configmaps", "secrets", "serviceaccounts", "events"},
+	eventsv1.SchemeGroupVersion:         {"events"},
+	coordinationv1.SchemeGroupVersion:   {"leases"},
+	rbacv1.SchemeGroupVersion:           {"roles", "rolebindings", "clusterroles", "clusterrolebindings"},
+	authenticationv1.SchemeGroupVersion: {"tokenreviews", "selfsubjectreviews"},
+	authorizationv1.SchemeGroupVersion:  {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"},
+}
+
+// Resources returns which built-in resources are switched on.
+func Resources() *serverstorage.ResourceConfig {
+	config := serverstorage.NewResourceConfig()
+	for version, resources := range served {
+		config.EnableVersions(version)
+		for _, resource := range resources {
+			config.EnableResources(version.WithResource(resource))
+		}
+	}
+	for _, off := range unserved {
+		config.DisableResources(off)
+	}
+	return config
+}
+
+// unserved are resources of served versions whose controllers come with a later version: without them they would
+// be accepted and do nothing.
+var unserved = []schema.GroupVersionResource{
+	corev1.SchemeGroupVersion.WithResource("resourcequotas"),
+}
+
+// Config is what the built-in groups depend on.
+type Config struct {
+	Resources      *serverstorage.ResourceConfig
+	StorageFactory serverstorage.StorageFactory
+	EventTTL       time.Duration
+
+	Authenticator authenticator.Request
+	APIAudiences  authenticator.Audiences
+	Authorizer    authorizer.Authorizer
+	RuleResolver  authorizer.RuleResolver
+
+	TokenIssuer        serviceaccount.TokenGenerator
+	TokenMaxExpiration time.Duration
+}
+
+// Core returns the legacy group. It comes first: others depend on what its secrets hold.
+func Core(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	info, err := (&corerest.GenericConfig{
+		StorageFactory:              cfg.StorageFactory,
+		EventTTL:                    cfg.EventTTL,
+		ServiceAccountIssuer:        cfg.TokenIssuer,
+		ServiceAccountMaxExpiration: cfg.TokenMaxExpiration,
+		APIAudiences:                cfg.APIAudiences,
+	}).NewRESTStorage(cfg.Resources, getter)
+	if err != nil {
+		return info, fmt.Errorf("creating the core group: %w", err)
+	}
+	return info, nil
+}
+
+// Named returns the other built-in groups but RBAC, in the order of discovery.
+func Named(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
+	var infos []*genericapiserver.APIGroupInfo
+	for _, provider := range []interface {
+		GroupName() string
+		NewRESTStorage(serverstorage.APIResourceConfigSource, generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error)
+	}{
+		authenticationrest.RESTStorageProvider{Authenticator: cfg.Authenticator, APIAudiences: cfg.APIAudiences},
+		authorizationrest.RESTStorageProvider{Authorizer: cfg.Authorizer, RuleResolver: cfg.RuleResolver},
+		coordinationrest.RESTStorageProvider{},
+		eventsrest.RESTStorageProvider{TTL: cfg.EventTTL},
+	} {
+		info, err := provider.NewRESTStorage(cfg.Resources, getter)
+		if err != nil {
+			return nil, fmt.Errorf("creating group %s: %w", provider.GroupName(), err)
+		}
+		infos = append(infos, &info)
+	}
+	return infos, nil
+}

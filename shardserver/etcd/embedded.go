@@ -1,0 +1,145 @@
+// Package etcd runs the embedded etcd of a shard that was given no external one. It knows nothing of what is
+// stored.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+// startTimeout bounds the wait for the store to serve. Recovering a large data directory takes seconds.
+const startTimeout = 60 * time.Second
+
+// Config is what an embedded etcd needs to know. Ports of 0 are chosen freely.
+type Config struct {
+	// Directory holds the data and, below "secrets", the certificates. It is created.
+	Directory            string
+	ClientPort, PeerPort int
+	ListenMetricsURLs    []string
+	// WALSizeBytes and QuotaBackendBytes of 0 keep etcd's defaults.
+	WALSizeBytes      int64
+	QuotaBackendBytes int64
+	ForceNewCluster   bool
+	// ECDSACurve of the generated certificates: P-224, P-256, P-384 (also when empty) or P-521.
+	ECDSACurve string
+	// UnsafeNoFsync trades safety against a power cut for speed. Tests only.
+	UnsafeNoFsync bool
+	// QuietLogs drops etcd's own log.
+	QuietLogs bool
+}
+
+// Server is a running embedded etcd.
+type Server struct {
+	etcd *embed.Etcd
+
+	// Endpoint is the URL that clients connect to.
+	Endpoint string
+	// CAFile, CertFile and KeyFile are what a client needs, as PEM files.
+	CAFile, CertFile, KeyFile string
+}
+
+// Start runs etcd in this process and returns when it serves. Stop it with Close.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the embedded etcd's directory: %w", err)
+	}
+	secrets, err := writeSecrets(filepath.Join(cfg.Directory, "secrets"), cfg.ECDSACurve)
+	if err != nil {
+		return nil, fmt.Errorf("creating the embedded etcd's certificates: %w", err)
+	}
+	clientPort, err := freePortIfZero(cfg.ClientPort)
+	if err != nil {
+		return nil, err
+	}
+	peerPort, err := freePortIfZero(cfg.PeerPort)
+	if err != nil {
+		return nil, err
+	}
+	clientURL := url.URL{Scheme: "https", Host: net.JoinHostPort("localhost", strconv.Itoa(clientPort))}
+	peerURL := url.URL{Scheme: "https", Host: net.JoinHostPort("localhost", strconv.Itoa(peerPort))}
+
+	ec := embed.NewConfig()
+	ec.Name = "embedded"
+	ec.Dir = cfg.Directory
+	ec.ListenClientUrls, ec.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
+	ec.ListenPeerUrls, ec.AdvertisePeerUrls = []url.URL{peerURL}, []url.URL{peerURL}
+	ec.InitialCluster = ec.Name + "=" + peerURL.String()
+	ec.ClientTLSInfo = transport.TLSInfo{
+		CertFile: secrets.peerCert, KeyFile: secrets.peerKey, TrustedCAFile: secrets.caCert,
+		ClientCertAuth: true, MinVersion: tls.VersionTLS12,
+	}
+	ec.PeerTLSInfo = ec.ClientTLSInfo
+	ec.QuotaBackendBytes = cfg.QuotaBackendBytes
+	ec.ForceNewCluster = cfg.ForceNewCluster
+	ec.UnsafeNoFsync = cfg.UnsafeNoFsync
+	ec.StrictReconfigCheck = false
+	for _, raw := range cfg.ListenMetricsURLs {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return nil, fmt.Errorf("--embedded-etcd-listen-metrics-urls: %w", err)
+		}
+		ec.ListenMetricsUrls = append(ec.ListenMetricsUrls, *u)
+	}
+	ec.LogLevel = "warn"
+	if cfg.QuietLogs {
+		ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	}
+	if err := setWALSize(cfg.WALSizeBytes); err != nil {
+		return nil, err
+	}
+	etcd, err := embed.StartEtcd(ec)
+	if err != nil {
+		return nil, explain(err, cfg)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+	case err := <-etcd.Err():
+		etcd.Close()
+		return nil, explain(err, cfg)
+	case <-ctx.Done():
+		etcd.Close()
+		return nil, ctx.Err()
+	case <-time.After(startTimeout):
+		etcd.Server.Stop()
+		etcd.Close()
+		return nil, fmt.Errorf("embedded etcd: server took too long to start (%s)", startTimeout)
+	}
+	return &Server{etcd: etcd, Endpoint: clientURL.String(), CAFile: secrets.caCert, CertFile: secrets.clientCert, KeyFile: secrets.clientKey}, nil
+}
+
+// Err reports the failure of a running server.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Close stops the server and returns when its files are closed. Close it after everything that uses it.
+func (s *Server) Close() { s.etcd.Close() }
+
+func explain(err error, cfg Config) error {
+	if strings.Contains(err.Error(), "address already in use") {
+		return fmt.Errorf("embedded etcd: %w: another process uses the port; choose others with --embedded-etcd-client-port (now %d) and --embedded-etcd-peer-port (now %d)", err, cfg.ClientPort, cfg.PeerPort)
+	}
+	return fmt.Errorf("embedded etcd in %s: %w", cfg.Directory, err)
+}
+
+func freePortIfZero(port int) (int, error) {
+	if port != 0 {
+		return port, nil
+	}
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

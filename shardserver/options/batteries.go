@@ -1,0 +1,102 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Battery is a named set of optional bootstrap content.
+type Battery string
+
+// The batteries of the contract.
+const (
+	BatteryAdmin          Battery = "admin"
+	BatteryWorkspaceTypes Battery = "workspace-types"
+	BatteryUser           Battery = "user"
+	BatteryMetricsViewer  Battery = "metrics-viewer"
+)
+
+var allBatteries = []Battery{BatteryAdmin, BatteryMetricsViewer, BatteryUser, BatteryWorkspaceTypes}
+
+// Batteries is the set that is switched on.
+type Batteries map[Battery]bool
+
+// Names returns the set's names, sorted.
+func (b Batteries) Names() []string {
+	names := make([]string, 0, len(b))
+	for battery, on := range b {
+		if on {
+			names = append(names, string(battery))
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+// DefaultBatteries returns what is on when nothing is said.
+func DefaultBatteries() []string {
+	return []string{string(BatteryAdmin), string(BatteryWorkspaceTypes)}
+}
+
+// ParseBatteries reads a plain list, which replaces the default, or a list where every item carries '+' or '-',
+// which changes it. Mixing both, an unknown name, or a battery without one that it needs is an error.
+func ParseBatteries(values []string) (Batteries, error) {
+	set := Batteries{}
+	differential := 0
+	for _, value := range values {
+		if strings.HasPrefix(value, "+") || strings.HasPrefix(value, "-") {
+			differential++
+		}
+	}
+	if differential > 0 {
+		if differential != len(values) {
+			return nil, fmt.Errorf("--batteries-included: got %q, want either plain names or names that all start with '+' or '-'", strings.Join(values, ","))
+		}
+		for _, name := range DefaultBatteries() {
+			set[Battery(name)] = true
+		}
+	}
+	for _, value := range values {
+		on := !strings.HasPrefix(value, "-")
+		name := Battery(strings.TrimLeft(value, "+-"))
+		if name == "" && differential == 0 {
+			continue // an empty list switches all off
+		}
+		if !slices.Contains(allBatteries, name) {
+			return nil, fmt.Errorf("--batteries-included: got %q, want one of %v", value, allBatteries)
+		}
+		set[name] = on
+	}
+	if set[BatteryUser] && !set[BatteryAdmin] {
+		return nil, fmt.Errorf("--batteries-included: %q needs %q", BatteryUser, BatteryAdmin)
+	}
+	return set, nil
+}
+
+// knownGates are kcp's own feature gates. All are off, and what they switch on is not part of this version.
+var knownGates = []string{"CacheAPIs", "EnableDeprecatedAPIExportVirtualWorkspacesUrls", "LogicalClusterMigration", "WorkspaceAuthentication", "WorkspaceMounts"}
+
+// ValidateFeatureGates accepts gates switched off and refuses gates switched on, because this version has none of
+// the features behind them.
+func ValidateFeatureGates(values []string) error {
+	for _, value := range values {
+		if value == "" {
+			continue
+		}
+		name, state, ok := strings.Cut(value, "=")
+		switch {
+		case !ok || (state != "true" && state != "false"):
+			return fmt.Errorf("--feature-gates: got %q, want Name=true or Name=false", value)
+		case !slices.Contains(knownGates, name):
+			return fmt.Errorf("--feature-gates: unknown gate %q, want one of %v", name, knownGates)
+		case state == "true":
+			return fmt.Errorf("--feature-gates: %s cannot be switched on: this version does not have the feature", name)
+		}
+	}
+	return nil
+}
+
+func joinErrors(errs []error) error { return errors.Join(errs...) }

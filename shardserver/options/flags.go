@@ -1,0 +1,110 @@
+package options
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+)
+
+// upstreamFlags are the flags of stock option sets that a shard takes, by exact name or by prefix ("--etcd-*").
+// Everything else that those sets would add stays unknown, so that no flag is accepted that does nothing.
+var upstreamFlags = []string{
+	"audit-log-*", "audit-webhook-*", "audit-policy-file",
+	"anonymous-auth", "api-audiences", "authentication-config", "authentication-token-webhook-*", "client-ca-file",
+	"oidc-*", "requestheader-*", "token-auth-file", "service-account-*",
+	"etcd-*", "encryption-provider-config*", "storage-media-type", "watch-cache",
+	"bind-address", "secure-port", "cert-dir", "tls-*", "http2-max-streams-per-connection", "disable-http2-serving",
+	"permit-address-sharing", "permit-port-sharing",
+	"cors-allowed-origins", "goaway-chance", "livez-grace-period", "shutdown-delay-duration", "shutdown-send-retry-after",
+	"shutdown-watch-termination-grace-period", "strict-transport-security-directives", "storage-initialization-timeout",
+	"v", "vmodule", "logging-format", "log-flush-frequency", "profiling", "contention-profiling", "debug-socket-path",
+}
+
+// refusedFlags match a prefix above and still are not taken: nothing here reads them.
+var refusedFlags = map[string]bool{"service-account-signing-endpoint": true, "service-account-jwks-uri": true}
+
+// AddFlags binds the options to named flag sets. Help prints them by set.
+func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
+	for name, add := range map[string]func(*pflag.FlagSet){
+		"Generic":        func(fs *pflag.FlagSet) { o.ServerRun.AddUniversalFlags(fs) },
+		"Etcd":           o.Etcd.AddFlags,
+		"Secure serving": o.SecureServing.AddFlags,
+		"Authentication": o.Authentication.AddFlags,
+		"Audit":          o.Audit.AddFlags,
+		"Debug":          o.Features.AddFlags,
+		"Logs":           func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) },
+	} {
+		all := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		add(all)
+		target := fss.FlagSet(name)
+		all.VisitAll(func(flag *pflag.Flag) {
+			if accepted(flag.Name) {
+				target.AddFlag(flag)
+			}
+		})
+	}
+	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
+		flag.Usage = fmt.Sprintf("URLs of etcd 3.5 or newer, separated by commas, or %q to run etcd in this process.", EmbeddedEtcd)
+	}
+
+	fs := fss.FlagSet("Shard")
+	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory of generated files. Empty: generate none, then --service-account-private-key-file is required.")
+	fs.StringVar(&o.Shard.Name, "shard-name", o.Shard.Name, "Name of this shard.")
+	fs.StringVar(&o.Shard.BaseURL, "shard-base-url", o.Shard.BaseURL, "URL that the front proxy and other shards reach this shard by. Default: https://<address>:<port>.")
+	fs.StringVar(&o.Shard.ExternalURL, "shard-external-url", o.Shard.ExternalURL, "URL that users reach the installation by, the start of every workspace's URL. Default: --shard-base-url.")
+	fs.StringVar(&o.Shard.VirtualWorkspaceURL, "shard-virtual-workspace-url", o.Shard.VirtualWorkspaceURL, "URL that virtual workspaces of this shard are reached by. Default: --shard-base-url.")
+	fs.StringVar(&o.Shard.ClientCertFile, "shard-client-cert-file", o.Shard.ClientCertFile, "Client certificate of this shard towards other components.")
+	fs.StringVar(&o.Shard.ClientKeyFile, "shard-client-key-file", o.Shard.ClientKeyFile, "Key of --shard-client-cert-file.")
+	fs.StringVar(&o.Shard.LogicalClusterAdminKubeconfig, "logical-cluster-admin-kubeconfig", o.Shard.LogicalClusterAdminKubeconfig, "Credentials that create logical clusters on other shards. With a single shard the file is checked to exist and the loopback is used.")
+	fs.StringVar(&o.Shard.ExternalLogicalClusterAdminKubeconfig, "external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "Credentials that reach other shards through the front proxy. With a single shard the file is checked to exist and the loopback is used.")
+	fs.StringVar(&o.Shard.RootIdentitiesFile, "root-identities-file", o.Shard.RootIdentitiesFile, "YAML file \"identities: [{export: NAME, identity: VALUE}]\" that seeds the identities of the root exports. Existing ones stay.")
+	fs.StringSliceVar(&o.BatteriesIncluded, "batteries-included", o.BatteriesIncluded, fmt.Sprintf("Optional content to bootstrap: %v. A plain list replaces the default; items with '+' or '-' change it.", allBatteries))
+	fs.StringSliceVar(&o.FeatureGates, "feature-gates", o.FeatureGates, fmt.Sprintf("Name=true|false pairs. Known: %s.", strings.Join(knownGates, ", ")))
+	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "How long events are kept.")
+	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")
+	fs.BoolVar(&o.BindFreePort, "experimental-bind-free-port", o.BindFreePort, "Bind to a free port. Needs --secure-port=0.")
+	_ = fs.MarkHidden("experimental-bind-free-port")
+
+	fs = fss.FlagSet("Embedded etcd")
+	e := &o.EmbeddedEtcd
+	fs.StringVar(&e.Directory, "embedded-etcd-directory", e.Directory, "Data directory. Default: <root directory>/etcd-server.")
+	fs.IntVar(&e.ClientPort, "embedded-etcd-client-port", e.ClientPort, "Client port. 0 picks a free one.")
+	fs.IntVar(&e.PeerPort, "embedded-etcd-peer-port", e.PeerPort, "Peer port. 0 picks a free one.")
+	fs.StringSliceVar(&e.ListenMetricsURLs, "embedded-etcd-listen-metrics-urls", e.ListenMetricsURLs, "URLs to serve etcd's metrics on.")
+	fs.Int64Var(&e.WALSizeBytes, "embedded-etcd-wal-size-bytes", e.WALSizeBytes, "Size of write-ahead log segments. 0: etcd's default.")
+	fs.Int64Var(&e.QuotaBackendBytes, "embedded-etcd-quota-backend-bytes", e.QuotaBackendBytes, "Size at which etcd raises its space alarm. 0: etcd's default.")
+	fs.BoolVar(&e.ForceNewCluster, "embedded-etcd-force-new-cluster", e.ForceNewCluster, "Start a new one-member cluster from the existing data.")
+	fs.StringVar(&e.ECDSACurve, "embedded-etcd-ecdsa-curve", "P-384", "Curve of the generated certificates: P-224, P-256, P-384 or P-521.")
+
+	fs = fss.FlagSet("Controllers")
+	c := &o.Controllers
+	fs.BoolVar(&c.Enable, "run-controllers", c.Enable, "Run the controllers in this process.")
+	fs.BoolVar(&c.EnableLeaderElection, "enable-leader-election", c.EnableLeaderElection, "Run the controllers in one replica of this shard at a time.")
+	fs.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", c.LeaderElectionNamespace, "Namespace of the Lease in logical cluster system:admin.")
+	fs.StringVar(&c.LeaderElectionName, "leader-election-name", c.LeaderElectionName, "Name of the Lease.")
+	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile, "CA bundle published as kube-root-ca.crt. Default: the serving certificate.")
+	fs.StringVar(&o.ServiceAccountPrivateKeyFile, "service-account-private-key-file", o.ServiceAccountPrivateKeyFile, "Key that signs service account tokens. Default: <root directory>/sa.key, created if absent.")
+
+	fs = fss.FlagSet("Authorization")
+	fs.StringSliceVar(&o.Authorization.AlwaysAllowPaths, "authorization-always-allow-paths", o.Authorization.AlwaysAllowPaths, "Paths that need no authorization.")
+
+	fs = fss.FlagSet("Admin authentication")
+	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")
+	fs.StringVar(&o.AdminAuth.TokenHashPath, "authentication-admin-token-path", o.AdminAuth.TokenHashPath, "File with the SHA-256 of the shard-admin token. Default: <root directory>/.admin-token-store.")
+}
+
+func accepted(name string) bool {
+	if refusedFlags[name] {
+		return false
+	}
+	for _, pattern := range upstreamFlags {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || name == pattern {
+			return true
+		}
+	}
+	return false
+}

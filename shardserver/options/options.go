@@ -1,0 +1,308 @@
+// Package options turns the command line of a shard into a checked, completed configuration (wall W9). It starts
+// nothing and opens no port; it creates files only below the root directory.
+package options
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/component-base/logs"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+)
+
+// Defaults of the contract that clients rely on.
+const (
+	DefaultRootDirectory = ".kcp"
+	DefaultSecurePort    = 6443
+	DefaultShardName     = "root"
+	DefaultIssuer        = "https://kcp.default.svc"
+	// EmbeddedEtcd is the value of --etcd-servers that runs etcd in the process.
+	EmbeddedEtcd = "embedded"
+)
+
+// Options are what the flags of a shard set. Use New for defaults, AddFlags to bind, Complete to check.
+type Options struct {
+	RootDirectory string
+
+	ServerRun      *genericoptions.ServerRunOptions
+	Etcd           *genericoptions.EtcdOptions
+	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	Authentication *kubeoptions.BuiltInAuthenticationOptions
+	Audit          *genericoptions.AuditOptions
+	Features       *genericoptions.FeatureOptions
+	Logs           *logs.Options
+
+	EmbeddedEtcd  EmbeddedEtcdOptions
+	Shard         ShardOptions
+	Controllers   ControllerOptions
+	Authorization AuthorizationOptions
+	AdminAuth     AdminAuthOptions
+
+	// EventTTL is how long events are kept.
+	EventTTL time.Duration
+	// BatteriesIncluded is the raw value of --batteries-included.
+	BatteriesIncluded []string
+	// FeatureGates is the raw value of --feature-gates.
+	FeatureGates []string
+	// RootCAFile is published as kube-root-ca.crt. Empty means the serving certificate's own chain.
+	RootCAFile string
+	// ServiceAccountPrivateKeyFile signs service account tokens.
+	ServiceAccountPrivateKeyFile string
+	// ProfilerAddress serves pprof on a plain listener of its own when set.
+	ProfilerAddress string
+	// BindFreePort picks a free port; it needs --secure-port=0.
+	BindFreePort bool
+}
+
+// ShardOptions say who this shard is and how it is reached.
+type ShardOptions struct {
+	Name                string
+	BaseURL             string
+	ExternalURL         string
+	VirtualWorkspaceURL string
+	ClientCertFile      string
+	ClientKeyFile       string
+	// RootIdentitiesFile seeds the identities of the root exports.
+	RootIdentitiesFile string
+
+	// The kubeconfigs below are how shards reach each other; with one shard the loopback does it all.
+	LogicalClusterAdminKubeconfig         string
+	ExternalLogicalClusterAdminKubeconfig string
+}
+
+// EmbeddedEtcdOptions configure the etcd in the process. Directory is empty for "<root directory>/etcd-server".
+type EmbeddedEtcdOptions struct {
+	Directory            string
+	ClientPort, PeerPort int
+	ListenMetricsURLs    []string
+	WALSizeBytes         int64
+	QuotaBackendBytes    int64
+	ForceNewCluster      bool
+	ECDSACurve           string
+}
+
+// ControllerOptions configure the controllers of the shard.
+type ControllerOptions struct {
+	Enable                  bool
+	EnableLeaderElection    bool
+	LeaderElectionNamespace string
+	LeaderElectionName      string
+}
+
+// AuthorizationOptions configure what stands in front of RBAC.
+type AuthorizationOptions struct {
+	AlwaysAllowPaths []string
+}
+
+// AdminAuthOptions configure the admin kubeconfig and its tokens.
+type AdminAuthOptions struct {
+	KubeconfigPath string
+	TokenHashPath  string
+}
+
+// New returns the options with their defaults. The root directory comes first because other defaults follow it.
+func New(rootDirectory string) *Options {
+	o := &Options{
+		RootDirectory:  rootDirectory,
+		ServerRun:      genericoptions.NewServerRunOptions(),
+		Etcd:           genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(kubeoptions.DefaultEtcdPathPrefix, nil)),
+		SecureServing:  kubeoptions.NewSecureServingOptions(),
+		Authentication: kubeoptions.NewBuiltInAuthenticationOptions().WithAll(),
+		Audit:          genericoptions.NewAuditOptions(),
+		Features:       genericoptions.NewFeatureOptions(),
+		Logs:           logs.NewOptions(),
+		EmbeddedEtcd:   EmbeddedEtcdOptions{ClientPort: 2379, PeerPort: 2380},
+		Shard:          ShardOptions{Name: DefaultShardName},
+		Controllers: ControllerOptions{
+			Enable:                  true,
+			LeaderElectionNamespace: "kube-system",
+			LeaderElectionName:      "kcp-controllers",
+		},
+		Authorization:     AuthorizationOptions{AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}},
+		EventTTL:          time.Hour,
+		BatteriesIncluded: DefaultBatteries(),
+	}
+	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
+	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
+	o.Etcd.EnableGarbageCollection = false // propagation policies need the garbage collector, which comes with it
+	o.SecureServing.BindPort = DefaultSecurePort
+	o.SecureServing.BindAddress = net.IPv4zero
+	o.SecureServing.ServerCert.CertDirectory = rootDirectory
+	o.SecureServing.ServerCert.PairName = "apiserver"
+	o.Authentication.ServiceAccounts.Issuers = []string{DefaultIssuer}
+	o.Features.EnablePriorityAndFairness = false
+	if rootDirectory != "" {
+		o.AdminAuth.KubeconfigPath = filepath.Join(rootDirectory, "admin.kubeconfig")
+		o.AdminAuth.TokenHashPath = filepath.Join(rootDirectory, ".admin-token-store")
+	}
+	return o
+}
+
+// completed is what Complete makes of Options; only Complete can.
+type completed struct {
+	*Options
+	Batteries  Batteries
+	Embedded   bool
+	ExternalIP string
+}
+
+// Completed options are checked and free of gaps.
+type Completed struct{ *completed }
+
+// Complete fills the gaps, creates the root directory and generated keys, and checks everything. Its errors name
+// the flag, what it got and what it wants.
+func (o *Options) Complete() (Completed, error) {
+	batteries, err := ParseBatteries(o.BatteriesIncluded)
+	if err != nil {
+		return Completed{}, err
+	}
+	c := &completed{Options: o, Batteries: batteries}
+	for _, step := range []func() error{
+		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.completeServiceAccounts, c.validate,
+	} {
+		if err := step(); err != nil {
+			return Completed{}, err
+		}
+	}
+	return Completed{c}, nil
+}
+
+func (c *completed) completeRootDirectory() error {
+	if c.RootDirectory == "" {
+		return nil
+	}
+	absolute, err := filepath.Abs(c.RootDirectory)
+	if err != nil {
+		return fmt.Errorf("--root-directory %q: %w", c.RootDirectory, err)
+	}
+	if err := os.MkdirAll(absolute, 0o755); err != nil {
+		return fmt.Errorf("--root-directory: %w", err)
+	}
+	if err := os.Chmod(absolute, 0o700); err != nil {
+		return fmt.Errorf("--root-directory: %w", err)
+	}
+	return nil
+}
+
+func (c *completed) completeEtcd() error {
+	servers := c.Etcd.StorageConfig.Transport.ServerList
+	c.Embedded = len(servers) == 1 && servers[0] == EmbeddedEtcd
+	if !c.Embedded {
+		for _, server := range servers {
+			if server == EmbeddedEtcd {
+				return fmt.Errorf("--etcd-servers: got %q, want either %q alone or URLs", servers, EmbeddedEtcd)
+			}
+			if u, err := url.Parse(server); err != nil || u.Host == "" {
+				return fmt.Errorf("--etcd-servers: got %q, want URLs such as https://etcd-0.etcd:2379", server)
+			}
+		}
+		return nil
+	}
+	if c.EmbeddedEtcd.Directory == "" {
+		if c.RootDirectory == "" {
+			return fmt.Errorf("--embedded-etcd-directory: required when --root-directory is empty and --etcd-servers is %q", EmbeddedEtcd)
+		}
+		c.EmbeddedEtcd.Directory = filepath.Join(c.RootDirectory, "etcd-server")
+	}
+	return nil
+}
+
+func (c *completed) completeServing() error {
+	if err := c.ServerRun.Complete(); err != nil {
+		return err
+	}
+	if c.BindFreePort {
+		if c.SecureServing.BindPort != 0 {
+			return fmt.Errorf("--experimental-bind-free-port: needs --secure-port=0, got %d", c.SecureServing.BindPort)
+		}
+		listener, port, err := genericoptions.CreateListener("tcp", net.JoinHostPort(c.SecureServing.BindAddress.String(), "0"), net.ListenConfig{})
+		if err != nil {
+			return fmt.Errorf("--experimental-bind-free-port: %w", err)
+		}
+		c.SecureServing.Listener, c.SecureServing.BindPort = listener, port
+	}
+	if c.RootDirectory == "" && c.SecureServing.ServerCert.CertKey.CertFile == "" {
+		c.SecureServing.ServerCert.CertDirectory = "" // the pair then lives in memory only
+	}
+	ip, err := c.SecureServing.DefaultExternalAddress()
+	if err != nil {
+		return fmt.Errorf("finding this host's address for --shard-base-url (give the flag to skip this): %w", err)
+	}
+	c.ExternalIP = ip.String()
+	host := c.ExternalIP
+	if u, err := url.Parse(c.Shard.BaseURL); err == nil && u.Hostname() != "" {
+		host = u.Hostname()
+	}
+	c.ServerRun.ExternalHost = net.JoinHostPort(host, strconv.Itoa(c.SecureServing.BindPort))
+	names := []string{"localhost"}
+	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, ip}
+	if err := c.SecureServing.MaybeDefaultWithSelfSignedCerts(host, names, ips); err != nil {
+		return fmt.Errorf("creating the self-signed serving certificate in --cert-dir %q: %w", c.SecureServing.ServerCert.CertDirectory, err)
+	}
+	return nil
+}
+
+func (c *completed) completeURLs() error {
+	if c.Shard.BaseURL == "" {
+		c.Shard.BaseURL = "https://" + c.ServerRun.ExternalHost
+	}
+	if c.Shard.ExternalURL == "" {
+		if c.Shard.LogicalClusterAdminKubeconfig != "" {
+			return fmt.Errorf("--shard-external-url: required with --logical-cluster-admin-kubeconfig")
+		}
+		c.Shard.ExternalURL = c.Shard.BaseURL
+	}
+	if c.Shard.VirtualWorkspaceURL == "" {
+		c.Shard.VirtualWorkspaceURL = c.Shard.BaseURL
+	}
+	for flag, value := range map[string]string{
+		"--shard-base-url": c.Shard.BaseURL, "--shard-external-url": c.Shard.ExternalURL, "--shard-virtual-workspace-url": c.Shard.VirtualWorkspaceURL,
+	} {
+		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("%s: got %q, want an https URL", flag, value)
+		}
+	}
+	return nil
+}
+
+func (c *completed) validate() error {
+	if c.Shard.Name != DefaultShardName {
+		return fmt.Errorf("--shard-name: got %q; this version runs the root shard alone, so the name must be %q", c.Shard.Name, DefaultShardName)
+	}
+	if err := ValidateFeatureGates(c.FeatureGates); err != nil {
+		return err
+	}
+	var errs []error
+	errs = append(errs, c.SecureServing.Validate()...)
+	errs = append(errs, c.Authentication.Validate()...)
+	errs = append(errs, c.Audit.Validate()...)
+	errs = append(errs, c.Features.Validate()...)
+	if !c.Embedded {
+		errs = append(errs, c.Etcd.Validate()...)
+	}
+	if (c.Shard.ClientCertFile == "") != (c.Shard.ClientKeyFile == "") {
+		errs = append(errs, fmt.Errorf("--shard-client-cert-file and --shard-client-key-file must be given together"))
+	}
+	for flag, file := range map[string]string{
+		"--logical-cluster-admin-kubeconfig":          c.Shard.LogicalClusterAdminKubeconfig,
+		"--external-logical-cluster-admin-kubeconfig": c.Shard.ExternalLogicalClusterAdminKubeconfig,
+		"--root-identities-file":                      c.Shard.RootIdentitiesFile,
+		"--root-ca-file":                              c.RootCAFile,
+		"--shard-client-cert-file":                    c.Shard.ClientCertFile,
+	} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
+		}
+	}
+	return joinErrors(errs)
+}

@@ -1,0 +1,53 @@
+package options
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/util/keyutil"
+)
+
+// serviceAccountKeyBits is the size of a generated signing key.
+const serviceAccountKeyBits = 4096
+
+// completeServiceAccounts makes sure that there is a key to sign with and a key to verify with.
+func (c *completed) completeServiceAccounts() error {
+	if c.ServiceAccountPrivateKeyFile == "" {
+		if c.RootDirectory == "" {
+			return fmt.Errorf("no serviceaccount key file loaded and no root directory set: give --service-account-private-key-file (and --service-account-key-file) or --root-directory")
+		}
+		c.ServiceAccountPrivateKeyFile = filepath.Join(c.RootDirectory, "sa.key")
+		if err := ensureKey(c.ServiceAccountPrivateKeyFile); err != nil {
+			return fmt.Errorf("creating the service account key: %w", err)
+		}
+	}
+	if len(c.Authentication.ServiceAccounts.KeyFiles) == 0 {
+		c.Authentication.ServiceAccounts.KeyFiles = []string{c.ServiceAccountPrivateKeyFile}
+	}
+	if len(c.Authentication.APIAudiences) == 0 {
+		c.Authentication.APIAudiences = c.Authentication.ServiceAccounts.Issuers
+	}
+	return nil
+}
+
+func ensureKey(file string) error {
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
+	if err != nil {
+		return err
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, encoded, 0o600)
+}
