@@ -1,0 +1,126 @@
+// Package authentication tells who a request comes from: client certificates, identity headers of the front proxy,
+// tokens of files, administrators and service accounts, OpenID Connect and webhooks. Everything that upstream has is
+// upstream's; what is added is the logical cluster of a service account and the bound on identity headers (wall W7).
+//
+// It must not decide what an identity may do (package authorization).
+package authentication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
+	"k8s.io/apiserver/pkg/authentication/user"
+	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// DefaultIssuer is the issuer of service account tokens unless configured otherwise.
+const DefaultIssuer = "https://kcp.default.svc"
+
+// Config is what the authenticator is made of.
+type Config struct {
+	// Stock is what the upstream flags yield (options.BuiltInAuthenticationOptions.ToAuthenticationConfig). Its
+	// ServiceAccountTokenGetter is not used; its SecretsWriter, which must send writes to the logical cluster of their
+	// context, enables tokens of Secrets (kubernetes.io/service-account-token). Bootstrap tokens are refused.
+	Stock kubeauthenticator.Config
+	// Registry gives access to service accounts and secrets. Needed for service account tokens.
+	Registry *storage.Registry
+	// AdminTokens maps tokens to users, as written into admin.kubeconfig.
+	AdminTokens map[string]*user.DefaultInfo
+}
+
+// New builds the authenticator. The context ends what it runs in the background (fetching the keys of OpenID Connect
+// issuers).
+//
+// The answer for a token never depends on the logical cluster of the request, so the stock token cache in front of
+// the token authenticators may be keyed by the token alone.
+func New(ctx context.Context, config Config) (authenticator.Request, error) {
+	stock := config.Stock
+	if stock.BootstrapToken {
+		return nil, errors.New("authentication: bootstrap tokens are not supported")
+	}
+	var requests []authenticator.Request
+	if stock.RequestHeaderConfig != nil {
+		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(stock.APIAudiences, fromProxy(stock.RequestHeaderConfig)))
+	}
+	if stock.ClientCAContentProvider != nil {
+		requests = append(requests, x509.NewDynamic(stock.ClientCAContentProvider.VerifyOptions, x509.CommonNameUserConversion))
+	}
+	tokens, err := tokenAuthenticator(config)
+	if err != nil {
+		return nil, err
+	}
+	if tokens != nil {
+		requests = append(requests, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	}
+	rest, err := upstream(ctx, stock)
+	if err != nil {
+		return nil, err
+	}
+	if rest != nil {
+		requests = append(requests, rest)
+	}
+	return withAnonymous(stock.Anonymous, requests), nil
+}
+
+// tokenAuthenticator joins the tokens that only a shard knows, or returns nil if there are none.
+func tokenAuthenticator(config Config) (authenticator.Token, error) {
+	var tokens []authenticator.Token
+	if len(config.AdminTokens) > 0 {
+		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(config.Stock.APIAudiences, tokenfile.New(config.AdminTokens)))
+	}
+	if config.Stock.ServiceAccountPublicKeysGetter != nil {
+		if config.Registry == nil {
+			return nil, errors.New("authentication: service account tokens need a storage registry")
+		}
+		accounts, err := serviceAccountTokens(config.Stock, newTokenGetter(config.Registry))
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, accounts...)
+	}
+	if len(tokens) == 0 {
+		return nil, nil
+	}
+	joined := tokenunion.New(tokens...)
+	if config.Stock.TokenSuccessCacheTTL > 0 || config.Stock.TokenFailureCacheTTL > 0 {
+		joined = tokencache.New(joined, true, config.Stock.TokenSuccessCacheTTL, config.Stock.TokenFailureCacheTTL)
+	}
+	return joined, nil
+}
+
+// upstream builds what needs nothing of ours: token file, OpenID Connect, webhook.
+func upstream(ctx context.Context, stock kubeauthenticator.Config) (authenticator.Request, error) {
+	stock.RequestHeaderConfig = nil
+	stock.ClientCAContentProvider = nil
+	stock.ServiceAccountPublicKeysGetter = nil
+	stock.Anonymous = apiserver.AnonymousAuthConfig{}
+	request, _, _, _, err := stock.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("building the upstream authenticators: %w", err)
+	}
+	return request, nil
+}
+
+// withAnonymous finishes the chain as upstream does: who was authenticated is in system:authenticated; who sent no
+// credential may be anonymous; who sent a bad one is refused.
+func withAnonymous(config apiserver.AnonymousAuthConfig, requests []authenticator.Request) authenticator.Request {
+	known := group.NewAuthenticatedGroupAdder(union.New(requests...))
+	if !config.Enabled {
+		return known
+	}
+	return union.NewFailOnError(known, anonymous.NewAuthenticator(config.Conditions))
+}

@@ -1,0 +1,53 @@
+package authentication
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+)
+
+// fromProxy believes the identity headers of a client certificate that the request header CA signed for an allowed
+// name, but for the groups that no header may yield. The front proxy drops these already; a shard does not rely on
+// it, so that a proxy's certificate alone gives no power over the shard itself.
+func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
+	stock := headerrequest.NewDynamicVerifyOptionsSecure(
+		config.CAContentProvider.VerifyOptions,
+		config.AllowedClientNames,
+		config.UsernameHeaders,
+		config.UIDHeaders,
+		config.GroupHeaders,
+		config.ExtraHeaderPrefixes,
+	)
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		response, ok, err := stock.AuthenticateRequest(req)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		response.User = withoutDirectGroups(response.User)
+		return response, true, nil
+	})
+}
+
+// withoutDirectGroups removes the groups that mean something only for clients that speak to the shard directly.
+func withoutDirectGroups(u user.Info) user.Info {
+	return &user.DefaultInfo{
+		Name:   u.GetName(),
+		UID:    u.GetUID(),
+		Groups: slices.DeleteFunc(slices.Clone(u.GetGroups()), direct),
+		Extra:  u.GetExtra(),
+	}
+}
+
+func direct(group string) bool {
+	return group == authorization.GroupMasters ||
+		group == authorization.GroupLogicalClusterAdmin ||
+		strings.HasPrefix(group, authorization.InitializerGroupPrefix) ||
+		strings.HasPrefix(group, authorization.TerminatorGroupPrefix)
+}

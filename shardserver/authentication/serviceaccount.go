@@ -1,0 +1,231 @@
+package authentication
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gopkg.in/go-jose/go-jose.v2/jwt"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/kubernetes/pkg/apis/core"
+	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Claims by which a service account token names its logical cluster.
+const (
+	kubernetesClaim         = "kubernetes.io"
+	clusterNameInKubernetes = "clusterName"
+	legacyClusterNameClaim  = "kubernetes.io/serviceaccount/clusterName"
+)
+
+// NewTokenGenerator returns a generator of service account tokens that carry the logical cluster of the context. It
+// refuses to sign without one. The private key is what upstream accepts (RSA, ECDSA or an opaque signer).
+func NewTokenGenerator(issuer string, privateKey any) (serviceaccount.TokenGenerator, error) {
+	stock, err := serviceaccount.JWTTokenGenerator(issuer, privateKey)
+	if err != nil {
+		return nil, fmt.Errorf("building the generator of service account tokens: %w", err)
+	}
+	return tokenGenerator{stock}, nil
+}
+
+type tokenGenerator struct{ stock serviceaccount.TokenGenerator }
+
+func (g tokenGenerator) GenerateToken(ctx context.Context, claims *jwt.Claims, private any) (string, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() {
+		return "", errors.New("generating a service account token: no single logical cluster in the request")
+	}
+	bound, err := withClusterClaim(private, cluster)
+	if err != nil {
+		return "", fmt.Errorf("generating a service account token: %w", err)
+	}
+	return g.stock.GenerateToken(ctx, claims, bound)
+}
+
+// withClusterClaim adds the logical cluster where the kind of token has its other private claims: inside
+// "kubernetes.io" for bound tokens, beside "kubernetes.io/serviceaccount/..." for those of Secrets.
+func withClusterClaim(private any, cluster logicalcluster.Name) (map[string]json.RawMessage, error) {
+	claims, err := asMap(private)
+	if err != nil {
+		return nil, fmt.Errorf("reading the private claims: %w", err)
+	}
+	name, err := json.Marshal(cluster.String())
+	if err != nil {
+		return nil, err
+	}
+	encoded, ok := claims[kubernetesClaim]
+	if !ok {
+		claims[legacyClusterNameClaim] = name
+		return claims, nil
+	}
+	inner, err := asMap(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("reading the private claim %q: %w", kubernetesClaim, err)
+	}
+	inner[clusterNameInKubernetes] = name
+	claims[kubernetesClaim], err = json.Marshal(inner)
+	return claims, err
+}
+
+func asMap(value any) (map[string]json.RawMessage, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]json.RawMessage{}
+	return fields, json.Unmarshal(encoded, &fields)
+}
+
+// unverified is what a token says about itself before anybody has checked its signature.
+type unverified struct {
+	issuer  string
+	cluster string // "" if the token names none
+}
+
+// peek reads a token without verifying it. It reports false for what is no JSON web token.
+func peek(token string) (unverified, bool) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return unverified{}, false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return unverified{}, false
+	}
+	var claims struct {
+		Issuer     string `json:"iss"`
+		Kubernetes struct {
+			ClusterName string `json:"clusterName"`
+		} `json:"kubernetes.io"`
+		LegacyClusterName string `json:"kubernetes.io/serviceaccount/clusterName"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return unverified{}, false
+	}
+	cluster := claims.Kubernetes.ClusterName
+	if cluster == "" {
+		cluster = claims.LegacyClusterName
+	}
+	return unverified{issuer: claims.Issuer, cluster: cluster}, true
+}
+
+// serviceAccountTokens builds the authenticators of bound tokens and, where a writer of Secrets is given, of tokens
+// in Secrets.
+func serviceAccountTokens(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
+	var tokens []authenticator.Token
+	if stock.SecretsWriter != nil {
+		validator, err := serviceaccount.NewLegacyValidator(true, getter, stock.SecretsWriter)
+		if err != nil {
+			return nil, fmt.Errorf("building the validator of service account tokens in secrets: %w", err)
+		}
+		issuers := []string{serviceaccount.LegacyIssuer}
+		tokens = append(tokens, inOwnCluster(issuers,
+			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, validator)))
+	}
+	if issuers := stock.ServiceAccountIssuers; len(issuers) > 0 {
+		tokens = append(tokens, inOwnCluster(issuers,
+			serviceaccount.JWTTokenAuthenticator(issuers, stock.ServiceAccountPublicKeysGetter, stock.APIAudiences, serviceaccount.NewValidator(getter))))
+	}
+	return tokens, nil
+}
+
+// inOwnCluster lets the stock authenticator look for the service account of a token in the logical cluster that the
+// token names, whatever the logical cluster of the request. The claim is read before the signature is verified and
+// used for nothing but that lookup, which the stock authenticator makes only behind a valid signature, and so over a
+// claim that the signature covers.
+func inOwnCluster(issuers []string, stock authenticator.Token) authenticator.Token {
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		said, ok := peek(token)
+		if !ok || !slices.Contains(issuers, said.issuer) {
+			return nil, false, nil
+		}
+		cluster, err := logicalcluster.ParseName(said.cluster)
+		if err != nil {
+			return nil, false, errors.New("service account token names no logical cluster")
+		}
+		response, ok, err := stock.AuthenticateToken(logicalcluster.With(ctx, cluster), token)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		response.User = fromCluster(response.User, cluster)
+		return response, true, nil
+	})
+}
+
+func fromCluster(u user.Info, cluster logicalcluster.Name) user.Info {
+	extra := maps.Clone(u.GetExtra())
+	if extra == nil {
+		extra = map[string][]string{}
+	}
+	extra[authorization.ClusterNameExtraKey] = []string{cluster.String()}
+	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
+}
+
+// tokenGetter reads what a token is bound to, in the logical cluster of the context. What the watch cache does not
+// show yet is looked up again with the consistency of a client's GET, so that a fresh token works at once.
+type tokenGetter struct {
+	accounts *storage.Reader[*core.ServiceAccount]
+	secrets  *storage.Reader[*core.Secret]
+}
+
+var _ serviceaccount.ServiceAccountTokenGetter = tokenGetter{}
+
+func newTokenGetter(registry *storage.Registry) tokenGetter {
+	return tokenGetter{
+		accounts: storage.NewReader[*core.ServiceAccount](registry, schema.GroupResource{Resource: "serviceaccounts"}),
+		secrets:  storage.NewReader[*core.Secret](registry, schema.GroupResource{Resource: "secrets"}),
+	}
+}
+
+func (g tokenGetter) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	account, err := getFresh(ctx, g.accounts, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	converted := &corev1.ServiceAccount{ObjectMeta: account.ObjectMeta}
+	for _, secret := range account.Secrets {
+		converted.Secrets = append(converted.Secrets, corev1.ObjectReference{Namespace: secret.Namespace, Name: secret.Name})
+	}
+	return converted, nil
+}
+
+func (g tokenGetter) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := getFresh(ctx, g.secrets, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: secret.Data, Type: corev1.SecretType(secret.Type)}, nil
+}
+
+// GetPod always fails: a logical cluster has no pods that a token could be bound to.
+func (g tokenGetter) GetPod(_ context.Context, _, name string) (*corev1.Pod, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+}
+
+// GetNode always fails: a logical cluster has no nodes.
+func (g tokenGetter) GetNode(_ context.Context, name string) (*corev1.Node, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+}
+
+func getFresh[T runtime.Object](ctx context.Context, reader *storage.Reader[T], namespace, name string) (T, error) {
+	obj, err := reader.Get(ctx, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return reader.GetLatest(ctx, namespace, name)
+	}
+	return obj, err
+}
