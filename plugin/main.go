@@ -28,8 +28,7 @@ func Root(displayName string, flags *connection.Flags, build func(*connection.Fl
 	cmd.SilenceUsage = true // an error is one line, not a page of flags
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: displayName}
 	cmd.SetIn(flags.In)
-	cmd.SetOut(flags.Out)
-	cmd.SetErr(flags.ErrOut)
+	cmd.SetErr(flags.ErrOut) // the output stays unset: cobra would send its deprecation notices there
 	flags.Bind(cmd.PersistentFlags())
 	return cmd
 }

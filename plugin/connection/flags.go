@@ -46,6 +46,7 @@ func (f *Flags) Bind(flags *pflag.FlagSet) {
 	} {
 		dropped.LongName = ""
 	}
+	names.ClusterOverrideFlags.APIServer.ShortName = "s" // as in kubectl
 	clientcmd.BindOverrideFlags(&f.overrides, flags, names)
 
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)

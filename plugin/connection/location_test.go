@@ -1,0 +1,109 @@
+package connection
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestParseLocation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		url, base, path string // path "" means foreign
+	}{
+		"reads a workspace URL":                        {"https://kcp.example:6443/clusters/root:org", "https://kcp.example:6443", "root:org"},
+		"cuts what follows the workspace":              {"https://h/clusters/root/api/v1?x=y", "https://h", "root"},
+		"keeps a prefix in front of the workspace":     {"https://h/services/apiexport/root/x/clusters/abc", "https://h/services/apiexport/root/x", "abc"},
+		"tolerates a trailing slash":                   {"https://h/clusters/root/", "https://h", "root"},
+		"reads a system cluster":                       {"https://h/clusters/system:admin", "https://h", "system:admin"},
+		"calls the base URL foreign":                   {"https://h", "", ""},
+		"calls another Kubernetes cluster foreign":     {"https://h/k8s/clusters", "", ""},
+		"calls the wildcard foreign":                   {"https://h/clusters/*", "", ""},
+		"calls an empty workspace foreign":             {"https://h/clusters/", "", ""},
+		"calls what no workspace can be named foreign": {"https://h/clusters/UPPER", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseLocation(tc.url)
+			if tc.path == "" {
+				var foreign *ForeignURLError
+				if !errors.As(err, &foreign) || err.Error() != `current URL "`+tc.url+`" does not point to a workspace` {
+					t.Fatalf("got %+v, %v", got, err)
+				}
+				return
+			}
+			if err != nil || got.Base != tc.base || got.Path.String() != tc.path {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+			if want := tc.base + "/clusters/root:x"; got.URLOf(logicalcluster.MustParsePath("root:x")) != want {
+				t.Fatalf("URLOf gives %q", got.URLOf(logicalcluster.MustParsePath("root:x")))
+			}
+		})
+	}
+}
+
+func TestTop(t *testing.T) {
+	for path, top := range map[string]string{
+		"root:a:b":     "root",
+		"abc123:a":     "abc123",
+		"user:alice:a": "user:alice",
+		"user:alice":   "user:alice",
+		"system:admin": "system:admin",
+	} {
+		if got := Top(logicalcluster.MustParsePath(path)); got.String() != top {
+			t.Errorf("Top(%s) = %s, want %s", path, got, top)
+		}
+	}
+}
+
+func TestWorkspaceFlag(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flag, want, err string
+	}{
+		"defaults to the current workspace":  {flag: "", want: "root:org"},
+		"follows a relative path":            {flag: "a:b", want: "root:org:a:b"},
+		"follows an absolute path":           {flag: ":root:x", want: "root:x"},
+		"follows dots":                       {flag: "..:.:x", want: "root:x"},
+		"refuses to leave the tree":          {flag: "..:..", err: "cannot go above the root workspace"},
+		"refuses what cannot be a workspace": {flag: "a::b", err: "invalid workspace path: a::b"},
+		"refuses a lone colon":               {flag: ":", err: "invalid workspace path: :"},
+		"refuses dots that lead nowhere":     {flag: ":.", err: "invalid workspace path: :."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flags := NewFlags(genericiooptions.NewTestIOStreamsDiscard())
+			set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+			flags.Bind(set)
+			flags.BindWorkspace(set)
+			if err := set.Parse([]string{"-w", tc.flag}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := flags.Workspace(logicalcluster.MustParsePath("root:org"))
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Fatalf("got %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || got.String() != tc.want {
+				t.Fatalf("got %s, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestFlagsLeaveOutWhatASwitchWouldLose(t *testing.T) {
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	NewFlags(genericiooptions.NewTestIOStreamsDiscard()).Bind(set)
+	for _, gone := range []string{"client-certificate", "client-key", "as", "as-group", "cluster", "request-timeout"} {
+		if set.Lookup(gone) != nil {
+			t.Errorf("--%s is there", gone)
+		}
+	}
+	for _, there := range []string{"kubeconfig", "context", "user", "server", "token", "namespace", "v"} {
+		if set.Lookup(there) == nil {
+			t.Errorf("--%s is missing", there)
+		}
+	}
+}

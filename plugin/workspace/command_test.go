@@ -1,0 +1,447 @@
+package workspace_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/atoll-dev/atoll/plugin"
+	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/workspace"
+)
+
+// fakeInstallation answers the few requests that the plugins send, as the wire contract has them. It proves what the
+// client says and does; that a server really answers so is the business of the end-to-end tests.
+type fakeInstallation struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	access   map[string]bool                      // workspaces the user may enter
+	children map[string]map[string]map[string]any // parent -> name -> Workspace; a parent that is missing here answers 403
+	bindings map[string][]map[string]any
+	ready    int // a created workspace is ready after so many gets
+}
+
+type object = map[string]any
+
+func newFakeInstallation(t *testing.T) *fakeInstallation {
+	f := &fakeInstallation{access: map[string]bool{}, children: map[string]map[string]map[string]any{}, bindings: map[string][]map[string]any{}}
+	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// workspace adds one that is ready and that the user may enter.
+func (f *fakeInstallation) workspace(parent, name, typ string) object {
+	f.access[parent+":"+name] = true
+	if f.children[parent] == nil {
+		f.children[parent] = map[string]map[string]any{}
+	}
+	ws := object{
+		"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": object{"name": name},
+		"spec":   object{"type": object{"name": typ, "path": "root"}, "URL": f.URL + "/clusters/" + parent + ":" + name},
+		"status": object{"phase": "Ready"},
+	}
+	f.children[parent][name] = ws
+	return ws
+}
+
+func (f *fakeInstallation) serve(w http.ResponseWriter, req *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cluster, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/clusters/"), "/")
+	const workspaces = "apis/tenancy.kcp.io/v1alpha1/workspaces"
+	switch {
+	case rest == "api" && f.access[cluster]:
+		reply(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+	case rest == "apis" && f.access[cluster]:
+		reply(w, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
+	case cluster == "root" && rest == workspaces+"/~":
+		reply(w, http.StatusOK, object{
+			"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": object{"name": "cluster"},
+			"spec": object{"cluster": "abc", "URL": f.URL + "/clusters/user:alice"}, "status": object{"phase": "Ready"},
+		})
+	case rest == "apis/apis.kcp.io/v1alpha2/apibindings" && f.access[cluster]:
+		items := f.bindings[cluster]
+		if items == nil {
+			refuse(w, http.StatusNotFound)
+			return
+		}
+		reply(w, http.StatusOK, object{"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBindingList", "metadata": object{}, "items": items})
+	case rest == "apis/core.kcp.io/v1alpha1/logicalclusters/cluster" && f.access[cluster]:
+		reply(w, http.StatusOK, object{
+			"apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": object{"name": "cluster"}, "status": object{"phase": "Ready"},
+		})
+	case strings.HasPrefix(rest, workspaces) && f.children[cluster] != nil:
+		f.serveWorkspaces(w, req, cluster, strings.TrimPrefix(strings.TrimPrefix(rest, workspaces), "/"))
+	default:
+		refuse(w, http.StatusForbidden)
+	}
+}
+
+func (f *fakeInstallation) serveWorkspaces(w http.ResponseWriter, req *http.Request, parent, name string) {
+	known := f.children[parent]
+	switch {
+	case req.Method == http.MethodPost:
+		var ws object
+		if err := json.NewDecoder(req.Body).Decode(&ws); err != nil {
+			panic(err)
+		}
+		name = ws["metadata"].(object)["name"].(string)
+		if known[name] != nil {
+			refuse(w, http.StatusConflict)
+			return
+		}
+		spec := ws["spec"].(object)
+		if spec["type"] == nil {
+			spec["type"] = object{"name": "universal"}
+		}
+		spec["type"].(object)["path"] = "root"
+		ws["status"] = object{"phase": "Scheduling"}
+		known[name] = ws
+		reply(w, http.StatusCreated, ws)
+	case name == "":
+		var items []any
+		for _, ws := range known {
+			items = append(items, ws)
+		}
+		reply(w, http.StatusOK, object{"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceList", "metadata": object{}, "items": items})
+	case known[name] == nil:
+		refuse(w, http.StatusNotFound)
+	default:
+		ws := known[name]
+		if ws["status"].(object)["phase"] != "Ready" {
+			if f.ready--; f.ready < 0 {
+				ws["status"] = object{"phase": "Ready"}
+				ws["spec"].(object)["URL"] = f.URL + "/clusters/" + parent + ":" + name
+				f.access[parent+":"+name] = true
+			}
+		}
+		reply(w, http.StatusOK, ws)
+	}
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		panic(err)
+	}
+}
+
+func refuse(w http.ResponseWriter, code int) {
+	reason := map[int]metav1.StatusReason{
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonAlreadyExists,
+	}[code]
+	reply(w, code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "refused",
+	})
+}
+
+// user is somebody with a kubeconfig.
+type user struct {
+	t          *testing.T
+	kubeconfig string
+	server     string
+}
+
+// user starts in a workspace, with a context of their own.
+func (f *fakeInstallation) user(t *testing.T, in string) *user {
+	t.Setenv("HOME", "/home/alice")
+	u := &user{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), server: f.URL}
+	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: mine,
+contexts: [{name: mine, context: {cluster: kcp, user: alice}}, {name: base, context: {cluster: base, user: alice}}],
+clusters: [{name: kcp, cluster: {server: "%[1]s/clusters/%[2]s"}}, {name: base, cluster: {server: "%[1]s"}}],
+users: [{name: alice, user: {token: t}}]}`, f.URL, in)
+	if err := os.WriteFile(u.kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// answer is what a command left behind. The URL of the server reads as SERVER in all of it.
+type answer struct{ out, errOut, err string }
+
+func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) answer {
+	u.t.Helper()
+	var out, errOut bytes.Buffer
+	flags := connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	cmd := plugin.Root("kubectl test", flags, build)
+	cmd.SilenceErrors = true
+	cmd.SetOut(&out)
+	cmd.SetArgs(append([]string{"--kubeconfig", u.kubeconfig}, args...))
+	got := answer{}
+	if err := cmd.Execute(); err != nil {
+		got.err = u.hideServer(err.Error())
+	}
+	got.out, got.errOut = u.hideServer(out.String()), u.hideServer(errOut.String())
+	return got
+}
+
+func (u *user) ws(args ...string) answer { u.t.Helper(); return u.run(workspace.NewCommand, args...) }
+func (u *user) create(args ...string) answer {
+	u.t.Helper()
+	return u.run(workspace.NewCreateCommand, args...)
+}
+
+func (u *user) hideServer(s string) string { return strings.ReplaceAll(s, u.server, "SERVER") }
+
+func (u *user) expect(got, want answer) {
+	u.t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+		u.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// at returns the current context and its server.
+func (u *user) at() (context, server string) {
+	u.t.Helper()
+	config, err := clientcmd.LoadFromFile(u.kubeconfig)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return config.CurrentContext, u.hideServer(config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server)
+}
+
+func (u *user) expectAt(wantContext, wantServer string) {
+	u.t.Helper()
+	if context, server := u.at(); context != wantContext || server != wantServer {
+		u.t.Errorf("the kubeconfig is at %s, %s, want %s, %s", context, server, wantContext, wantServer)
+	}
+}
+
+func TestMovingThroughWorkspaces(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.access["root"], f.access["user:alice"] = true, true
+	f.workspace("root", "org", "organization")
+	f.workspace("root:org", "team", "team")
+	u := f.user(t, "root")
+
+	u.expect(u.ws("."), answer{out: "Current workspace is 'root'.\n"})
+	u.expect(u.ws("-"), answer{err: "no previous workspace found in kubeconfig"})
+	u.expect(u.ws("org:team"), answer{out: "Current workspace is 'root:org:team' (type root:team).\n"})
+	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
+	u.expect(u.ws(".."), answer{out: "Current workspace is 'root:org' (type root:organization).\n"})
+	u.expect(u.ws("-"), answer{out: "Current workspace is 'root:org:team'.\n"})
+	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
+	u.expect(u.ws("use", ":"), answer{out: "Current workspace is 'root'.\n"})
+	u.expect(u.ws(".."), answer{err: "cannot go up from root"})
+	u.expect(u.ws("cd", "--short", "org"), answer{out: "root:org\n"})
+	u.expect(u.ws("/root"), answer{out: "Current workspace is 'root' (type root).\n"})
+	u.expect(u.ws("~"), answer{out: "Current workspace is 'user:alice'.\n"})
+	u.expect(u.ws(":root:org"), answer{out: "Current workspace is 'root:org' (type root:organization).\n"})
+	u.expect(u.ws("current", "--short"), answer{out: "root:org\n"})
+	u.expect(u.ws("a::b"), answer{err: "invalid workspace path: a::b"})
+
+	noted := u.ws("root:org:team")
+	if !strings.HasPrefix(noted.errOut, "Note: Using 'root:' to define an absolute path is no longer supported.") {
+		t.Errorf("root: gives the note %q", noted.errOut)
+	}
+	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:team")
+	noted = u.ws()
+	if !strings.HasPrefix(noted.errOut, "Note: 'kubectl ws' now matches 'cd' semantics") {
+		t.Errorf("no argument gives the note %q", noted.errOut)
+	}
+	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/user:alice")
+}
+
+func TestAccessBeforeASwitch(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.access["root"] = true
+	f.workspace("root", "org", "organization")
+	f.workspace("root", "secret", "universal")
+	f.access["root:secret"] = false
+	f.access["root:orphan"] = true      // reachable, but its Workspace is gone
+	f.access["root:hidden:team"] = true // reachable, but its parent answers 403
+	u := f.user(t, "root")
+
+	for name, tc := range map[string]struct {
+		path string
+		want answer
+	}{
+		"denied, and the parent knows it":        {"secret", answer{err: `access to workspace "root:secret" denied`}},
+		"denied, and the parent says 404":        {"nowhere", answer{err: `workspace "root:nowhere" not found`}},
+		"denied, and the parent is denied too":   {"secret:child", answer{err: `access to workspace "root:secret:child" denied`}},
+		"denied without a parent":                {":user:bob", answer{err: `access to workspace "user:bob" denied`}},
+		"allowed although the parent says 404":   {":root:orphan", answer{out: "Current workspace is 'root:orphan'.\n"}},
+		"allowed although the parent is denied":  {":root:hidden:team", answer{out: "Current workspace is 'root:hidden:team'.\n"}},
+		"allowed, and the parent knows its type": {":root:org", answer{out: "Current workspace is 'root:org' (type root:organization).\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			context, server := u.at()
+			u.expect(u.ws("--context", "mine", tc.path), tc.want)
+			if tc.want.err != "" {
+				u.expectAt(context, server)
+			}
+		})
+	}
+}
+
+func TestKubeconfigsThatPointElsewhere(t *testing.T) {
+	f := newFakeInstallation(t)
+	u := f.user(t, "root")
+	base := func(args ...string) answer { return u.ws(append(args, "--context", "base")...) }
+
+	u.expect(base("."), answer{out: "Current workspace is the URL \"SERVER\".\n"})
+	u.expect(base("current", "--short"), answer{})
+	u.expect(base("org"), answer{err: `current URL "SERVER" does not point to a workspace`})
+	u.expect(base("create-context"), answer{err: `current URL "SERVER" does not point to a workspace`})
+	u.expect(base("tree"), answer{out: "current context URL \"SERVER\" does not point directly to a kcp workspace\n"})
+	u.expect(u.ws(".", "--context", "gone"), answer{err: `current "gone" context not found`})
+	u.expectAt("mine", "SERVER/clusters/root")
+}
+
+func TestClaimsAreWarnedAboutAfterASwitch(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.workspace("root", "org", "organization")
+	f.bindings["root:org"] = []map[string]any{{
+		"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": object{"name": "b"},
+		"spec":   object{"permissionClaims": []any{object{"resource": "secrets", "verbs": []any{"get"}}}},
+		"status": object{"exportPermissionClaims": []any{object{"resource": "secrets", "verbs": []any{"get"}}}},
+	}}
+	u := f.user(t, "root")
+	u.expect(u.ws("org"), answer{
+		out:    "Current workspace is 'root:org' (type root:organization).\n",
+		errOut: "Warning: claim for secrets specified on APIBinding b but not accepted or rejected.\n",
+	})
+}
+
+func TestCreateContext(t *testing.T) {
+	f := newFakeInstallation(t)
+	u := f.user(t, "root:org")
+	u.expect(u.ws("create-context"), answer{out: "Created context \"root:org\" and switched to it.\n"})
+	u.expectAt("root:org", "SERVER/clusters/root:org")
+	u.expect(u.ws("create-context"), answer{err: `context "root:org" already exists in kubeconfig, use --overwrite to update it`})
+	u.expect(u.ws("create-context", "--overwrite"), answer{out: "Updated context \"root:org\".\n"})
+}
+
+func TestTree(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.access["root"] = true
+	f.workspace("root", "b", "universal")
+	f.workspace("root", "a", "universal")
+	f.children["root:b"] = map[string]map[string]any{}
+	f.workspace("root:a", "mounted", "universal")["spec"].(object)["mount"] = object{"ref": object{"kind": "Remote"}}
+	f.workspace("root:a", "going", "universal")["metadata"].(object)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+	waiting := f.workspace("root:a", "waiting", "universal")
+	waiting["status"], waiting["spec"], f.access["root:a:waiting"] = object{"phase": "Scheduling"}, object{}, false
+	u := f.user(t, "root")
+
+	u.expect(u.ws("tree"), answer{out: `.
+└── root
+    ├── a
+    │   ├── mounted [m]
+    │   └── waiting
+    └── b
+`})
+	u.expect(u.ws("tree", "-w", "a", "--full", "--wide"), answer{out: `.
+└── root:a                  ws=-             lc=Ready
+    ├── root:a:mounted [m]  ws=Ready         lc=Unknown
+    └── root:a:waiting      ws=Scheduling    lc=Unknown
+`})
+	u.expect(u.ws("tree", "-w", "..:.."), answer{err: "cannot go above the root workspace"})
+	delete(f.children, "root:b")
+	u.expect(u.ws("tree", "-w", ":root"), answer{
+		out: `.
+└── root
+    ├── a
+    │   ├── mounted [m]
+    │   └── waiting
+    └── b
+`,
+		errOut: "Warning: listing workspaces in workspace \"root:b\": refused\n",
+	})
+	u.expect(u.ws("tree", "-i"), answer{err: "--interactive needs a terminal"})
+}
+
+func TestCreateWorkspace(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.access["root"] = true
+	f.workspace("root", "org", "organization")
+	f.children["root:org"] = map[string]map[string]any{}
+	f.ready = 1
+	u := f.user(t, "root")
+
+	u.expect(u.create("team", "--type", "Team", "-w", "org", "--location-selector", "region in (eu)"), answer{
+		out: "Workspace \"team\" (type root:team) created. Waiting for it to be ready...\n" +
+			"Workspace \"team\" (type root:team) is ready to use.\n",
+	})
+	wantSpec := object{
+		"type": object{"name": "team", "path": "root"}, "URL": f.URL + "/clusters/root:org:team",
+		"location": object{"selector": object{"matchExpressions": []any{object{"key": "region", "operator": "In", "values": []any{"eu"}}}}},
+	}
+	if diff := cmp.Diff(wantSpec, f.children["root:org"]["team"]["spec"]); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	u.expectAt("mine", "SERVER/clusters/root")
+
+	u.expect(u.create("org"), answer{err: `creating workspace "org" in "root": refused`})
+	u.expect(u.create("org", "--ignore-existing", "--type", "universal"), answer{err: "--ignore-existing must not be used with non-absolute type path"})
+	u.expect(u.create("org", "--ignore-existing", "--type", "root:universal"), answer{
+		err: `workspace "org" cannot be created with type root:universal, it already exists with different type root:organization`,
+	})
+	u.expect(u.create("x", "--location-selector", "a b"), answer{
+		err: `invalid location selector: couldn't parse the selector string "a b": unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt`,
+	})
+	u.expect(u.create("org", "--ignore-existing", "--create-context", "mine2"), answer{
+		out: "Workspace \"org\" (type root:organization) already exists.\nCreated context \"mine2\".\n",
+	})
+	u.expectAt("mine", "SERVER/clusters/root")
+	u.expect(u.create("org", "--ignore-existing", "--create-context", "mine2", "--enter"), answer{
+		out: "Workspace \"org\" (type root:organization) already exists.\nUpdated context \"mine2\" and switched to it.\n",
+	})
+	u.expectAt("mine2", "SERVER/clusters/root:org")
+	u.expect(u.create("fresh", "--enter"), answer{
+		out: "Workspace \"fresh\" (type root:universal) created. Waiting for it to be ready...\n" +
+			"Workspace \"fresh\" (type root:universal) is ready to use.\n" +
+			"Current workspace is 'root:org:fresh' (type root:universal).\n",
+	})
+	u.expectAt("workspace.kcp.io/current", "SERVER/clusters/root:org:fresh")
+}
+
+func TestCreateGivesUpOnAWorkspaceBeingDeleted(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.workspace("root", "org", "organization")["metadata"].(object)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	u := f.user(t, "root")
+	u.expect(u.create("org", "--ignore-existing"), answer{
+		err: `workspace "org" already exists and is being deleted, try again when it is gone`,
+	})
+}
+
+func TestCompletion(t *testing.T) {
+	f := newFakeInstallation(t)
+	f.workspace("root", "org", "organization")
+	f.workspace("root", "other", "organization")
+	f.workspace("root", "team", "team")
+	u := f.user(t, "root:team")
+	for typed, want := range map[string][]string{
+		"..:o":     {"..:org", "..:other"},
+		":root:te": {":root:team"},
+		"x":        nil,
+	} {
+		var got []string
+		for _, line := range strings.Split(u.ws("__complete", typed).out, "\n") {
+			if line != "" && !strings.HasPrefix(line, ":6") {
+				got = append(got, line)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", typed, diff)
+		}
+	}
+}

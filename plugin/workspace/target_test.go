@@ -1,0 +1,80 @@
+package workspace
+
+import (
+	"testing"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestParseTarget(t *testing.T) {
+	const home = "/home/alice"
+	for name, tc := range map[string]struct {
+		arg   string
+		short bool
+		want  target
+	}{
+		"a tilde goes home":                        {arg: "~", want: target{move: goHome}},
+		"a tilde with a path goes below home":      {arg: "~:a:b", want: target{move: goHome, way: "a:b"}},
+		"an expanded home directory goes home":     {arg: home, want: target{move: goHome}},
+		"an expanded home path goes below home":    {arg: home + "/a/b", want: target{move: goHome, way: "a:b"}},
+		"a lookalike of the home directory is not": {arg: home + "x", want: target{move: goTo, way: "home:alicex", absolute: true}},
+		"a dot stays":                             {arg: ".", want: target{move: stay}},
+		"a dash goes back":                        {arg: "-", want: target{move: goBack}},
+		"a colon goes to the top":                 {arg: ":", want: target{move: goTop}},
+		"a slash is a colon":                      {arg: "/", want: target{move: goTop}},
+		"a leading colon is absolute":             {arg: ":a:b", want: target{move: goTo, way: "a:b", absolute: true}},
+		"slashes separate names":                  {arg: "a/b", want: target{move: goTo, way: "a:b"}},
+		"a name is relative":                      {arg: "a", want: target{move: goTo, way: "a"}},
+		"a bare root is absolute, with a note":    {arg: "root", want: target{move: goTo, way: "root", absolute: true, note: rootNote}},
+		"root: is absolute, with a note":          {arg: "root:a", want: target{move: goTo, way: "root:a", absolute: true, note: rootNote}},
+		"a bare root is absolute for scripts too": {arg: "root", short: true, want: target{move: goTo, way: "root", absolute: true, note: rootNote}},
+		"root: is relative for scripts":           {arg: "root:a", short: true, want: target{move: goTo, way: "root:a"}},
+		"rootish is a name like any other":        {arg: "rootish:a", want: target{move: goTo, way: "rootish:a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := parseTarget(tc.arg, home, tc.short); got != tc.want {
+				t.Fatalf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWalk(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from, arg, want, err string
+	}{
+		"relative names are appended":         {from: "root:org", arg: "a:b", want: "root:org:a:b"},
+		"absolute names start anew":           {from: "root:org", arg: ":root:x", want: "root:x"},
+		"dots go up":                          {from: "root:org:a", arg: "..:..", want: "root"},
+		"dots and names mix":                  {from: "root:org:a", arg: "../b/./c", want: "root:org:b:c"},
+		"system clusters are absolute":        {from: "root", arg: ":system:admin", want: "system:admin"},
+		"homes are absolute":                  {from: "root", arg: ":user:bob:x", want: "user:bob:x"},
+		"home itself needs no step":           {from: "user:alice", arg: "~", want: "user:alice"},
+		"names below home are appended":       {from: "user:alice", arg: "~:a", want: "user:alice:a"},
+		"nothing is above root":               {from: "root", arg: "..", err: "cannot go up from root"},
+		"nothing is above a system cluster":   {from: "system:admin", arg: "..", err: "cannot go up from root"},
+		"nothing is above a home":             {from: "user:alice", arg: "..", err: "cannot go up from root"},
+		"dots cannot leave the tree":          {from: "root:a", arg: "..:..:..", err: "cannot go up from root"},
+		"dots cannot leave an absolute path":  {from: "root:a", arg: ":root:..:..", err: "cannot go up from root"},
+		"an empty argument is invalid":        {from: "root", arg: "", err: "invalid workspace path: "},
+		"empty names are invalid":             {from: "root", arg: "a::b", err: "invalid workspace path: a::b"},
+		"a trailing colon is invalid":         {from: "root", arg: "a:", err: "invalid workspace path: a:"},
+		"upper case is invalid":               {from: "root", arg: "A", err: "invalid workspace path: A"},
+		"the wildcard is invalid":             {from: "root", arg: ":*", err: "invalid workspace path: :*"},
+		"the argument is quoted as it was":    {from: "root", arg: "a/b c", err: "invalid workspace path: a/b c"},
+		"a broken name below home is invalid": {from: "user:alice", arg: "~/A", err: "invalid workspace path: ~/A"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseTarget(tc.arg, "/home/alice", false).walk(logicalcluster.MustParsePath(tc.from), tc.arg)
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Fatalf("got %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil || got.String() != tc.want {
+				t.Fatalf("got %s, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+}
