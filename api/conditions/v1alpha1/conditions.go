@@ -1,0 +1,163 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Get returns a copy of the condition of that type, or nil if the object has none.
+func Get(from Getter, conditionType Type) *Condition {
+	for _, condition := range from.GetConditions() {
+		if condition.Type == conditionType {
+			return &condition
+		}
+	}
+	return nil
+}
+
+// Set puts a condition in its place. A condition that says what it said before is left alone, its time included;
+// otherwise it gets the given time, or now where that is zero. Severity is kept for False alone, and True needs no
+// reason nor message, so both are dropped where they do not belong.
+func Set(to Setter, condition Condition) {
+	if condition.Status != corev1.ConditionFalse {
+		condition.Severity = SeverityNone
+	}
+	if condition.Status == corev1.ConditionTrue {
+		condition.Reason, condition.Message = "", ""
+	}
+	if condition.LastTransitionTime.IsZero() {
+		condition.LastTransitionTime = metav1.Now()
+	}
+	condition.LastTransitionTime = metav1.NewTime(condition.LastTransitionTime.UTC().Truncate(time.Second))
+
+	// The list is replaced, never changed in place: the object may share it with a cache.
+	conditions := slices.Clone(to.GetConditions())
+	at := slices.IndexFunc(conditions, func(c Condition) bool { return c.Type == condition.Type })
+	switch {
+	case at < 0:
+		conditions = append(conditions, condition)
+	case saysTheSame(conditions[at], condition):
+		return
+	default:
+		conditions[at] = condition
+	}
+	slices.SortStableFunc(conditions, readyFirst)
+	to.SetConditions(conditions)
+}
+
+// Delete removes the condition of that type, if there is one.
+func Delete(to Setter, conditionType Type) {
+	conditions := to.GetConditions()
+	kept := slices.DeleteFunc(slices.Clone(conditions), func(c Condition) bool { return c.Type == conditionType })
+	if len(kept) != len(conditions) {
+		to.SetConditions(kept)
+	}
+}
+
+// MarkTrue sets a condition to True.
+func MarkTrue(to Setter, conditionType Type) {
+	Set(to, Condition{Type: conditionType, Status: corev1.ConditionTrue})
+}
+
+// MarkFalse sets a condition to False with a formatted message.
+func MarkFalse(to Setter, conditionType Type, reason string, severity Severity, format string, args ...any) {
+	Set(to, Condition{Type: conditionType, Status: corev1.ConditionFalse, Reason: reason, Severity: severity, Message: fmt.Sprintf(format, args...)})
+}
+
+// MarkUnknown sets a condition to Unknown with a formatted message.
+func MarkUnknown(to Setter, conditionType Type, reason, format string, args ...any) {
+	Set(to, Condition{Type: conditionType, Status: corev1.ConditionUnknown, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// IsTrue tells whether the condition is there and True.
+func IsTrue(from Getter, conditionType Type) bool {
+	return hasStatus(from, conditionType, corev1.ConditionTrue)
+}
+
+// IsFalse tells whether the condition is there and False.
+func IsFalse(from Getter, conditionType Type) bool {
+	return hasStatus(from, conditionType, corev1.ConditionFalse)
+}
+
+// IsUnknown tells whether the condition is absent or Unknown.
+func IsUnknown(from Getter, conditionType Type) bool {
+	condition := Get(from, conditionType)
+	return condition == nil || condition.Status == corev1.ConditionUnknown
+}
+
+// GetReason returns the reason of the condition, or "" if there is none.
+func GetReason(from Getter, conditionType Type) string {
+	if condition := Get(from, conditionType); condition != nil {
+		return condition.Reason
+	}
+	return ""
+}
+
+// GetMessage returns the message of the condition, or "" if there is none.
+func GetMessage(from Getter, conditionType Type) string {
+	if condition := Get(from, conditionType); condition != nil {
+		return condition.Message
+	}
+	return ""
+}
+
+// SetSummary sets Ready to what matters most among the given types, or among all other conditions if none is given:
+// False of severity Error, then Warning, then Info, then True, then Unknown. The first condition by type speaks for
+// its group. Without any condition to summarise, Ready is left as it is.
+func SetSummary(to Setter, types ...Type) {
+	var worst *Condition
+	for _, condition := range to.GetConditions() {
+		if condition.Type == Ready || (len(types) > 0 && !slices.Contains(types, condition.Type)) {
+			continue
+		}
+		if worst == nil || rank(condition) < rank(*worst) || (rank(condition) == rank(*worst) && condition.Type < worst.Type) {
+			worst = &condition
+		}
+	}
+	if worst == nil {
+		return
+	}
+	Set(to, Condition{Type: Ready, Status: worst.Status, Severity: worst.Severity, Reason: worst.Reason, Message: worst.Message})
+}
+
+func rank(condition Condition) int {
+	switch {
+	case condition.Status == corev1.ConditionFalse && condition.Severity == SeverityError:
+		return 0
+	case condition.Status == corev1.ConditionFalse && condition.Severity == SeverityWarning:
+		return 1
+	case condition.Status == corev1.ConditionFalse:
+		return 2
+	case condition.Status == corev1.ConditionTrue:
+		return 3
+	default:
+		return 4
+	}
+}
+
+func hasStatus(from Getter, conditionType Type, status corev1.ConditionStatus) bool {
+	condition := Get(from, conditionType)
+	return condition != nil && condition.Status == status
+}
+
+func saysTheSame(a, b Condition) bool {
+	return a.Status == b.Status && a.Severity == b.Severity && a.Reason == b.Reason && a.Message == b.Message
+}
+
+func readyFirst(a, b Condition) int {
+	switch {
+	case a.Type == b.Type:
+		return 0
+	case a.Type == Ready:
+		return -1
+	case b.Type == Ready:
+		return 1
+	default:
+		return cmp.Compare(a.Type, b.Type)
+	}
+}
