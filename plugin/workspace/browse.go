@@ -60,6 +60,9 @@ func browseOn(in, out *os.File, b *browser) (selected logicalcluster.Path, err e
 		if err != nil {
 			return selected, fmt.Errorf("reading the size of the terminal: %w", err)
 		}
+		if width == 0 || height == 0 { // serial lines and some containers do not know
+			width, height = 80, 24
+		}
 		if _, err := out.WriteString(clearScreen + strings.Join(b.view(width, height), "\r\n")); err != nil {
 			return selected, fmt.Errorf("writing to the terminal: %w", err)
 		}

@@ -65,8 +65,8 @@ func (b *browser) openBranch(one *branch) {
 	}
 	children, err := b.load(one.path)
 	if err != nil {
-		b.message = err.Error()
-		return // the next attempt to open asks again
+		b.message = strings.Join(strings.Fields(err.Error()), " ") // one line, whatever a server sends
+		return                                                     // the next attempt to open asks again
 	}
 	one.loaded = true
 	for _, child := range children {
