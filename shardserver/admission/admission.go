@@ -1,0 +1,86 @@
+// Package admission holds the rules that a shard puts on writes beyond what the schema of an object says: one
+// small plug-in per rule set, chained in the order of the contract. Each plug-in sees the logical cluster of the
+// request alone and keeps nothing per logical cluster.
+//
+// What belongs to one object without looking at the user or at other objects is validation and lives with its
+// registry. Quota, webhooks and admission policies are not here.
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// Config is what the plug-ins work with. All fields but Disabled are required.
+type Config struct {
+	// Registry is where logical clusters, namespaces, workspaces and types are read from.
+	Registry *storage.Registry
+	// Types resolves references to workspace types and paths.
+	Types *workspacetype.Resolver
+	// Authorizer is the shard's whole authorization chain.
+	Authorizer authorizer.Authorizer
+	// Deep marks a context so that Authorizer does not ask for access to the workspace itself, but only for the
+	// permission on the object: one may use a type, or bind an export, of a workspace one cannot enter.
+	Deep func(context.Context) context.Context
+	// Disabled names plug-ins that are left out.
+	Disabled sets.Set[string]
+}
+
+// plugin is one entry of the chain.
+type plugin struct {
+	name string
+	new  func(Config) admission.Interface
+}
+
+// plugins lists all plug-ins in the order in which they run.
+var plugins = []plugin{
+	{"WorkspaceNamespaceLifecycle", newNamespaceLifecycle},
+	{"tenancy.kcp.io/Workspace", newWorkspace},
+	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", newLogicalClusterFinalizer},
+	{"tenancy.kcp.io/Shard", newShard},
+	{"tenancy.kcp.io/WorkspaceType", newWorkspaceType},
+	{"tenancy.kcp.io/WorkspaceTypeExists", newWorkspaceTypeExists},
+	{"core.kcp.io/LogicalCluster", newLogicalCluster},
+	{"apis.kcp.io/ReservedNames", newReservedNames},
+	{"kcp.io/PathAnnotation", newPathAnnotation},
+}
+
+// Names returns the names of all plug-ins in the order in which they run.
+func Names() []string {
+	names := make([]string, 0, len(plugins))
+	for _, p := range plugins {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// New returns the chain of all plug-ins that are not disabled. It mutates and validates.
+func New(config Config) (admission.Interface, error) {
+	switch {
+	case config.Registry == nil:
+		return nil, fmt.Errorf("creating admission: no registry")
+	case config.Types == nil:
+		return nil, fmt.Errorf("creating admission: no resolver of workspace types")
+	case config.Authorizer == nil:
+		return nil, fmt.Errorf("creating admission: no authorizer")
+	case config.Deep == nil:
+		return nil, fmt.Errorf("creating admission: no way to mark deep access reviews")
+	}
+	if unknown := config.Disabled.Difference(sets.New(Names()...)); unknown.Len() > 0 {
+		return nil, fmt.Errorf("creating admission: unknown plug-ins to disable: %v", sets.List(unknown))
+	}
+	var chain []admission.Interface
+	for _, p := range plugins {
+		if !config.Disabled.Has(p.name) {
+			chain = append(chain, p.new(config))
+		}
+	}
+	return admission.NewChainHandler(chain...), nil
+}

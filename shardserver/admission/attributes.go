@@ -1,0 +1,69 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+var (
+	logicalClusters = corev1alpha1.Resource("logicalclusters")
+	shards          = corev1alpha1.Resource("shards")
+	workspaces      = tenancyv1alpha1.Resource("workspaces")
+	workspaceTypes  = tenancyv1alpha1.Resource("workspacetypes")
+)
+
+// forbid is the usual refusal: 403 with the object's name in front.
+func forbid(a admission.Attributes, format string, args ...any) error {
+	return admission.NewForbidden(a, fmt.Errorf(format, args...))
+}
+
+// objectOf returns the object of a request in its type. A registry that passes another type is a defect of ours.
+func objectOf[T runtime.Object](obj runtime.Object) (T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return typed, apierrors.NewInternalError(fmt.Errorf("admission got %T, want %T", obj, typed))
+	}
+	return typed, nil
+}
+
+// permission asks the shard's authorizer about objects in other logical clusters than the request's.
+type permission struct {
+	authorizer authorizer.Authorizer
+	deep       func(context.Context) context.Context
+}
+
+// allowed tells whether the user of the request may do verb to an object of a cluster, without having to have
+// access to that cluster.
+func (p permission) allowed(ctx context.Context, a admission.Attributes, cluster logicalcluster.Name, verb, group, version, resource, name string) (bool, error) {
+	decision, _, err := p.authorizer.Authorize(p.deep(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
+		User:            a.GetUserInfo(),
+		Verb:            verb,
+		APIGroup:        group,
+		APIVersion:      version,
+		Resource:        resource,
+		Name:            name,
+		ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return true, nil
+	}
+	return false, err
+}
+
+// updated returns the object of an update as it shall be and as it was.
+func updated[T runtime.Object](a admission.Attributes) (obj, old T, err error) {
+	if obj, err = objectOf[T](a.GetObject()); err != nil {
+		return obj, old, err
+	}
+	old, err = objectOf[T](a.GetOldObject())
+	return obj, old, err
+}

@@ -1,0 +1,58 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var errNoCluster = errors.New("no logical cluster in the request")
+
+// clusterReader reads the LogicalCluster object of the context's logical cluster.
+type clusterReader struct {
+	reader *storage.Reader[*corev1alpha1.LogicalCluster]
+}
+
+func newClusterReader(registry *storage.Registry) clusterReader {
+	return clusterReader{storage.NewReader[*corev1alpha1.LogicalCluster](registry, logicalClusters)}
+}
+
+// get returns the object, or a NotFound error only if storage itself does not have it either.
+func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
+	cluster, err := r.reader.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return r.reader.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+	}
+	return cluster, err
+}
+
+// isDeleting tells whether the logical cluster is being deleted. One that does not exist is not.
+func (r clusterReader) isDeleting(ctx context.Context) (bool, error) {
+	cluster, err := r.reader.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && cluster.DeletionTimestamp != nil, err
+}
+
+// canonicalPath returns the path under which the context's logical cluster stands in the tree, or a NotFound error
+// if there is no such cluster.
+func (r clusterReader) canonicalPath(ctx context.Context) (string, error) {
+	name, ok := logicalcluster.From(ctx)
+	if !ok {
+		return "", errNoCluster
+	}
+	cluster, err := r.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	if path := cluster.Annotations[logicalcluster.PathAnnotationKey]; path != "" {
+		return path, nil
+	}
+	return name.String(), nil
+}

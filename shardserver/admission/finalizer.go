@@ -1,0 +1,90 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+// finalizerGuard sees to it that a finalizer of the system stands on every live object of a resource, and that
+// only the system takes it off a deleting one.
+type finalizerGuard struct {
+	*admission.Handler
+	resource  schema.GroupResource
+	finalizer string
+}
+
+func newLogicalClusterFinalizer(Config) admission.Interface {
+	return &finalizerGuard{
+		Handler:   admission.NewHandler(admission.Create, admission.Update),
+		resource:  logicalClusters,
+		finalizer: corev1alpha1.LogicalClusterDeletionFinalizer,
+	}
+}
+
+// Admit adds the finalizer to a live object, whoever writes it.
+func (g *finalizerGuard) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != g.resource {
+		return nil
+	}
+	obj, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return err
+	}
+	if deleting, err := isDeleting(a); deleting || err != nil {
+		return err
+	}
+	if !slices.Contains(obj.GetFinalizers(), g.finalizer) {
+		obj.SetFinalizers(append(slices.Clone(obj.GetFinalizers()), g.finalizer))
+	}
+	return nil
+}
+
+// Validate refuses a live object without the finalizer, and its removal from a deleting one by anybody but masters.
+func (g *finalizerGuard) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != g.resource {
+		return nil
+	}
+	obj, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return err
+	}
+	if slices.Contains(obj.GetFinalizers(), g.finalizer) {
+		return nil
+	}
+	deleting, err := isDeleting(a)
+	switch {
+	case err != nil:
+		return err
+	case !deleting:
+		return forbid(a, "finalizer %s is missing", g.finalizer)
+	case isMaster(a.GetUserInfo()):
+		return nil
+	}
+	old, err := meta.Accessor(a.GetOldObject())
+	if err != nil {
+		return err
+	}
+	if slices.Contains(old.GetFinalizers(), g.finalizer) {
+		return forbid(a, "removing the finalizer %s is forbidden", g.finalizer)
+	}
+	return nil
+}
+
+// isDeleting tells whether a write meets an object on its way out. Only what is stored counts: what a client sends
+// as deletion timestamp is not taken over.
+func isDeleting(a admission.Attributes) (bool, error) {
+	if a.GetOperation() == admission.Create {
+		return false, nil
+	}
+	old, err := meta.Accessor(a.GetOldObject())
+	if err != nil {
+		return false, err
+	}
+	return old.GetDeletionTimestamp() != nil, nil
+}

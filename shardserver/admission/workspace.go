@@ -1,0 +1,191 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// workspace protects what a Workspace says about its owner and its place.
+type workspace struct {
+	*admission.Handler
+	clusters clusterReader
+}
+
+func newWorkspace(config Config) admission.Interface {
+	return &workspace{
+		Handler:  admission.NewHandler(admission.Create, admission.Update),
+		clusters: newClusterReader(config.Registry),
+	}
+}
+
+// Admit sets the annotations that are not the user's to choose.
+func (w *workspace) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" {
+		return nil
+	}
+	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
+	if err != nil {
+		return err
+	}
+	forced, err := w.forcedAnnotations(ctx, a)
+	if err != nil || len(forced) == 0 {
+		return err
+	}
+	annotations := maps.Clone(obj.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for key, value := range forced {
+		if value == "" {
+			delete(annotations, key)
+		} else {
+			annotations[key] = value
+		}
+	}
+	obj.Annotations = annotations
+	return nil
+}
+
+// Validate refuses changes of the type, of the place by anybody but masters, and of what Admit has set.
+func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" {
+		return nil
+	}
+	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
+	if err != nil {
+		return err
+	}
+	old := &tenancyv1alpha1.Workspace{}
+	if a.GetOperation() == admission.Update {
+		if old, err = objectOf[*tenancyv1alpha1.Workspace](a.GetOldObject()); err != nil {
+			return err
+		}
+		if !equality.Semantic.DeepEqual(old.Spec.Type, obj.Spec.Type) {
+			return forbid(a, "spec.type is immutable")
+		}
+	}
+	if err := validateMount(a, old, obj); err != nil {
+		return err
+	}
+	if !isMaster(a.GetUserInfo()) {
+		if obj.Spec.Cluster != old.Spec.Cluster {
+			return forbid(a, "spec.cluster can only be set by system privileged users")
+		}
+		if obj.Spec.URL != old.Spec.URL {
+			return forbid(a, "spec.URL can only be set by system privileged users")
+		}
+	}
+	forced, err := w.forcedAnnotations(ctx, a)
+	if err != nil {
+		return err
+	}
+	for key, value := range forced {
+		if obj.Annotations[key] != value {
+			return forbid(a, "annotation %s must be %q", key, value)
+		}
+	}
+	return nil
+}
+
+// validateMount refuses new mounts: nothing on this server would proxy to them.
+func validateMount(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) error {
+	if obj.Spec.Mount != nil && old.Spec.Mount == nil {
+		return forbid(a, "spec.mount cannot be set: the feature gate WorkspaceMounts is off")
+	}
+	return nil
+}
+
+// placement holds the annotations by which the scheduler remembers where it puts a workspace. A tenant who could
+// write them could take the name of a logical cluster that somebody else is about to get.
+var placement = []string{
+	tenancyv1alpha1.WorkspaceClusterAnnotationKey,
+	corev1alpha1.ShardAnnotationKey,
+	tenancyv1alpha1.WorkspaceShardHashAnnotationKey,
+}
+
+// forcedAnnotations returns the annotations that the request must end up with, whatever the user sent. An empty
+// value stands for no annotation.
+func (w *workspace) forcedAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
+	if a.GetOperation() == admission.Update {
+		return keptAnnotations(a)
+	}
+	return w.initialAnnotations(ctx, a)
+}
+
+// initialAnnotations are those of a new workspace: its owner, and the groups that its parent asks for.
+func (w *workspace) initialAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
+	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
+	if err != nil {
+		return nil, err
+	}
+	if _, preset := obj.Annotations[corev1alpha1.RequiredGroupsAnnotationKey]; preset && isMaster(a.GetUserInfo()) {
+		return nil, nil
+	}
+	parent, err := w.clusters.get(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, forbid(a, "the logical cluster does not exist")
+	}
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading the logical cluster of workspace %q: %w", obj.Name, err))
+	}
+	forced := map[string]string{corev1alpha1.RequiredGroupsAnnotationKey: parent.Annotations[corev1alpha1.RequiredGroupsAnnotationKey]}
+	if isMaster(a.GetUserInfo()) {
+		return forced, nil
+	}
+	for _, key := range placement {
+		forced[key] = ""
+	}
+	if forced[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey], err = owner(a.GetUserInfo()); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return forced, nil
+}
+
+// keptAnnotations are those that an update must leave as they were. Who manages logical clusters may move them.
+func keptAnnotations(a admission.Attributes) (map[string]string, error) {
+	if isMaster(a.GetUserInfo()) {
+		return nil, nil
+	}
+	old, err := objectOf[*tenancyv1alpha1.Workspace](a.GetOldObject())
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string]string{}
+	for _, key := range []string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, corev1alpha1.RequiredGroupsAnnotationKey} {
+		kept[key] = old.Annotations[key]
+	}
+	if inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
+		return kept, nil
+	}
+	for _, key := range placement {
+		kept[key] = old.Annotations[key]
+	}
+	return kept, nil
+}
+
+// owner returns the user as the owner annotation holds it.
+func owner(u user.Info) (string, error) {
+	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+	for key, values := range u.GetExtra() {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[key] = values
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		return "", fmt.Errorf("writing user %q as owner: %w", u.GetName(), err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apiserver/pkg/admission"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// rootTypeName is the name of the type of the root of the tree. Only root holds it.
+const rootTypeName = "root"
+
+// workspaceType checks what a WorkspaceType promises to the workspaces made from it.
+type workspaceType struct {
+	*admission.Handler
+	types      *workspacetype.Resolver
+	permission permission
+}
+
+func newWorkspaceType(config Config) admission.Interface {
+	return &workspaceType{
+		Handler:    admission.NewHandler(admission.Create, admission.Update),
+		types:      config.Types,
+		permission: permission{config.Authorizer, config.Deep},
+	}
+}
+
+// Validate implements admission.ValidationInterface.
+func (w *workspaceType) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != workspaceTypes || a.GetSubresource() != "" {
+		return nil
+	}
+	obj, err := objectOf[*tenancyv1alpha1.WorkspaceType](a.GetObject())
+	if err != nil {
+		return err
+	}
+	old := &tenancyv1alpha1.WorkspaceType{}
+	if a.GetOperation() == admission.Update {
+		if old, err = objectOf[*tenancyv1alpha1.WorkspaceType](a.GetOldObject()); err != nil {
+			return err
+		}
+	}
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok {
+		return forbid(a, "%w", errNoCluster)
+	}
+	if obj.Name == rootTypeName && cluster != logicalcluster.Root {
+		return forbid(a, "root workspace type can only be created in root cluster")
+	}
+	if field := withoutPath(obj.Spec); field != "" {
+		return forbid(a, "%s must be set", field)
+	}
+	return w.mayBind(ctx, a, cluster, old.Spec.DefaultAPIBindings, obj.Spec.DefaultAPIBindings)
+}
+
+// withoutPath returns the first field that refers to a type and lacks the path that it must have: such references
+// are read from other places of the tree than that of the type.
+func withoutPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
+	if spec.DefaultChildWorkspaceType != nil && spec.DefaultChildWorkspaceType.Path == "" {
+		return "spec.defaultChildWorkspaceType.path"
+	}
+	for _, limit := range []struct {
+		field    string
+		selector *tenancyv1alpha1.WorkspaceTypeSelector
+	}{
+		{"spec.limitAllowedChildren", spec.LimitAllowedChildren},
+		{"spec.limitAllowedParents", spec.LimitAllowedParents},
+	} {
+		if limit.selector != nil && slices.ContainsFunc(limit.selector.Types, lacksPath) {
+			return limit.field + ".types.path"
+		}
+	}
+	return ""
+}
+
+func lacksPath(ref tenancyv1alpha1.WorkspaceTypeReference) bool { return ref.Path == "" }
+
+// mayBind checks that the user may bind every export that becomes a default now. Those that already are one stay
+// whoever edits the type. An export that does not exist is refused in the same words.
+func (w *workspaceType) mayBind(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
+	for _, binding := range after {
+		if slices.Contains(before, binding) {
+			continue
+		}
+		path := binding.Path
+		if path == "" {
+			path = own.String()
+		}
+		if !w.mayBindExport(ctx, a, path, binding.Export) {
+			return forbid(a, "unable to use %s:%s as a default API binding: no permission to bind to export %s:%s", path, binding.Export, path, binding.Export)
+		}
+	}
+	return nil
+}
+
+func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attributes, path, export string) bool {
+	parsed, err := logicalcluster.ParsePath(path)
+	if err != nil {
+		return false
+	}
+	cluster, err := w.types.Locate(ctx, parsed)
+	if err != nil {
+		return false
+	}
+	allowed, err := w.permission.allowed(ctx, a, cluster, "bind", "apis.kcp.io", "v1alpha2", "apiexports", export)
+	return allowed && err == nil
+}

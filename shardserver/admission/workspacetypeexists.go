@@ -1,0 +1,151 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// workspaceTypeExists gives every new workspace a type, and checks that its creator may use that type and that it
+// may stand where it is created. The type never changes afterwards.
+type workspaceTypeExists struct {
+	*admission.Handler
+	types      *workspacetype.Resolver
+	permission permission
+}
+
+func newWorkspaceTypeExists(config Config) admission.Interface {
+	return &workspaceTypeExists{
+		Handler:    admission.NewHandler(admission.Create),
+		types:      config.Types,
+		permission: permission{config.Authorizer, config.Deep},
+	}
+}
+
+// Admit resolves the type and adds its labels.
+func (w *workspaceTypeExists) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	obj, parent, err := w.created(ctx, a)
+	if obj == nil {
+		return err
+	}
+	ref, err := typeOf(a, obj)
+	if err != nil {
+		return err
+	}
+	resolved, err := w.types.Resolve(ctx, parent, ref)
+	if err != nil {
+		return refusal(a, err)
+	}
+	if ref.Name == "" || ref.Path.Empty() {
+		obj.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{
+			Name: tenancyv1alpha1.WorkspaceTypeName(resolved.Reference.Name),
+			Path: resolved.Reference.Path.String(),
+		}
+	}
+	addLabels(obj, resolved.Spec.AdditionalWorkspaceLabels)
+	return nil
+}
+
+// Validate checks permission and place.
+func (w *workspaceTypeExists) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	obj, parent, err := w.created(ctx, a)
+	if obj == nil {
+		return err
+	}
+	ref, err := typeOf(a, obj)
+	if err != nil {
+		return err
+	}
+	if ref.Name == "" || ref.Path.Empty() {
+		return forbid(a, "spec.type must have a name and a path")
+	}
+	leaf, err := w.types.Get(ctx, ref)
+	if err != nil {
+		return refusal(a, err)
+	}
+	aliases, err := w.types.Aliases(ctx, leaf)
+	if err != nil {
+		return refusal(a, err)
+	}
+	if err := w.mayUse(ctx, a, aliases); err != nil {
+		return err
+	}
+	parentType, err := w.types.OfCluster(ctx, parent)
+	if err != nil {
+		return refusal(a, err)
+	}
+	parentAliases, err := w.types.Aliases(ctx, parentType)
+	if err != nil {
+		return refusal(a, err)
+	}
+	return refusal(a, w.types.CheckLimits(ctx, aliases, parentAliases))
+}
+
+// created returns the workspace and its parent cluster, or no workspace for requests that are none of ours.
+func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attributes) (*tenancyv1alpha1.Workspace, logicalcluster.Name, error) {
+	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
+		return nil, logicalcluster.Name{}, nil
+	}
+	parent, ok := logicalcluster.From(ctx)
+	if !ok {
+		return nil, parent, apierrors.NewInternalError(errNoCluster)
+	}
+	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
+	if err != nil {
+		return nil, parent, err
+	}
+	return obj, parent, nil
+}
+
+func (w *workspaceTypeExists) mayUse(ctx context.Context, a admission.Attributes, aliases []workspacetype.Resolved) error {
+	for _, alias := range aliases {
+		allowed, err := w.permission.allowed(ctx, a, alias.Cluster, "use", tenancyv1alpha1.SchemeGroupVersion.Group,
+			tenancyv1alpha1.SchemeGroupVersion.Version, workspaceTypes.Resource, alias.Name)
+		if err != nil {
+			return forbid(a, "unable to determine access to workspace type %q: %w", alias.Reference, err)
+		}
+		if !allowed {
+			return forbid(a, "unable to use workspace type %q: missing verb=use permission on workspacetype", alias.Reference)
+		}
+	}
+	return nil
+}
+
+func typeOf(a admission.Attributes, obj *tenancyv1alpha1.Workspace) (workspacetype.Reference, error) {
+	if obj.Spec.Type == nil {
+		return workspacetype.Reference{}, nil
+	}
+	ref, err := workspacetype.NewReference(obj.Spec.Type.Path, string(obj.Spec.Type.Name))
+	if err != nil {
+		return ref, forbid(a, "spec.type: %w", err)
+	}
+	return ref, nil
+}
+
+func addLabels(obj *tenancyv1alpha1.Workspace, additional map[string]string) {
+	if len(additional) == 0 {
+		return
+	}
+	labels := maps.Clone(additional)
+	maps.Copy(labels, obj.Labels) // the user's own win
+	obj.Labels = labels
+}
+
+// refusal turns an error of type resolution into the answer: 403 for what the user can act on.
+func refusal(a admission.Attributes, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, workspacetype.ErrUnresolvable), errors.Is(err, workspacetype.ErrNotAllowed):
+		return forbid(a, "%w", err)
+	}
+	return apierrors.NewInternalError(fmt.Errorf("resolving the type of workspace %q: %w", a.GetName(), err))
+}

@@ -1,0 +1,114 @@
+package workspacetype
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// Aliases returns all types that a workspace of a type counts as: depth-first over spec.extend.with, each base
+// before its own bases, none twice, and the type itself last. A base without a path is searched in the cluster of
+// the type that names it.
+//
+// A missing base and a cycle are errors that wrap ErrUnresolvable and name the type.
+func (r *Resolver) Aliases(ctx context.Context, leaf Resolved) ([]Resolved, error) {
+	walk := &descent{resolver: r, seen: map[key]bool{leaf.key(): true}}
+	if err := walk.bases(ctx, leaf, []Resolved{leaf}); err != nil {
+		return nil, err
+	}
+	return append(walk.found, leaf), nil
+}
+
+// descent is one walk over the bases of a type.
+type descent struct {
+	resolver *Resolver
+	seen     map[key]bool
+	found    []Resolved
+}
+
+// bases visits what the last type of trail extends. The trail leads there from the leaf.
+func (d *descent) bases(ctx context.Context, of Resolved, trail []Resolved) error {
+	for _, with := range of.Spec.Extend.With {
+		base, err := d.base(ctx, of, with)
+		if err != nil {
+			return err
+		}
+		if cycle := cycleOf(trail, base); cycle != "" {
+			return fmt.Errorf("%w: workspace type %q extends itself: %s", ErrUnresolvable, base.Reference, cycle)
+		}
+		if d.seen[base.key()] {
+			continue
+		}
+		d.seen[base.key()] = true
+		d.found = append(d.found, base)
+		if err := d.bases(ctx, base, append(trail, base)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *descent) base(ctx context.Context, of Resolved, with tenancyv1alpha1.WorkspaceTypeReference) (Resolved, error) {
+	ref, err := refOf(with)
+	if err != nil {
+		return Resolved{}, fmt.Errorf("workspace type %q: %w", of.Reference, err)
+	}
+	if ref.Path.Empty() {
+		ref.Path = of.Cluster.Path()
+	}
+	base, err := d.resolver.Get(ctx, ref)
+	if errors.Is(err, ErrUnresolvable) {
+		return Resolved{}, fmt.Errorf("%w: workspace type %q extends %q, which does not exist", ErrUnresolvable, of.Reference, ref)
+	}
+	return base, err
+}
+
+// cycleOf returns the way "a -> b -> a" if base already is on the trail, else nothing.
+func cycleOf(trail []Resolved, base Resolved) string {
+	for i, t := range trail {
+		if t.key() != base.key() {
+			continue
+		}
+		var way strings.Builder
+		for _, step := range trail[i:] {
+			way.WriteString(step.Reference.String() + " -> ")
+		}
+		return way.String() + base.Reference.String()
+	}
+	return ""
+}
+
+// Initializers returns the initializers of a new workspace with these aliases: "<cluster name>:<type name>" of each
+// alias that has one, in alias order, and the system's own for default bindings at the end if any alias has those.
+func Initializers(aliases []Resolved) []corev1alpha1.LogicalClusterInitializer {
+	var initializers []corev1alpha1.LogicalClusterInitializer
+	bindings := false
+	for _, alias := range aliases {
+		if alias.Spec.Initializer {
+			initializers = append(initializers, corev1alpha1.LogicalClusterInitializer(alias.LifecycleName()))
+		}
+		bindings = bindings || len(alias.Spec.DefaultAPIBindings) > 0
+	}
+	if bindings {
+		initializers = append(initializers, corev1alpha1.SystemAPIBindingsInitializer)
+	}
+	return initializers
+}
+
+// Terminators returns the terminators of a new workspace with these aliases, in alias order.
+func Terminators(aliases []Resolved) []corev1alpha1.LogicalClusterTerminator {
+	var terminators []corev1alpha1.LogicalClusterTerminator
+	for _, alias := range aliases {
+		if alias.Spec.Terminator {
+			terminators = append(terminators, corev1alpha1.LogicalClusterTerminator(alias.LifecycleName()))
+		}
+	}
+	return terminators
+}
+
+// LifecycleName is the name of the type's initializer and of its terminator: "<cluster name>:<type name>".
+func (t Resolved) LifecycleName() string { return t.Cluster.String() + ":" + t.Name }

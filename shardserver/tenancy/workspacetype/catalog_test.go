@@ -1,0 +1,141 @@
+package workspacetype
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// tree is a catalog written down as a table: what resolution sees of a shard.
+type tree struct {
+	clusters   map[string]*corev1alpha1.LogicalCluster
+	workspaces map[string]*tenancyv1alpha1.Workspace
+	types      map[string]*tenancyv1alpha1.WorkspaceType
+}
+
+func newTree() *tree {
+	return &tree{
+		clusters:   map[string]*corev1alpha1.LogicalCluster{},
+		workspaces: map[string]*tenancyv1alpha1.Workspace{},
+		types:      map[string]*tenancyv1alpha1.WorkspaceType{},
+	}
+}
+
+// cluster adds a logical cluster with its canonical path and the reference of its type, and the workspace that
+// leads to it.
+func (t *tree) cluster(name, path, typeRef string) *tree {
+	logicalCluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{}}}
+	if path != "" {
+		logicalCluster.Annotations[logicalcluster.PathAnnotationKey] = path
+	}
+	if typeRef != "" {
+		logicalCluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey] = typeRef
+	}
+	t.clusters[name] = logicalCluster
+	if colon := strings.LastIndex(path, ":"); colon > 0 {
+		for parent, object := range t.clusters {
+			if object.Annotations[logicalcluster.PathAnnotationKey] == path[:colon] {
+				t.workspace(parent, path[colon+1:], name, corev1alpha1.LogicalClusterPhaseReady)
+			}
+		}
+	}
+	return t
+}
+
+func (t *tree) workspace(parent, name, cluster string, phase corev1alpha1.LogicalClusterPhaseType) *tree {
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	workspace.Spec.Cluster = cluster
+	workspace.Status.Phase = phase
+	t.workspaces[parent+"/"+name] = workspace
+	return t
+}
+
+// add puts a type into a cluster, annotated as admission would have done.
+func (t *tree) add(cluster, name string, set ...func(*tenancyv1alpha1.WorkspaceType)) *tree {
+	workspaceType := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		logicalcluster.AnnotationKey: cluster,
+	}}}
+	if object, ok := t.clusters[cluster]; ok {
+		if path, ok := object.Annotations[logicalcluster.PathAnnotationKey]; ok {
+			workspaceType.Annotations[logicalcluster.PathAnnotationKey] = path
+		}
+	}
+	for _, set := range set {
+		set(workspaceType)
+	}
+	t.types[cluster+"/"+name] = workspaceType
+	return t
+}
+
+func (t *tree) LogicalCluster(_ context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return lookup(t.clusters, corev1alpha1.Resource("logicalclusters").Resource, cluster.String())
+}
+
+func (t *tree) Workspace(_ context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return lookup(t.workspaces, "workspaces", parent.String()+"/"+name)
+}
+
+func (t *tree) WorkspaceType(_ context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
+	return lookup(t.types, "workspacetypes", cluster.String()+"/"+name)
+}
+
+func lookup[T any](objects map[string]T, resource, name string) (T, error) {
+	object, ok := objects[name]
+	if !ok {
+		return object, apierrors.NewNotFound(tenancyv1alpha1.Resource(resource), name)
+	}
+	return object, nil
+}
+
+func extends(refs ...string) func(*tenancyv1alpha1.WorkspaceType) {
+	return func(t *tenancyv1alpha1.WorkspaceType) { t.Spec.Extend.With = references(refs) }
+}
+
+func onlyBelow(refs ...string) func(*tenancyv1alpha1.WorkspaceType) {
+	return func(t *tenancyv1alpha1.WorkspaceType) { t.Spec.LimitAllowedParents = selector(refs) }
+}
+
+func onlyHolds(refs ...string) func(*tenancyv1alpha1.WorkspaceType) {
+	return func(t *tenancyv1alpha1.WorkspaceType) { t.Spec.LimitAllowedChildren = selector(refs) }
+}
+
+func defaultChild(ref string) func(*tenancyv1alpha1.WorkspaceType) {
+	return func(t *tenancyv1alpha1.WorkspaceType) {
+		t.Spec.DefaultChildWorkspaceType = &references([]string{ref})[0]
+	}
+}
+
+func initializer(t *tenancyv1alpha1.WorkspaceType) { t.Spec.Initializer = true }
+func terminator(t *tenancyv1alpha1.WorkspaceType)  { t.Spec.Terminator = true }
+
+func binds(export string) func(*tenancyv1alpha1.WorkspaceType) {
+	return func(t *tenancyv1alpha1.WorkspaceType) {
+		t.Spec.DefaultAPIBindings = append(t.Spec.DefaultAPIBindings, tenancyv1alpha1.APIExportReference{Export: export})
+	}
+}
+
+func selector(refs []string) *tenancyv1alpha1.WorkspaceTypeSelector {
+	if len(refs) == 0 {
+		return &tenancyv1alpha1.WorkspaceTypeSelector{None: ptr.To(true)}
+	}
+	return &tenancyv1alpha1.WorkspaceTypeSelector{Types: references(refs)}
+}
+
+func references(texts []string) []tenancyv1alpha1.WorkspaceTypeReference {
+	refs := make([]tenancyv1alpha1.WorkspaceTypeReference, 0, len(texts))
+	for _, text := range texts {
+		path, name := "", text
+		if colon := strings.LastIndex(text, ":"); colon >= 0 {
+			path, name = text[:colon], text[colon+1:]
+		}
+		refs = append(refs, tenancyv1alpha1.WorkspaceTypeReference{Path: path, Name: tenancyv1alpha1.WorkspaceTypeName(name)})
+	}
+	return refs
+}

@@ -1,0 +1,111 @@
+package workspacetype
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// homeSegment is the first segment of the canonical paths of home workspaces, "user:<name>". It is no cluster.
+const homeSegment = "user"
+
+// ErrUnavailable says that a path leads through a workspace that exists and cannot be entered now.
+var ErrUnavailable = errors.New("workspace is not available")
+
+// Resolver finds logical clusters and workspace types by path. It holds nothing but its catalog.
+type Resolver struct {
+	catalog Catalog
+}
+
+// NewResolver returns a resolver over a catalog.
+func NewResolver(catalog Catalog) *Resolver { return &Resolver{catalog: catalog} }
+
+// ClusterOf returns the logical cluster that a path leads to: its first segment is the name of a cluster
+// ("user:<name>" that of a home cluster), each further one a workspace in the cluster before it. A path of one
+// segment is returned as it is, whether or not that cluster exists.
+//
+// It fails with a NotFound error of workspaces.tenancy.kcp.io for a path that leads nowhere (yet), and with
+// ErrUnavailable for one that leads through an unavailable workspace.
+func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+	return r.walk(ctx, path, func(workspace *tenancyv1alpha1.Workspace) error {
+		if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable {
+			return fmt.Errorf("resolving %q: workspace %q: %w", path, workspace.Name, ErrUnavailable)
+		}
+		return nil
+	})
+}
+
+// Locate is ClusterOf for references from one object to another, which an outage on the way does not break.
+func (r *Resolver) Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+	return r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error { return nil })
+}
+
+// walk follows a path from workspace to workspace and calls visit for each.
+func (r *Resolver) walk(ctx context.Context, path logicalcluster.Path, visit func(*tenancyv1alpha1.Workspace) error) (logicalcluster.Name, error) {
+	cluster, rest, err := start(path)
+	if err != nil {
+		return logicalcluster.Name{}, err
+	}
+	for _, name := range rest {
+		workspace, err := r.catalog.Workspace(ctx, cluster, name)
+		if apierrors.IsNotFound(err) {
+			return logicalcluster.Name{}, notFound(path)
+		}
+		if err != nil {
+			return logicalcluster.Name{}, fmt.Errorf("resolving %q: reading workspace %q in %q: %w", path, name, cluster, err)
+		}
+		if workspace.Spec.Cluster == "" || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling {
+			return logicalcluster.Name{}, notFound(path)
+		}
+		if err := visit(workspace); err != nil {
+			return logicalcluster.Name{}, err
+		}
+		if cluster, err = logicalcluster.ParseName(workspace.Spec.Cluster); err != nil {
+			return logicalcluster.Name{}, fmt.Errorf("resolving %q: workspace %q: %w", path, name, err)
+		}
+	}
+	return cluster, nil
+}
+
+// start returns the cluster in which a path begins, and the workspaces it goes through from there.
+func start(path logicalcluster.Path) (logicalcluster.Name, []string, error) {
+	segments := path.Segments()
+	switch {
+	case len(segments) == 0 || path == logicalcluster.Wildcard.Path():
+		return logicalcluster.Name{}, nil, notFound(path)
+	case len(segments) >= 2 && segments[0] == homeSegment:
+		return logicalcluster.HomeName(segments[1]), segments[2:], nil
+	}
+	cluster, err := logicalcluster.ParseName(segments[0])
+	return cluster, segments[1:], err
+}
+
+func notFound(path logicalcluster.Path) error {
+	return apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), path.String())
+}
+
+// CanonicalPath returns the path under which a logical cluster stands in the tree, which is its own name for one
+// that stands in none. It fails with a NotFound error for a cluster that does not exist.
+func (r *Resolver) CanonicalPath(ctx context.Context, cluster logicalcluster.Name) (logicalcluster.Path, error) {
+	logicalCluster, err := r.catalog.LogicalCluster(ctx, cluster)
+	if err != nil {
+		return logicalcluster.Path{}, err
+	}
+	return canonicalPath(logicalCluster, cluster), nil
+}
+
+// canonicalPath reads the path annotation of an object in a cluster; without a usable one the path is the
+// cluster's name.
+func canonicalPath(obj logicalcluster.Annotated, cluster logicalcluster.Name) logicalcluster.Path {
+	path, err := logicalcluster.ParsePath(obj.GetAnnotations()[logicalcluster.PathAnnotationKey])
+	if err != nil || path == logicalcluster.Wildcard.Path() {
+		return cluster.Path()
+	}
+	return path
+}

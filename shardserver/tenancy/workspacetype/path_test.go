@@ -1,0 +1,100 @@
+package workspacetype
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestClusterOf(t *testing.T) {
+	alice := logicalcluster.HomeName("alice").String()
+	r := NewResolver(newTree().
+		cluster("root", "root", "").
+		cluster("c1", "root:org", "").
+		cluster("c2", "root:org:team", "").
+		cluster(alice, "user:alice", "").
+		workspace(alice, "lab", "c3", corev1alpha1.LogicalClusterPhaseReady).
+		workspace("root", "new", "", corev1alpha1.LogicalClusterPhaseScheduling).
+		workspace("root", "placed", "c4", corev1alpha1.LogicalClusterPhaseScheduling).
+		workspace("root", "starting", "c5", corev1alpha1.LogicalClusterPhaseInitializing).
+		workspace("root", "down", "c6", corev1alpha1.LogicalClusterPhaseUnavailable).
+		workspace("c6", "below", "c7", corev1alpha1.LogicalClusterPhaseReady).
+		workspace("root", "broken", "Not A Name", corev1alpha1.LogicalClusterPhaseReady))
+
+	notFound := apierrors.IsNotFound
+	unavailable := func(err error) bool { return errors.Is(err, ErrUnavailable) }
+	for name, tc := range map[string]struct {
+		path, want string
+		fails      func(error) bool
+	}{
+		"a name stays itself":                               {path: "root", want: "root"},
+		"an unknown name stays itself too":                  {path: "nowhere", want: "nowhere"},
+		"a system name stays itself":                        {path: "system:admin", want: "system:admin"},
+		"a path goes down the tree":                         {path: "root:org:team", want: "c2"},
+		"a path may start at any cluster":                   {path: "c1:team", want: "c2"},
+		"a home path starts at the user's cluster":          {path: "user:alice", want: alice},
+		"a home path goes on from there":                    {path: "user:alice:lab", want: "c3"},
+		"an initializing workspace is found":                {path: "root:starting", want: "c5"},
+		"an unknown workspace is not found":                 {path: "root:nope", fails: notFound},
+		"what is below an unknown one is not found":         {path: "root:nope:team", fails: notFound},
+		"a workspace without a cluster is not found":        {path: "root:new", fails: notFound},
+		"a workspace that is still scheduling is not found": {path: "root:placed", fails: notFound},
+		"an unavailable workspace is unavailable":           {path: "root:down", fails: unavailable},
+		"so is what lies below it":                          {path: "root:down:below", fails: unavailable},
+		"the wildcard leads nowhere":                        {path: "*", fails: notFound},
+		"a broken cluster name is an error":                 {path: "root:broken", fails: func(err error) bool { return !notFound(err) && !unavailable(err) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := r.ClusterOf(context.Background(), logicalcluster.MustParsePath(tc.path))
+			if tc.fails != nil {
+				if err == nil || !tc.fails(err) {
+					t.Fatalf("got %q, %v", got, err)
+				}
+				return
+			}
+			if err != nil || got.String() != tc.want {
+				t.Fatalf("got %q, %v; want %q", got, err, tc.want)
+			}
+		})
+	}
+
+	t.Run("a reference passes through an unavailable workspace", func(t *testing.T) {
+		if got, err := r.Locate(context.Background(), logicalcluster.MustParsePath("root:down:below")); err != nil || got.String() != "c7" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	})
+}
+
+func TestParseReference(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in, path, name string
+		fails          bool
+	}{
+		"a type in root":             {in: "root:universal", path: "root", name: "universal"},
+		"a type further down":        {in: "root:org:team", path: "root:org", name: "team"},
+		"a home path":                {in: "user:alice:own", path: "user:alice", name: "own"},
+		"a name alone":               {in: "universal", fails: true},
+		"no path":                    {in: ":universal", fails: true},
+		"no name":                    {in: "root:", fails: true},
+		"a path that is none":        {in: "Root:universal", fails: true},
+		"a path over all workspaces": {in: "*:universal", fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseReference(tc.in)
+			if tc.fails {
+				if err == nil {
+					t.Fatalf("got %+v, want an error", got)
+				}
+				return
+			}
+			if err != nil || got.Path.String() != tc.path || got.Name != tc.name || got.String() != tc.in {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+		})
+	}
+}

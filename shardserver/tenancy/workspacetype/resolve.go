@@ -1,0 +1,158 @@
+package workspacetype
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// ErrUnresolvable is wrapped by every error that says that a reference, a default or a base type leads to no type,
+// as opposed to one of reading. The user can act on it.
+var ErrUnresolvable = errors.New("workspace type cannot be resolved")
+
+// ErrNotAllowed is wrapped by errors that say that one type may not stand below another.
+var ErrNotAllowed = errors.New("workspace type is not allowed here")
+
+// Resolved is a workspace type together with where it was found.
+type Resolved struct {
+	*tenancyv1alpha1.WorkspaceType
+	// Cluster holds the type.
+	Cluster logicalcluster.Name
+	// Reference leads back to the type: its path is the canonical one of Cluster.
+	Reference Reference
+}
+
+// key identifies a type whatever path led to it.
+type key struct {
+	cluster logicalcluster.Name
+	name    string
+}
+
+func (t Resolved) key() key { return key{t.Cluster, t.Name} }
+
+// Resolve returns the type that a new workspace in the parent cluster gets for a reference: the parent's default
+// for one without a name; the nearest one seen from the parent upwards for one without a path; else exactly the
+// type referred to.
+func (r *Resolver) Resolve(ctx context.Context, parent logicalcluster.Name, ref Reference) (Resolved, error) {
+	if ref.Name == "" {
+		var err error
+		if ref, err = r.defaultChild(ctx, parent); err != nil {
+			return Resolved{}, err
+		}
+	}
+	if ref.Path.Empty() {
+		return r.search(ctx, parent, ref.Name)
+	}
+	return r.Get(ctx, ref)
+}
+
+// Get returns the type that a reference with a path names. The path is the canonical one or the cluster name; any
+// other way through the tree to the same cluster does not count.
+func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
+	cluster, err := r.Locate(ctx, ref.Path)
+	if err != nil {
+		return Resolved{}, unresolvable(err, "workspace type %q not found", ref)
+	}
+	found, err := r.catalog.WorkspaceType(ctx, cluster, ref.Name)
+	if err != nil {
+		return Resolved{}, unresolvable(err, "workspace type %q not found", ref)
+	}
+	if ref.Path == cluster.Path() {
+		return r.at(ctx, found, cluster), nil
+	}
+	if canonicalPath(found, cluster) != ref.Path {
+		return Resolved{}, fmt.Errorf("%w: workspace type %q not found", ErrUnresolvable, ref)
+	}
+	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: ref}, nil
+}
+
+// at completes a type that was found by its cluster. The path annotation of a type follows that of its logical
+// cluster, which the tenant may edit: it is only believed if it leads back.
+func (r *Resolver) at(ctx context.Context, found *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name) Resolved {
+	path := canonicalPath(found, cluster)
+	if back, err := r.Locate(ctx, path); err != nil || back != cluster {
+		path = cluster.Path()
+	}
+	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: Reference{Path: path, Name: found.Name}}
+}
+
+// OfCluster returns the type that a logical cluster was created with.
+func (r *Resolver) OfCluster(ctx context.Context, cluster logicalcluster.Name) (Resolved, error) {
+	logicalCluster, err := r.catalog.LogicalCluster(ctx, cluster)
+	if err != nil {
+		return Resolved{}, unresolvable(err, "logical cluster %q not found", cluster)
+	}
+	text, ok := logicalCluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]
+	if !ok {
+		return Resolved{}, fmt.Errorf("%w: logical cluster %q has no annotation %s", ErrUnresolvable, cluster, corev1alpha1.LogicalClusterTypeAnnotationKey)
+	}
+	ref, err := ParseReference(text)
+	if err != nil {
+		return Resolved{}, fmt.Errorf("%w: annotation %s of logical cluster %q: %w", ErrUnresolvable, corev1alpha1.LogicalClusterTypeAnnotationKey, cluster, err)
+	}
+	return r.Get(ctx, ref)
+}
+
+func (r *Resolver) defaultChild(ctx context.Context, parent logicalcluster.Name) (Reference, error) {
+	parentType, err := r.OfCluster(ctx, parent)
+	if err != nil {
+		return Reference{}, fmt.Errorf("finding the default type of new workspaces: %w", err)
+	}
+	child := parentType.Spec.DefaultChildWorkspaceType
+	if child == nil || child.Name == "" {
+		return Reference{}, fmt.Errorf("%w: spec.defaultChildWorkspaceType of workspace type %q is not set, so a type must be given", ErrUnresolvable, parentType.Reference)
+	}
+	return refOf(*child)
+}
+
+// search looks for a type by name in the parent, in each of its ancestors, and at last in root.
+func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name string) (Resolved, error) {
+	logicalCluster, err := r.catalog.LogicalCluster(ctx, parent)
+	if err != nil {
+		return Resolved{}, unresolvable(err, "logical cluster %q not found", parent)
+	}
+	from := canonicalPath(logicalCluster, parent)
+	for _, path := range upwards(from) {
+		found, err := r.Get(ctx, Reference{Path: path, Name: name})
+		if err == nil || !errors.Is(err, ErrUnresolvable) {
+			return found, err
+		}
+	}
+	return Resolved{}, fmt.Errorf("%w: workspace type %q not found in %q, nor above it, nor in %q", ErrUnresolvable, name, from, logicalcluster.Root)
+}
+
+// upwards returns a path and all above it that may hold types, and root at the end.
+func upwards(path logicalcluster.Path) []logicalcluster.Path {
+	var paths []logicalcluster.Path
+	for ok := true; ok && path.String() != homeSegment; path, ok = path.Parent() {
+		paths = append(paths, path)
+	}
+	root := logicalcluster.Root.Path()
+	if len(paths) == 0 || paths[len(paths)-1] != root {
+		paths = append(paths, root)
+	}
+	return paths
+}
+
+func refOf(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) {
+	parsed, err := NewReference(ref.Path, string(ref.Name))
+	if err != nil {
+		return Reference{}, fmt.Errorf("%w: %w", ErrUnresolvable, err)
+	}
+	return parsed, nil
+}
+
+// unresolvable tells what does not exist from what could not be read.
+func unresolvable(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %s", ErrUnresolvable, what)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
