@@ -1,0 +1,166 @@
+package lifecycle
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var inA = map[string]string{logicalcluster.AnnotationKey: "a"}
+
+func TestEventsThatConcernANamespace(t *testing.T) {
+	now := metav1.Now()
+	namespace := func(change func(*core.Namespace)) *core.Namespace {
+		n := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: inA}, Spec: core.NamespaceSpec{Finalizers: []core.FinalizerName{core.FinalizerKubernetes}}}
+		change(n)
+		return n
+	}
+	own := []controller.Key{{Cluster: logicalcluster.MustParseName("a"), Name: "n"}}
+	inside := []controller.Key{{Cluster: logicalcluster.MustParseName("a"), Namespace: "n", Name: "default"}}
+	for name, tc := range map[string]struct {
+		event          watch.Event
+		emptied, given []controller.Key
+	}{
+		"an active namespace is given its content": {
+			event: watch.Event{Type: watch.Added, Object: namespace(func(*core.Namespace) {})}, given: inside,
+		},
+		"a namespace that is being deleted is emptied": {
+			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp = &now })}, emptied: own,
+		},
+		"a finalized namespace is left to its other finalizers": {
+			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp, n.Spec.Finalizers = &now, nil })},
+		},
+		"a namespace that is gone needs nothing": {
+			event: watch.Event{Type: watch.Deleted, Object: namespace(func(*core.Namespace) {})},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.emptied, terminating(tc.event), cmp.Comparer(sameKey)); diff != "" {
+				t.Errorf("emptied: %s", diff)
+			}
+			if diff := cmp.Diff(tc.given, perNamespace("default")(tc.event), cmp.Comparer(sameKey)); diff != "" {
+				t.Errorf("given: %s", diff)
+			}
+		})
+	}
+}
+
+func sameKey(a, b controller.Key) bool { return a == b }
+
+func TestTokenSecrets(t *testing.T) {
+	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "1"}}
+	ca := []byte("CA")
+	secret := func(change func(*core.Secret)) *core.Secret {
+		s := &core.Secret{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{core.ServiceAccountNameKey: "s", core.ServiceAccountUIDKey: "1"}},
+			Data: map[string][]byte{
+				core.ServiceAccountTokenKey: []byte("t"), core.ServiceAccountRootCAKey: ca, core.ServiceAccountNamespaceKey: []byte("n"),
+			},
+		}
+		change(s)
+		return s
+	}
+	for name, tc := range map[string]struct {
+		account *core.ServiceAccount
+		secret  *core.Secret
+		belongs bool
+		lacks   lack
+	}{
+		"a full one is left alone":               {account, secret(func(*core.Secret) {}), true, lack{}},
+		"an empty one lacks everything":          {account, secret(func(s *core.Secret) { s.Data = nil; delete(s.Annotations, core.ServiceAccountUIDKey) }), true, lack{token: true, ca: true, namespace: true, uid: true}},
+		"a changed CA is restored":               {account, secret(func(s *core.Secret) { s.Data[core.ServiceAccountRootCAKey] = []byte("x") }), true, lack{ca: true}},
+		"one without an account belongs nowhere": {nil, secret(func(*core.Secret) {}), false, lack{}},
+		"one of an earlier account of the name belongs nowhere": {account, secret(func(s *core.Secret) {
+			s.Annotations[core.ServiceAccountUIDKey] = "0"
+		}), false, lack{uid: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := belongs(tc.account, tc.secret); got != tc.belongs {
+				t.Errorf("belongs = %v", got)
+			}
+			if got := missing(tc.secret, account.UID, ca); got != tc.lacks {
+				t.Errorf("lacks %+v, want %+v", got, tc.lacks)
+			}
+		})
+	}
+}
+
+func TestRootCAConfigMapIsRestoredWhenItDiffers(t *testing.T) {
+	bundle := []byte("CA")
+	published := func(change func(*core.ConfigMap)) *core.ConfigMap {
+		desired := rootCAConfigMap("n", bundle)
+		c := &core.ConfigMap{ObjectMeta: desired.ObjectMeta, Data: desired.Data}
+		change(c)
+		return c
+	}
+	for name, tc := range map[string]struct {
+		configMap *core.ConfigMap
+		want      bool
+	}{
+		"as published":          {published(func(*core.ConfigMap) {}), true},
+		"another bundle":        {published(func(c *core.ConfigMap) { c.Data[corev1.ServiceAccountRootCAKey] = "x" }), false},
+		"something added":       {published(func(c *core.ConfigMap) { c.Data["more"] = "x" }), false},
+		"description removed":   {published(func(c *core.ConfigMap) { c.Annotations = nil }), false},
+		"foreign label is kept": {published(func(c *core.ConfigMap) { c.Labels = map[string]string{"a": "b"} }), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := publishes(tc.configMap, bundle); got != tc.want {
+				t.Errorf("publishes = %v", got)
+			}
+		})
+	}
+}
+
+// collections is a store that can delete collections; single one that cannot.
+type (
+	collections struct {
+		storage.Store
+		rest.CollectionDeleter
+	}
+	single struct{ storage.Store }
+)
+
+func TestNamespacedResourcesAreListedAsByDiscovery(t *testing.T) {
+	resource := func(group, version, name string, namespaced, deletable bool, store storage.Store) *storage.Resource {
+		return &storage.Resource{GVR: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, Namespaced: namespaced, Deletable: deletable, Store: store}
+	}
+	got := resourceLists([]*storage.Resource{
+		resource("", "v1", "configmaps", true, true, collections{}),
+		resource("", "v1", "namespaces", false, true, collections{}),
+		resource("", "v1", "secrets", true, true, single{}),
+		resource("x.io", "v1", "fixed", true, false, collections{}),
+		resource("y.io", "v1", "things", true, true, collections{}),
+	})
+	all, one := metav1.Verbs{"list", "delete", "deletecollection"}, metav1.Verbs{"list", "delete"}
+	want := []*metav1.APIResourceList{
+		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Namespaced: true, Verbs: all}, {Name: "secrets", Namespaced: true, Verbs: one}}},
+		{GroupVersion: "y.io/v1", APIResources: []metav1.APIResource{{Name: "things", Namespaced: true, Verbs: all}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestErrorsOfAGoingNamespaceAreNoErrors(t *testing.T) {
+	going := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", nil)
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, err := range []error{going, apierrors.NewNotFound(schema.GroupResource{}, "x"), apierrors.NewAlreadyExists(schema.GroupResource{}, "x"), nil} {
+		if got := ignoreGoingNamespace(err); got != nil {
+			t.Errorf("%v", got)
+		}
+	}
+	if ignoreGoingNamespace(apierrors.NewForbidden(schema.GroupResource{}, "x", nil)) == nil {
+		t.Error("any other refusal is an error")
+	}
+}

@@ -1,0 +1,157 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// tokenController fills Secrets of type kubernetes.io/service-account-token and removes them with their account. Its
+// key is the service account; all of the account's Secrets are looked at together.
+type tokenController struct {
+	cfg      Config
+	accounts *storage.Reader[*core.ServiceAccount]
+	secrets  *storage.Reader[*core.Secret]
+}
+
+func newTokenController(cfg Config) controller.Controller {
+	c := &tokenController{
+		cfg:      cfg,
+		accounts: storage.NewReader[*core.ServiceAccount](cfg.Registry, serviceAccounts),
+		secrets:  storage.NewReader[*core.Secret](cfg.Registry, secrets),
+	}
+	return controller.Controller{
+		Name: "serviceaccount-tokens",
+		Inputs: []controller.Input{
+			{Resource: serviceAccounts, Keys: goneAccount},
+			{Resource: secrets, Keys: accountOfSecret},
+		},
+		Reconcile: c.reconcile,
+	}
+}
+
+// goneAccount maps the deletion of an account to its key. New accounts have no Secrets: one that was created before
+// its account has been removed then.
+func goneAccount(event watch.Event) []controller.Key {
+	if event.Type != watch.Deleted {
+		return nil
+	}
+	return controller.ObjectKey(event)
+}
+
+func accountOfSecret(event watch.Event) []controller.Key {
+	secret, ok := event.Object.(*core.Secret)
+	if !ok || secret.Type != core.SecretTypeServiceAccountToken || event.Type == watch.Deleted {
+		return nil
+	}
+	return []controller.Key{{Cluster: logicalcluster.Of(secret), Namespace: secret.Namespace, Name: secret.Annotations[core.ServiceAccountNameKey]}}
+}
+
+func (c *tokenController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	all, err := c.secrets.List(ctx, key.Namespace, nil)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	var own []*core.Secret
+	for _, secret := range all {
+		if secret.Type == core.SecretTypeServiceAccountToken && secret.Annotations[core.ServiceAccountNameKey] == key.Name {
+			own = append(own, secret)
+		}
+	}
+	if len(own) == 0 {
+		return controller.Result{}, nil
+	}
+	// What follows may delete, so the account is read as it is now.
+	account, err := c.accounts.GetLatest(ctx, key.Namespace, key.Name)
+	if apierrors.IsNotFound(err) {
+		account, err = nil, nil
+	}
+	if err != nil {
+		return controller.Result{}, err
+	}
+	for _, secret := range own {
+		if err := c.apply(ctx, account, secret); err != nil {
+			return controller.Result{}, fmt.Errorf("token Secret %q of service account %q in namespace %q: %w", secret.Name, key.Name, key.Namespace, err)
+		}
+	}
+	return controller.Result{}, nil
+}
+
+func (c *tokenController) apply(ctx context.Context, account *core.ServiceAccount, secret *core.Secret) error {
+	if !belongs(account, secret) {
+		precondition := client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
+		return client.IgnoreNotFound(c.cfg.Clients.Typed.Delete(ctx, externalSecret(secret), precondition))
+	}
+	lacks := missing(secret, account.UID, c.cfg.RootCA())
+	if !lacks.any() {
+		return nil
+	}
+	filled := externalSecret(secret)
+	if lacks.token {
+		claims, private := serviceaccount.LegacyClaims(externalAccount(account), *filled)
+		token, err := c.cfg.Tokens.GenerateToken(ctx, claims, private)
+		if err != nil {
+			return fmt.Errorf("signing the token: %w", err)
+		}
+		filled.Data[corev1.ServiceAccountTokenKey] = []byte(token)
+	}
+	if lacks.ca {
+		filled.Data[corev1.ServiceAccountRootCAKey] = c.cfg.RootCA()
+	}
+	if lacks.namespace {
+		filled.Data[corev1.ServiceAccountNamespaceKey] = []byte(secret.Namespace)
+	}
+	metav1.SetMetaDataAnnotation(&filled.ObjectMeta, corev1.ServiceAccountUIDKey, string(account.UID))
+	return ignoreGoingNamespace(c.cfg.Clients.Typed.Update(ctx, filled))
+}
+
+// belongs tells whether a Secret is one of this very account, rather than of an earlier one of the same name.
+func belongs(account *core.ServiceAccount, secret *core.Secret) bool {
+	if account == nil {
+		return false
+	}
+	uid := secret.Annotations[core.ServiceAccountUIDKey]
+	return uid == "" || uid == string(account.UID)
+}
+
+// lack says what a token Secret is missing.
+type lack struct{ token, ca, namespace, uid bool }
+
+func (l lack) any() bool { return l.token || l.ca || l.namespace || l.uid }
+
+func missing(secret *core.Secret, account types.UID, rootCA []byte) lack {
+	return lack{
+		token:     len(secret.Data[core.ServiceAccountTokenKey]) == 0,
+		ca:        len(rootCA) > 0 && !bytes.Equal(secret.Data[core.ServiceAccountRootCAKey], rootCA),
+		namespace: len(secret.Data[core.ServiceAccountNamespaceKey]) == 0,
+		uid:       secret.Annotations[core.ServiceAccountUIDKey] != string(account),
+	}
+}
+
+// externalSecret returns a copy of a Secret as clients see it.
+func externalSecret(secret *core.Secret) *corev1.Secret {
+	secret = secret.DeepCopy()
+	external := &corev1.Secret{ObjectMeta: secret.ObjectMeta, Immutable: secret.Immutable, Data: secret.Data, Type: corev1.SecretType(secret.Type)}
+	if external.Data == nil {
+		external.Data = map[string][]byte{}
+	}
+	return external
+}
+
+// externalAccount returns what the claims of a token are made of.
+func externalAccount(account *core.ServiceAccount) corev1.ServiceAccount {
+	return corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID}}
+}
