@@ -40,6 +40,3 @@ const (
 )
 
 const scopePrefix = "cluster:"
-
-// RequiredGroupsAnnotation on a LogicalCluster names the groups without which nobody gets in: "a,b;c" is (a and b) or c.
-const RequiredGroupsAnnotation = "authorization.kcp.io/required-groups"

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
 // requiredGroups holds a logical cluster to the groups that its annotation demands. Service accounts and the
@@ -22,7 +24,7 @@ func requiredGroups(s *subject) verdict {
 	case !s.state.exists:
 		return settle(authorizer.DecisionNoOpinion, "no logical cluster %q", s.cluster)
 	}
-	required, demanded := s.state.annotations[RequiredGroupsAnnotation]
+	required, demanded := s.state.annotations[corev1alpha1.RequiredGroupsAnnotationKey]
 	switch {
 	case !demanded:
 		return pass("no groups are required")
