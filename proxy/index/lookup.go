@@ -1,0 +1,90 @@
+package index
+
+import (
+	"strings"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Verdict says what a path leads to.
+type Verdict int
+
+const (
+	// NotFound is everything that must look alike from outside: an unknown name, workspace or cluster, the
+	// wildcard, a system cluster, a shard without a base URL.
+	NotFound Verdict = iota
+	// Found is a logical cluster on a known shard.
+	Found
+	// Mounted is a workspace that leads to a URL of its own.
+	Mounted
+	// Unavailable is a path that resolves, but through a workspace that is Unavailable.
+	Unavailable
+)
+
+// Route is where a path leads.
+type Route struct {
+	// Cluster and Shard are set when Found. Shard.Err may be set.
+	Cluster logicalcluster.Name
+	Shard   *Shard
+	// Mount is set when Mounted.
+	Mount string
+}
+
+// homeSegment is the first segment of a path into the home workspace of a user: "user:<name>[:...]".
+const homeSegment = "user"
+
+// Lookup follows the path from its first segment, the name of a logical cluster, through the workspaces named by
+// the other segments. Segments behind a mount belong to the mount's own server and are dropped.
+func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
+	if name, ok := path.Name(); ok {
+		return s.cluster(name)
+	}
+	first, rest, _ := strings.Cut(path.String(), ":")
+	if first == homeSegment {
+		user, below, _ := strings.Cut(rest, ":")
+		first, rest = logicalcluster.HomeName(user).String(), below
+	}
+	cluster, err := logicalcluster.ParseName(first)
+	if err != nil {
+		return Route{}, NotFound
+	}
+	if _, known := s.clusters.get(cluster); !known {
+		return Route{}, NotFound
+	}
+
+	unavailable := false
+	for rest != "" {
+		var name string
+		name, rest, _ = strings.Cut(rest, ":")
+		w, ok := s.workspaces.get(workspaceKey{cluster, name})
+		if !ok {
+			return Route{}, NotFound
+		}
+		unavailable = unavailable || w.unavailable
+		if w.mount != nil {
+			if unavailable {
+				return Route{}, Unavailable
+			}
+			return Route{Mount: *w.mount}, Mounted
+		}
+		cluster = w.cluster
+	}
+
+	route, verdict := s.cluster(cluster)
+	if verdict == Found && unavailable {
+		return Route{}, Unavailable
+	}
+	return route, verdict
+}
+
+func (s *Snapshot) cluster(name logicalcluster.Name) (Route, Verdict) {
+	e, ok := s.clusters.get(name)
+	if !ok {
+		return Route{}, NotFound
+	}
+	shard, ok := s.shards[e.owner.name]
+	if !ok || (shard.BaseURL == nil && shard.Err == nil) {
+		return Route{}, NotFound
+	}
+	return Route{Cluster: e.name, Shard: shard}, Found
+}
