@@ -20,8 +20,8 @@ var logicalClusterManagers = []string{
 	groupWorkspaceBootstrapper,
 }
 
-// inactiveAnnotations take a logical cluster out of service with the value "true". The second is the old key.
-var inactiveAnnotations = []string{"core.kcp.io/inactive", "internal.kcp.io/inactive"}
+// inactiveAnnotations take a logical cluster out of service with the value "true".
+var inactiveAnnotations = []string{corev1alpha1.InactiveAnnotationKey, corev1alpha1.LegacyInactiveAnnotationKey}
 
 // logicalCluster protects the object that makes a logical cluster exist: its creation and deletion, and the order
 // in which it becomes ready.
@@ -41,8 +41,8 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 		return err
 	}
 	if startsInitializing(old, obj) {
-		obj.Status.Initializers = slices.Clone(obj.Spec.Initializers)
-		obj.Status.Terminators = slices.Clone(obj.Spec.Terminators)
+		obj.Status.Initializers = slices.Clone(old.Spec.Initializers) // what the request says of the spec is dropped later
+		obj.Status.Terminators = slices.Clone(old.Spec.Terminators)
 	}
 	return nil
 }

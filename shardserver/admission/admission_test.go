@@ -1,0 +1,95 @@
+package admission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestShardDefaultsItsURLs(t *testing.T) {
+	base := corev1alpha1.ShardSpec{BaseURL: "https://base"}
+	full := corev1alpha1.ShardSpec{BaseURL: "https://base", ExternalURL: "https://out", VirtualWorkspaceURL: "https://vw"}
+	for name, tc := range map[string]struct{ in, want corev1alpha1.ShardSpec }{
+		"the base URL serves for all": {base, corev1alpha1.ShardSpec{BaseURL: "https://base", ExternalURL: "https://base", VirtualWorkspaceURL: "https://base"}},
+		"what is given stays":         {full, full},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "root"}, Spec: tc.in}
+			q := ask{cluster: "root", resource: shards, name: "root", by: master, operation: admission.Create, obj: obj}
+			if err := through(t, newShard(Config{}), q); err != nil || obj.Spec != tc.want {
+				t.Fatalf("got %+v, %v", obj.Spec, err)
+			}
+		})
+	}
+	t.Run("without a base URL it is no refusal but an error", func(t *testing.T) {
+		q := ask{cluster: "root", resource: shards, name: "root", by: master, operation: admission.Update, obj: &corev1alpha1.Shard{}, old: &corev1alpha1.Shard{}}
+		err := through(t, newShard(Config{}), q)
+		if err == nil || err.Error() != "spec.baseURL is required" || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			t.Fatalf("got %v", err)
+		}
+	})
+}
+
+func TestNew(t *testing.T) {
+	complete := newShardState().config()
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"everything given":          {func(*Config) {}, ""},
+		"no registry":               {func(c *Config) { c.Registry = nil }, "no registry"},
+		"no types":                  {func(c *Config) { c.Types = nil }, "no resolver"},
+		"no authorizer":             {func(c *Config) { c.Authorizer = nil }, "no authorizer"},
+		"no deep reviews":           {func(c *Config) { c.Deep = nil }, "deep"},
+		"a plug-in may be disabled": {func(c *Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
+		"an unknown one cannot be":  {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, "kcp.io/Nope"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := complete
+			tc.change(&config)
+			_, err := New(config)
+			if (tc.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.says)) {
+				t.Fatalf("got %v", err)
+			}
+		})
+	}
+	if names := Names(); names[0] != "WorkspaceNamespaceLifecycle" || slices.Index(names, "tenancy.kcp.io/Workspace") > slices.Index(names, "tenancy.kcp.io/WorkspaceTypeExists") {
+		t.Errorf("order %v is not that of the contract", names)
+	}
+}
+
+// TestChain sends a workspace and a type through all plug-ins, as the contract's first worked flow does.
+func TestChain(t *testing.T) {
+	state := newShardState().
+		cluster("root", logicalcluster.PathAnnotationKey, "root", typeKey, "root:root").
+		put("root", kind("root", "root", extending(ref("root", "universal"))), true).
+		put("root", kind("root", "universal"), true).
+		permit("alice use root/workspacetypes/universal")
+	chain, err := New(state.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w := team(func(w *tenancyv1alpha1.Workspace) {
+		w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal"}
+	})
+	q := ask{cluster: "root", resource: workspaces, name: "team", by: alice, operation: admission.Create, obj: w}
+	if err := through(t, chain, q); err != nil {
+		t.Fatal(err)
+	}
+	if w.Spec.Type.String() != "root:universal" || !strings.Contains(w.Annotations[ownerKey], `"username":"alice"`) {
+		t.Errorf("got type %q, annotations %v", w.Spec.Type, w.Annotations)
+	}
+
+	q = ask{cluster: "root", resource: workspaceTypes, name: "system", by: master, operation: admission.Create, obj: kind("root", "system")}
+	wantForbidden(t, through(t, chain, q), "name is reserved")
+}

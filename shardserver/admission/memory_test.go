@@ -1,0 +1,210 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// memory is the part of a registry that admission reads: objects by logical cluster and name. Like a real one it
+// answers from a cache for resource version "0"; what only Latest holds has not reached the cache yet.
+type memory struct {
+	rest.TableConvertor
+	resource schema.GroupResource
+	cached   map[string]runtime.Object
+	latest   map[string]runtime.Object
+}
+
+func (*memory) New() runtime.Object     { return nil }
+func (*memory) Destroy()                {}
+func (*memory) NewList() runtime.Object { return nil }
+
+func (*memory) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
+	return nil, errors.New("admission is not expected to list")
+}
+
+func (*memory) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
+	return nil, errors.New("admission is not expected to watch")
+}
+
+func (m *memory) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok {
+		return nil, errors.New("no logical cluster in the request")
+	}
+	if namespace := request.NamespaceValue(ctx); namespace != "" {
+		return nil, errors.New("admission reads cluster-scoped objects only")
+	}
+	from := m.latest
+	if options.ResourceVersion == "0" {
+		from = m.cached
+	}
+	obj, ok := from[cluster.String()+"/"+name]
+	if !ok {
+		return nil, apierrors.NewNotFound(m.resource, name)
+	}
+	return obj, nil
+}
+
+// shardState is what is stored on the shard of a test.
+type shardState struct {
+	registry *storage.Registry
+	stores   map[schema.GroupResource]*memory
+	// permits lists "<user> <verb> <cluster>/<resource>/<name>" of what the authorizer allows. It denies the rest,
+	// and everything in a context that is not marked as deep. Masters may do all.
+	permits map[string]bool
+}
+
+func newShardState() *shardState {
+	s := &shardState{registry: storage.NewRegistry(), stores: map[schema.GroupResource]*memory{}, permits: map[string]bool{}}
+	for _, resource := range []schema.GroupResource{namespaces, logicalClusters, workspaces, workspaceTypes} {
+		s.stores[resource] = &memory{resource: resource, cached: map[string]runtime.Object{}, latest: map[string]runtime.Object{}}
+		s.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: s.stores[resource]})
+	}
+	return s
+}
+
+// put stores an object; cached tells whether the watch cache knows it already.
+func (s *shardState) put(cluster string, obj runtime.Object, cached bool) *shardState {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err)
+	}
+	var resource schema.GroupResource
+	switch obj.(type) {
+	case *core.Namespace:
+		resource = namespaces
+	case *corev1alpha1.LogicalCluster:
+		resource = logicalClusters
+	case *tenancyv1alpha1.Workspace:
+		resource = workspaces
+	case *tenancyv1alpha1.WorkspaceType:
+		resource = workspaceTypes
+	}
+	key := cluster + "/" + accessor.GetName()
+	s.stores[resource].latest[key] = obj
+	if cached {
+		s.stores[resource].cached[key] = obj
+	}
+	return s
+}
+
+// cluster stores a LogicalCluster with annotations given as key, value, key, value.
+func (s *shardState) cluster(name string, annotations ...string) *shardState {
+	obj := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, Annotations: pairs(annotations)}}
+	return s.put(name, obj, true)
+}
+
+func (s *shardState) workspace(parent, name, cluster string) *shardState {
+	obj := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	obj.Spec.Cluster = cluster
+	obj.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+	return s.put(parent, obj, true)
+}
+
+func (s *shardState) permit(entries ...string) *shardState {
+	for _, entry := range entries {
+		s.permits[entry] = true
+	}
+	return s
+}
+
+type deepKey struct{}
+
+// config returns the configuration of admission over the state.
+func (s *shardState) config() Config {
+	return Config{
+		Registry: s.registry,
+		Types:    workspacetype.NewResolver(workspacetype.Local(s.registry)),
+		Deep:     func(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) },
+		Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			cluster, _ := logicalcluster.From(ctx)
+			entry := a.GetUser().GetName() + " " + a.GetVerb() + " " + cluster.String() + "/" + a.GetResource() + "/" + a.GetName()
+			if isMaster(a.GetUser()) || (ctx.Value(deepKey{}) == true && s.permits[entry]) {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		}),
+	}
+}
+
+var (
+	alice  = &user.DefaultInfo{Name: "alice", UID: "1", Groups: []string{"system:authenticated"}, Extra: map[string][]string{"from": {"test"}}}
+	master = &user.DefaultInfo{Name: "shard-admin", Groups: []string{user.SystemPrivilegedGroup}}
+)
+
+func member(group string) *user.DefaultInfo {
+	return &user.DefaultInfo{Name: "member", Groups: []string{group}}
+}
+
+// ask is one request to admission.
+type ask struct {
+	cluster     string
+	resource    schema.GroupResource
+	subresource string
+	namespace   string
+	name        string
+	by          user.Info
+	operation   admission.Operation
+	obj, old    runtime.Object
+	dryRun      bool
+}
+
+func (q ask) attributes() admission.Attributes {
+	return admission.NewAttributesRecord(q.obj, q.old, schema.GroupVersionKind{Group: q.resource.Group}, q.namespace, q.name,
+		q.resource.WithVersion("v1alpha1"), q.subresource, q.operation, nil, q.dryRun, q.by)
+}
+
+// through runs a request through mutation, as far as that goes, and validation.
+func through(t *testing.T, plugin admission.Interface, q ask) error {
+	t.Helper()
+	if !plugin.Handles(q.operation) {
+		return nil
+	}
+	ctx := logicalcluster.With(context.Background(), logicalcluster.MustParseName(q.cluster))
+	a := q.attributes()
+	if mutating, ok := plugin.(admission.MutationInterface); ok {
+		if err := mutating.Admit(ctx, a, nil); err != nil {
+			return err
+		}
+	}
+	return validated(t, plugin, q)
+}
+
+// validated runs a request through validation alone: what a later plug-in could have made of it.
+func validated(t *testing.T, plugin admission.Interface, q ask) error {
+	t.Helper()
+	ctx := logicalcluster.With(context.Background(), logicalcluster.MustParseName(q.cluster))
+	if validating, ok := plugin.(admission.ValidationInterface); ok && plugin.Handles(q.operation) {
+		return validating.Validate(ctx, q.attributes(), nil)
+	}
+	return nil
+}
+
+func pairs(list []string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i]] = list[i+1]
+	}
+	return m
+}

@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/authorization"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestPathAnnotation(t *testing.T) {
+	const key = logicalcluster.PathAnnotationKey
+	state := newShardState().cluster("c1", key, "root:org").cluster("c2")
+	configMaps := schema.GroupResource{Resource: "configmaps"}
+	bare := func() runtime.Object {
+		return &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
+	}
+	claiming := func(path string) runtime.Object {
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own", Annotations: pairs([]string{key, path, "a", "b"})}}
+	}
+
+	for name, tc := range map[string]struct {
+		cluster     string
+		resource    schema.GroupResource
+		subresource string
+		obj         runtime.Object
+		want        string
+		says        string
+	}{
+		"a type gets the path":                              {cluster: "c1", resource: workspaceTypes, obj: bare(), want: "root:org"},
+		"the path of a cluster without one is its name":     {cluster: "c2", resource: workspaceTypes, obj: bare(), want: "c2"},
+		"a claimed path is replaced on a type":              {cluster: "c1", resource: workspaceTypes, obj: kind("root", "own"), want: "root:org"},
+		"a claimed path is replaced on anything":            {cluster: "c1", resource: configMaps, obj: claiming("root"), want: "root:org"},
+		"an object that claims none is left alone":          {cluster: "c1", resource: configMaps, obj: &core.ConfigMap{}},
+		"a logical cluster is left alone":                   {cluster: "c1", resource: logicalClusters, obj: clusterIn(ready, annotated(key, "root:moved")), want: "root:moved"},
+		"a review, which is not stored, is left alone":      {cluster: "gone", resource: localSubjectAccessReview, obj: &authorization.LocalSubjectAccessReview{}},
+		"status updates are left alone":                     {cluster: "c1", resource: workspaceTypes, subresource: "status", obj: kind("root:old", "own"), want: "root:old"},
+		"there is no path in a cluster that does not exist": {cluster: "gone", resource: workspaceTypes, obj: bare(), says: "does not exist"},
+		"nothing can claim one there":                       {cluster: "gone", resource: configMaps, obj: claiming("root"), says: "does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := ask{cluster: tc.cluster, resource: tc.resource, subresource: tc.subresource, name: "own", by: master, operation: admission.Create, obj: tc.obj}
+			wantForbidden(t, through(t, newPathAnnotation(state.config()), q), tc.says)
+			if tc.says != "" {
+				return
+			}
+			if got := tc.obj.(metav1.Object).GetAnnotations()[key]; got != tc.want {
+				t.Errorf("path %q, want %q", got, tc.want)
+			}
+		})
+	}
+
+	t.Run("a path changed behind the plug-in is refused", func(t *testing.T) {
+		q := ask{cluster: "c1", resource: configMaps, name: "own", by: master, operation: admission.Update, obj: claiming("root"), old: claiming("root:org")}
+		wantForbidden(t, validated(t, newPathAnnotation(state.config()), q), "must be \"root:org\"")
+	})
+}

@@ -1,0 +1,169 @@
+package admission
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+const (
+	ownerKey  = tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey
+	groupsKey = corev1alpha1.RequiredGroupsAnnotationKey
+	shardKey  = corev1alpha1.ShardAnnotationKey
+	chosenKey = tenancyv1alpha1.WorkspaceClusterAnnotationKey
+)
+
+// team returns a workspace that changes make different.
+func team(changes ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
+	w := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+func with(annotations ...string) func(*tenancyv1alpha1.Workspace) {
+	return func(w *tenancyv1alpha1.Workspace) { w.Annotations = pairs(annotations) }
+}
+
+func placed(w *tenancyv1alpha1.Workspace) {
+	w.Spec.Cluster, w.Spec.URL = "c1", "https://kcp/clusters/c1"
+}
+
+func mounted(w *tenancyv1alpha1.Workspace) {
+	w.Spec.Mount = &tenancyv1alpha1.Mount{Reference: tenancyv1alpha1.ObjectReference{APIVersion: "v1", Kind: "K", Name: "n"}}
+}
+
+func TestWorkspaceAnnotations(t *testing.T) {
+	state := newShardState().cluster("plain").cluster("guarded", groupsKey, "admins")
+	asOwner, err := owner(alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, tc := range map[string]struct {
+		cluster  string
+		by       user.Info
+		old, obj *tenancyv1alpha1.Workspace
+		want     map[string]string
+	}{
+		"the creator is the owner":                                {"plain", alice, nil, team(), map[string]string{ownerKey: asOwner}},
+		"a claimed owner is replaced":                             {"plain", alice, nil, team(with(ownerKey, `{"username":"bob"}`)), map[string]string{ownerKey: asOwner}},
+		"required groups come from the parent":                    {"guarded", alice, nil, team(), map[string]string{ownerKey: asOwner, groupsKey: "admins"}},
+		"required groups cannot be chosen":                        {"guarded", alice, nil, team(with(groupsKey, "everybody")), map[string]string{ownerKey: asOwner, groupsKey: "admins"}},
+		"required groups cannot be invented":                      {"plain", alice, nil, team(with(groupsKey, "mine")), map[string]string{ownerKey: asOwner}},
+		"the place cannot be chosen":                              {"plain", alice, nil, team(with(shardKey, "x", chosenKey, "c9", "mine", "1")), map[string]string{ownerKey: asOwner, "mine": "1"}},
+		"masters own nothing":                                     {"plain", master, nil, team(), map[string]string{}},
+		"masters name an owner and a place":                       {"plain", master, nil, team(with(ownerKey, "o", chosenKey, "c9")), map[string]string{ownerKey: "o", chosenKey: "c9"}},
+		"masters inherit required groups":                         {"guarded", master, nil, team(), map[string]string{groupsKey: "admins"}},
+		"masters may choose required groups":                      {"guarded", master, nil, team(with(groupsKey, "other")), map[string]string{groupsKey: "other"}},
+		"an update keeps owner and groups":                        {"plain", alice, team(with(ownerKey, "o", groupsKey, "g")), team(with(ownerKey, "x")), map[string]string{ownerKey: "o", groupsKey: "g"}},
+		"an update adds neither":                                  {"plain", alice, team(), team(with(ownerKey, "x", groupsKey, "g")), map[string]string{}},
+		"an update keeps the place":                               {"plain", alice, team(with(shardKey, "a", chosenKey, "c1")), team(with(shardKey, "b", "mine", "1")), map[string]string{shardKey: "a", chosenKey: "c1", "mine": "1"}},
+		"masters change all":                                      {"plain", master, team(with(ownerKey, "o", shardKey, "a")), team(with(ownerKey, "p", shardKey, "b")), map[string]string{ownerKey: "p", shardKey: "b"}},
+		"who manages logical clusters may move but not give away": {"plain", member(groupExternalLogicalClusterAdmin), team(with(ownerKey, "o", shardKey, "a")), team(with(ownerKey, "p", shardKey, "b")), map[string]string{ownerKey: "o", shardKey: "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := ask{cluster: tc.cluster, resource: workspaces, name: "team", by: tc.by, operation: admission.Create, obj: tc.obj}
+			if tc.old != nil {
+				q.operation, q.old = admission.Update, tc.old
+			}
+			if err := through(t, newWorkspace(state.config()), q); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := flat(tc.obj.Annotations), flat(tc.want); got != want {
+				t.Fatalf("annotations\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+
+	var info authenticationv1.UserInfo
+	if err := json.Unmarshal([]byte(asOwner), &info); err != nil || info.Username != "alice" || info.UID != "1" ||
+		len(info.Groups) != 1 || info.Extra["from"].String() != "[test]" {
+		t.Errorf("owner annotation %s does not hold the user: %v", asOwner, err)
+	}
+}
+
+func TestWorkspaceValidation(t *testing.T) {
+	state := newShardState().cluster("plain").cluster("guarded", groupsKey, "admins")
+	retyped := func(w *tenancyv1alpha1.Workspace) {
+		w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "team", Path: "root"}
+	}
+	untyped := func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil }
+
+	for name, tc := range map[string]struct {
+		cluster     string
+		by          user.Info
+		old, obj    *tenancyv1alpha1.Workspace
+		subresource string
+		says        string
+	}{
+		"a plain workspace may be created":             {cluster: "plain", by: alice, obj: team()},
+		"not in a logical cluster that does not exist": {cluster: "gone", by: alice, obj: team(), says: "the logical cluster does not exist"},
+		"a cluster cannot be chosen":                   {cluster: "plain", by: alice, obj: team(func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "c" }), says: "spec.cluster can only"},
+		"a URL cannot be chosen":                       {cluster: "plain", by: alice, obj: team(func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "u" }), says: "spec.URL can only"},
+		"a cluster cannot be set later":                {cluster: "plain", by: alice, old: team(), obj: team(placed), says: "spec.cluster can only"},
+		"a cluster cannot be taken away":               {cluster: "plain", by: alice, old: team(placed), obj: team(), says: "spec.cluster can only"},
+		"kcp-admin is no master":                       {cluster: "plain", by: member("system:kcp:admin"), old: team(), obj: team(placed), says: "spec.cluster can only"},
+		"masters may choose both":                      {cluster: "plain", by: master, obj: team(placed)},
+		"masters may set both later":                   {cluster: "plain", by: master, old: team(), obj: team(placed)},
+		"the type stays":                               {cluster: "plain", by: alice, old: team(), obj: team(retyped), says: "spec.type is immutable"},
+		"the type stays for masters too":               {cluster: "plain", by: master, old: team(), obj: team(retyped), says: "spec.type is immutable"},
+		"the type cannot be taken away":                {cluster: "plain", by: alice, old: team(), obj: team(untyped), says: "spec.type is immutable"},
+		"an update that changes labels passes":         {cluster: "plain", by: alice, old: team(placed), obj: team(placed, func(w *tenancyv1alpha1.Workspace) { w.Labels = pairs([]string{"a", "b"}) })},
+		"mounts need their feature gate":               {cluster: "plain", by: alice, obj: team(mounted), says: "WorkspaceMounts is off"},
+		"for masters too":                              {cluster: "plain", by: master, obj: team(mounted), says: "WorkspaceMounts is off"},
+		"a mount cannot be added later":                {cluster: "plain", by: alice, old: team(), obj: team(mounted), says: "WorkspaceMounts is off"},
+		"a mount from before does not block updates":   {cluster: "plain", by: alice, old: team(mounted), obj: team(mounted)},
+		"status is not looked at":                      {cluster: "plain", by: alice, old: team(), obj: team(placed), subresource: "status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := ask{cluster: tc.cluster, resource: workspaces, subresource: tc.subresource, name: "team", by: tc.by, operation: admission.Create, obj: tc.obj}
+			if tc.old != nil {
+				q.operation, q.old = admission.Update, tc.old
+			}
+			wantForbidden(t, through(t, newWorkspace(state.config()), q), tc.says)
+		})
+	}
+
+	t.Run("an owner forged behind the plug-in is refused", func(t *testing.T) {
+		q := ask{cluster: "plain", resource: workspaces, name: "team", by: alice, operation: admission.Create, obj: team(with(ownerKey, "bob"))}
+		wantForbidden(t, validated(t, newWorkspace(state.config()), q), "annotation "+ownerKey)
+	})
+	t.Run("required groups dropped behind the plug-in are refused", func(t *testing.T) {
+		asOwner, _ := owner(alice)
+		q := ask{cluster: "guarded", resource: workspaces, name: "team", by: alice, operation: admission.Create, obj: team(with(ownerKey, asOwner))}
+		wantForbidden(t, validated(t, newWorkspace(state.config()), q), "annotation "+groupsKey)
+	})
+}
+
+// wantForbidden fails unless err is a 403 that says so much, or nil where nothing is to be said.
+func wantForbidden(t *testing.T, err error, says string) {
+	t.Helper()
+	switch {
+	case says == "" && err != nil:
+		t.Fatalf("refused: %v", err)
+	case says != "" && !apierrors.IsForbidden(err):
+		t.Fatalf("got %v, want 403", err)
+	case says != "" && !strings.Contains(err.Error(), says):
+		t.Fatalf("%q does not say %q", err, says)
+	}
+}
+
+func flat(m map[string]string) string {
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil || len(m) == 0 {
+		return "{}"
+	}
+	return string(text)
+}

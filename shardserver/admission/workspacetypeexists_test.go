@@ -1,0 +1,138 @@
+package admission
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/ptr"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+const typeKey = corev1alpha1.LogicalClusterTypeAnnotationKey
+
+func ref(path, name string) tenancyv1alpha1.WorkspaceTypeReference {
+	return tenancyv1alpha1.WorkspaceTypeReference{Path: path, Name: tenancyv1alpha1.WorkspaceTypeName(name)}
+}
+
+// kind returns a workspace type as it is stored in the cluster at path.
+func kind(path, name string, changes ...func(*tenancyv1alpha1.WorkspaceTypeSpec)) *tenancyv1alpha1.WorkspaceType {
+	w := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: pairs([]string{logicalcluster.PathAnnotationKey, path})}}
+	for _, change := range changes {
+		change(&w.Spec)
+	}
+	return w
+}
+
+func extending(refs ...tenancyv1alpha1.WorkspaceTypeReference) func(*tenancyv1alpha1.WorkspaceTypeSpec) {
+	return func(s *tenancyv1alpha1.WorkspaceTypeSpec) { s.Extend.With = refs }
+}
+
+func TestWorkspaceTypeExists(t *testing.T) {
+	universal := ref("root", "universal")
+	state := newShardState().
+		cluster("root", logicalcluster.PathAnnotationKey, "root", typeKey, "root:root").
+		cluster("c1", logicalcluster.PathAnnotationKey, "root:org", typeKey, "root:organization").
+		cluster("c2", logicalcluster.PathAnnotationKey, "root:untyped").
+		workspace("root", "org", "c1").
+		workspace("root", "untyped", "c2").
+		put("root", kind("root", "root", extending(universal), func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
+			s.DefaultChildWorkspaceType = ptr.To(ref("root", "organization"))
+			s.LimitAllowedParents = &tenancyv1alpha1.WorkspaceTypeSelector{None: ptr.To(true)}
+		}), true).
+		put("root", kind("root", "universal"), true).
+		put("root", kind("root", "organization", extending(universal), func(s *tenancyv1alpha1.WorkspaceTypeSpec) {
+			s.DefaultChildWorkspaceType = &universal
+			s.LimitAllowedParents = &tenancyv1alpha1.WorkspaceTypeSelector{Types: []tenancyv1alpha1.WorkspaceTypeReference{ref("root", "root")}}
+			s.AdditionalWorkspaceLabels = pairs([]string{"tier", "org", "mine", "type"})
+		}), true).
+		put("root", kind("root", "secret"), true).
+		put("root", kind("root", "on-secret", extending(ref("root", "secret"))), true).
+		put("root", kind("root", "ring", extending(ref("root", "ring"))), true).
+		put("c1", kind("root:org", "own", extending(universal)), false).
+		permit("alice use root/workspacetypes/universal", "alice use root/workspacetypes/organization", "alice use root/workspacetypes/root",
+			"alice use root/workspacetypes/on-secret", "alice use root/workspacetypes/ring", "alice use c1/workspacetypes/own")
+	typed := func(path, name string) func(*tenancyv1alpha1.Workspace) {
+		return func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = ptr.To(ref(path, name)) }
+	}
+	untyped := func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil }
+
+	for name, tc := range map[string]struct {
+		cluster string
+		by      user.Info
+		choose  func(*tenancyv1alpha1.Workspace)
+		labels  map[string]string
+		want    string
+		now     map[string]string
+		says    string
+	}{
+		"the default of the parent's type":             {cluster: "root", choose: untyped, want: "root:organization", now: map[string]string{"tier": "org", "mine": "type"}},
+		"the user's own labels win":                    {cluster: "root", choose: untyped, labels: map[string]string{"mine": "user", "a": "b"}, want: "root:organization", now: map[string]string{"tier": "org", "mine": "user", "a": "b"}},
+		"a path without a name asks for the default":   {cluster: "c1", choose: typed("root", ""), want: "root:universal"},
+		"a name is completed with its path":            {cluster: "c1", choose: typed("", "universal"), want: "root:universal"},
+		"a name found nearby, before the cache has it": {cluster: "c1", choose: typed("", "own"), want: "root:org:own"},
+		"a path stays as it is":                        {cluster: "c1", choose: typed("root", "universal"), want: "root:universal"},
+		"a cluster name stays as it is":                {cluster: "c1", choose: typed("c1", "own"), want: "c1:own"},
+		"a type that does not exist":                   {cluster: "root", choose: typed("", "nope"), says: `workspace type "nope" not found`},
+		"a path that does not exist":                   {cluster: "root", choose: typed("root:nope", "own"), says: `workspace type "root:nope:own" not found`},
+		"a path that is none":                          {cluster: "root", choose: typed("Root", "own"), says: "spec.type"},
+		"a type that the user may not use":             {cluster: "root", choose: typed("root", "secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
+		"a base that the user may not use":             {cluster: "root", choose: typed("root", "on-secret"), says: `unable to use workspace type "root:secret": missing verb=use`},
+		"masters may use all":                          {cluster: "root", by: master, choose: typed("root", "on-secret"), want: "root:on-secret"},
+		"a cycle":                                      {cluster: "root", choose: typed("root", "ring"), says: `"root:ring" extends itself`},
+		"a type that allows no parent":                 {cluster: "root", choose: typed("root", "root"), says: "spec.limitAllowedParents"},
+		"a type below a parent that it does not list":  {cluster: "c1", choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
+		"limits bind masters too":                      {cluster: "c1", by: master, choose: typed("root", "organization"), says: "spec.limitAllowedParents"},
+		"a default where the parent has no type":       {cluster: "c2", choose: untyped, says: "has no annotation " + typeKey},
+		"any type where the parent has no type":        {cluster: "c2", choose: typed("root", "universal"), says: "has no annotation " + typeKey},
+		"any type where there is no logical cluster":   {cluster: "gone", choose: typed("", "universal"), says: "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team(tc.choose)
+			w.Labels = tc.labels
+			if tc.by == nil {
+				tc.by = alice
+			}
+			q := ask{cluster: tc.cluster, resource: workspaces, name: "team", by: tc.by, operation: admission.Create, obj: w}
+			wantForbidden(t, through(t, newWorkspaceTypeExists(state.config()), q), tc.says)
+			if tc.says != "" {
+				return
+			}
+			if got := w.Spec.Type.String(); got != tc.want {
+				t.Errorf("type %q, want %q", got, tc.want)
+			}
+			if !maps.Equal(w.Labels, tc.now) {
+				t.Errorf("labels %v, want %v", w.Labels, tc.now)
+			}
+		})
+	}
+
+	t.Run("updates are not looked at: types may go while their workspaces live on", func(t *testing.T) {
+		q := ask{cluster: "c1", resource: workspaces, name: "team", by: alice, operation: admission.Update, obj: team(typed("root", "gone")), old: team(typed("root", "gone"))}
+		wantForbidden(t, through(t, newWorkspaceTypeExists(state.config()), q), "")
+	})
+	t.Run("the stored type is not changed by what a workspace adds", func(t *testing.T) {
+		stored := state.stores[workspaceTypes].cached["root/organization"].(*tenancyv1alpha1.WorkspaceType)
+		if !maps.Equal(stored.Spec.AdditionalWorkspaceLabels, pairs([]string{"tier", "org", "mine", "type"})) {
+			t.Fatalf("labels of the type are now %v", stored.Spec.AdditionalWorkspaceLabels)
+		}
+	})
+}
+
+func TestRefusalTellsFaultsOfUsersFromOurs(t *testing.T) {
+	a := ask{resource: workspaces, name: "team", operation: admission.Create}.attributes()
+	if err := refusal(a, errors.New("storage is down")); !apierrors.IsInternalError(err) {
+		t.Errorf("got %v, want 500", err)
+	}
+	if err := refusal(a, workspacetype.ErrNotAllowed); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want 403", err)
+	}
+}
