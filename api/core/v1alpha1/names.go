@@ -35,6 +35,9 @@ const (
 	UnschedulableAnnotationKey = "experimental.core.kcp.io/unschedulable"
 )
 
+// RegionLabelKey says where a shard runs. Workspaces get it from their shard.
+const RegionLabelKey = "region"
+
 // Labels of LogicalClusters.
 const (
 	// PhaseLabelKey repeats status.phase; Workspaces carry it as well.

@@ -1,10 +1,13 @@
 package v1alpha1
 
-import conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+import (
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
 
 // Annotations and labels of Workspaces. Those that LogicalClusters carry as well are named in core.kcp.io/v1alpha1.
 const (
-	// ExperimentalWorkspaceOwnerAnnotationKey holds the creator as JSON, a authentication.k8s.io/v1 UserInfo; it is
+	// ExperimentalWorkspaceOwnerAnnotationKey holds the creator as JSON, an authentication.k8s.io/v1 UserInfo; it is
 	// reduced to the user's name once the workspace is ready.
 	ExperimentalWorkspaceOwnerAnnotationKey = "experimental.tenancy.kcp.io/owner"
 	// WorkspaceShardHashAnnotationKey holds the hash of the chosen shard's name. It is older than
@@ -13,7 +16,7 @@ const (
 	// WorkspaceClusterAnnotationKey holds the chosen name of the logical cluster before spec.cluster does.
 	WorkspaceClusterAnnotationKey = "internal.tenancy.kcp.io/cluster"
 	// RegionLabelKey is copied from the shard.
-	RegionLabelKey = "region"
+	RegionLabelKey = corev1alpha1.RegionLabelKey
 )
 
 // Condition types of Workspaces. WorkspaceInitialized and WorkspaceContentDeleted are named in core.kcp.io/v1alpha1.

@@ -1,0 +1,69 @@
+package core
+
+import (
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var apiVersionPattern = regexp.MustCompile(`^([^/]+/)?[^/]+$`)
+
+var logicalClusters = &registry.Kind[*corev1alpha1.LogicalCluster]{
+	Resource: corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"),
+	Singular: "logicalcluster",
+
+	New:        func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
+	NewList:    func() runtime.Object { return &corev1alpha1.LogicalClusterList{} },
+	Default:    install.DefaultLogicalCluster,
+	CopySpec:   func(to, from *corev1alpha1.LogicalCluster) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *corev1alpha1.LogicalCluster) { to.Status = from.Status },
+	SameSpec: func(a, b *corev1alpha1.LogicalCluster) bool {
+		return equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	},
+	SameStatus: func(a, b *corev1alpha1.LogicalCluster) bool {
+		return equality.Semantic.DeepEqual(a.Status, b.Status)
+	},
+
+	ValidateName:   validateLogicalClusterName,
+	ValidateSpec:   validateLogicalClusterSpec,
+	ValidateStatus: validateLogicalClusterStatus,
+
+	Columns: []registry.Column[*corev1alpha1.LogicalCluster]{
+		{Name: "Phase", Path: ".status.phase", Value: func(lc *corev1alpha1.LogicalCluster) string { return string(lc.Status.Phase) }},
+		{Name: "URL", Path: ".status.URL", Value: func(lc *corev1alpha1.LogicalCluster) string { return lc.Status.URL }},
+	},
+}
+
+func validateLogicalClusterName(name string, path *field.Path) field.ErrorList {
+	return registry.OneOf(name, []string{corev1alpha1.LogicalClusterName}, path)
+}
+
+func validateLogicalClusterSpec(cluster *corev1alpha1.LogicalCluster) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := registry.Initializers(cluster.Spec.Initializers, path.Child("initializers"))
+	errs = append(errs, registry.Initializers(cluster.Spec.Terminators, path.Child("terminators"))...)
+	if owner := cluster.Spec.Owner; owner != nil {
+		path := path.Child("owner")
+		errs = append(errs, registry.Required(owner.APIVersion, path.Child("apiVersion"))...)
+		errs = append(errs, registry.Pattern(owner.APIVersion, apiVersionPattern, path.Child("apiVersion"))...)
+		errs = append(errs, registry.Required(owner.Resource, path.Child("resource"))...)
+		errs = append(errs, registry.Required(owner.Name, path.Child("name"))...)
+		errs = append(errs, registry.Required(owner.Cluster, path.Child("cluster"))...)
+		errs = append(errs, registry.Required(string(owner.UID), path.Child("uid"))...)
+	}
+	return errs
+}
+
+func validateLogicalClusterStatus(cluster *corev1alpha1.LogicalCluster) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.Phase(cluster.Status.Phase, path.Child("phase"))
+	errs = append(errs, registry.Conditions(cluster.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, registry.Initializers(cluster.Status.Initializers, path.Child("initializers"))...)
+	return append(errs, registry.Initializers(cluster.Status.Terminators, path.Child("terminators"))...)
+}

@@ -1,0 +1,53 @@
+package core
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var shards = &registry.Kind[*corev1alpha1.Shard]{
+	Resource: corev1alpha1.SchemeGroupVersion.WithResource("shards"),
+	Singular: "shard",
+
+	New:        func() *corev1alpha1.Shard { return &corev1alpha1.Shard{} },
+	NewList:    func() runtime.Object { return &corev1alpha1.ShardList{} },
+	CopySpec:   func(to, from *corev1alpha1.Shard) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *corev1alpha1.Shard) { to.Status = from.Status },
+	SameSpec:   func(a, b *corev1alpha1.Shard) bool { return a.Spec == b.Spec },
+	SameStatus: func(a, b *corev1alpha1.Shard) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
+
+	ValidateName:   validateShardName,
+	ValidateSpec:   validateShardSpec,
+	ValidateStatus: validateShardStatus,
+
+	Columns: []registry.Column[*corev1alpha1.Shard]{
+		registry.Label[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
+		{Name: "URL", Path: ".spec.baseURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.BaseURL }},
+		{Name: "External URL", Path: ".spec.externalURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.ExternalURL }},
+	},
+}
+
+func validateShardName(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range validation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(path, name, message))
+	}
+	return errs
+}
+
+func validateShardSpec(shard *corev1alpha1.Shard) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := registry.Required(shard.Spec.BaseURL, path.Child("baseURL"))
+	errs = append(errs, registry.URI(shard.Spec.BaseURL, path.Child("baseURL"))...)
+	errs = append(errs, registry.URI(shard.Spec.ExternalURL, path.Child("externalURL"))...)
+	return append(errs, registry.URI(shard.Spec.VirtualWorkspaceURL, path.Child("virtualWorkspaceURL"))...)
+}
+
+func validateShardStatus(shard *corev1alpha1.Shard) field.ErrorList {
+	return registry.Conditions(shard.Status.Conditions, field.NewPath("status", "conditions"))
+}

@@ -1,0 +1,47 @@
+// Package install registers kcp's own types in a scheme, as the server needs them: the same Go type is the version
+// v1alpha1 and the internal version, so no conversion exists. It also holds their defaults. It must not know storage.
+package install
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+func init() {
+	utilruntime.Must(Install(legacyscheme.Scheme))
+}
+
+// Install registers core.kcp.io and tenancy.kcp.io: versions, internal versions, priorities and defaults. Fields can
+// be selected by metadata.name alone, which every scheme does by itself.
+func Install(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("registering kcp's types: %w", err)
+		}
+	}
+	// After the external version, so that the first kind a scheme reports for a type is the external one.
+	scheme.AddKnownTypes(internal(corev1alpha1.GroupName),
+		&corev1alpha1.LogicalCluster{}, &corev1alpha1.LogicalClusterList{},
+		&corev1alpha1.Shard{}, &corev1alpha1.ShardList{})
+	scheme.AddKnownTypes(internal(tenancyv1alpha1.GroupName),
+		&tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{},
+		&tenancyv1alpha1.WorkspaceType{}, &tenancyv1alpha1.WorkspaceTypeList{})
+	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion} {
+		if err := scheme.SetVersionPriority(version); err != nil {
+			return fmt.Errorf("ordering the versions of %s: %w", version.Group, err)
+		}
+	}
+	addDefaults(scheme)
+	return nil
+}
+
+func internal(group string) schema.GroupVersion {
+	return schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
+}

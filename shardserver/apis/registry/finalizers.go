@@ -1,0 +1,33 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// standardFinalizers are those of Kubernetes itself that carry no domain.
+var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
+
+// finalizerWarnings warns, as for custom resources, of every added finalizer that is not "<domain>/<name>".
+func finalizerWarnings(finalizers, before []string) []string {
+	path := field.NewPath("metadata", "finalizers")
+	var warnings []string
+	for _, finalizer := range finalizers {
+		if slices.Contains(before, finalizer) {
+			continue
+		}
+		for _, message := range validation.IsQualifiedName(finalizer) {
+			warnings = append(warnings, fmt.Sprintf("%s: %q: %s", path, finalizer, message))
+		}
+		if !strings.Contains(finalizer, "/") && !slices.Contains(standardFinalizers, finalizer) {
+			warnings = append(warnings, fmt.Sprintf("%s: %q: write it as <domain>/<name>, so that nobody else uses the same", path, finalizer))
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,111 @@
+package registry
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+// The rules that a schema can state, for fields where absent and empty are the same.
+
+var (
+	initializer = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?))|(system:.+)$`)
+
+	phases = []corev1alpha1.LogicalClusterPhaseType{
+		corev1alpha1.LogicalClusterPhaseScheduling,
+		corev1alpha1.LogicalClusterPhaseInitializing,
+		corev1alpha1.LogicalClusterPhaseReady,
+		corev1alpha1.LogicalClusterPhaseUnavailable,
+		corev1alpha1.LogicalClusterPhaseInactive,
+		corev1alpha1.LogicalClusterPhaseTerminating,
+		corev1alpha1.LogicalClusterPhaseDeleting,
+	}
+)
+
+// Required refuses an empty value.
+func Required(value string, path *field.Path) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// Pattern refuses what does not match. Emptiness is left to Required.
+func Pattern(value string, pattern *regexp.Regexp, path *field.Path) field.ErrorList {
+	if value == "" || pattern.MatchString(value) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("should match '%s'", pattern))}
+}
+
+// MaxLength refuses more than limit characters.
+func MaxLength(value string, limit int, path *field.Path) field.ErrorList {
+	if utf8.RuneCountInString(value) > limit {
+		return field.ErrorList{field.TooLong(path, value, limit)}
+	}
+	return nil
+}
+
+// OneOf refuses what is not listed. Emptiness is left to Required.
+func OneOf[S ~string](value S, allowed []S, path *field.Path) field.ErrorList {
+	if value == "" || slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+// URI refuses what is neither an absolute URL nor an absolute path. Emptiness is left to Required.
+func URI(value string, path *field.Path) field.ErrorList {
+	if value == "" {
+		return nil
+	}
+	if _, err := url.ParseRequestURI(value); err != nil {
+		return field.ErrorList{field.Invalid(path, value, "must be of type uri")}
+	}
+	return nil
+}
+
+// Immutable refuses a change.
+func Immutable[V comparable](value, old V, path *field.Path) field.ErrorList {
+	if value != old {
+		return field.ErrorList{field.Invalid(path, value, path.String()+" is immutable")}
+	}
+	return nil
+}
+
+// Initializers checks a list of initializers or terminators.
+func Initializers[S ~string](list []S, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range list {
+		if !initializer.MatchString(string(name)) { // an empty item does not match either
+			errs = append(errs, field.Invalid(path.Index(i), string(name), fmt.Sprintf("should match '%s'", initializer)))
+		}
+	}
+	return errs
+}
+
+// Phase checks the phase of a logical cluster or workspace.
+func Phase(phase corev1alpha1.LogicalClusterPhaseType, path *field.Path) field.ErrorList {
+	return OneOf(phase, phases, path)
+}
+
+// Conditions checks that each condition is complete.
+func Conditions(conditions conditionsv1alpha1.Conditions, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, condition := range conditions {
+		at := path.Index(i)
+		errs = append(errs, Required(string(condition.Type), at.Child("type"))...)
+		errs = append(errs, Required(string(condition.Status), at.Child("status"))...)
+		if condition.LastTransitionTime.IsZero() {
+			errs = append(errs, field.Required(at.Child("lastTransitionTime"), ""))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is what the main resource does on writes: the status belongs to its subresource and stays as it is.
+type strategy[T Object] struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	kind *Kind[T]
+}
+
+var (
+	_ rest.RESTCreateStrategy  = strategy[Object]{}
+	_ rest.RESTUpdateStrategy  = strategy[Object]{}
+	_ rest.RESTDeleteStrategy  = strategy[Object]{}
+	_ rest.ResetFieldsStrategy = strategy[Object]{}
+)
+
+func (strategy[T]) NamespaceScoped() bool          { return false }
+func (strategy[T]) AllowCreateOnUpdate() bool      { return false }
+func (strategy[T]) AllowUnconditionalUpdate() bool { return false }
+func (strategy[T]) Canonicalize(runtime.Object)    {}
+func (s strategy[T]) typed(obj runtime.Object) T   { return obj.(T) }
+func (s strategy[T]) fieldVersion() fieldpath.APIVersion {
+	return fieldpath.APIVersion(s.kind.Resource.GroupVersion().String())
+}
+
+// GetResetFields tells server-side apply which fields a write to the main resource cannot change.
+func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{s.fieldVersion(): fieldpath.NewSet(fieldpath.MakePathOrDie("status"))}
+}
+
+// PrepareForCreate drops the status that the client sent and begins to count generations.
+func (s strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	created := s.typed(obj)
+	s.kind.CopyStatus(created, s.kind.New())
+	if s.kind.Default != nil {
+		s.kind.Default(created)
+	}
+	objectMeta(created).Generation = 1
+}
+
+// PrepareForUpdate keeps the status and counts changes of the spec.
+func (s strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, before := s.typed(obj), s.typed(old)
+	s.kind.CopyStatus(updated, before)
+	if !s.kind.SameSpec(updated, before) {
+		objectMeta(updated).Generation = objectMeta(before).Generation + 1
+	}
+}
+
+// Validate checks a new object. Its status was dropped and needs no check.
+func (s strategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	created := s.typed(obj)
+	errs := s.kind.ValidateName(objectMeta(created).Name, field.NewPath("metadata", "name"))
+	return append(errs, s.kind.ValidateSpec(created)...)
+}
+
+// ValidateUpdate checks a changed spec. One that is as it was stays acceptable, whatever the rules are today: labels,
+// annotations and finalizers of old objects can always be written.
+func (s strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	updated, before := s.typed(obj), s.typed(old)
+	if s.kind.SameSpec(updated, before) {
+		return nil
+	}
+	errs := s.kind.ValidateSpec(updated)
+	if s.kind.ValidateTransition != nil {
+		errs = append(errs, s.kind.ValidateTransition(updated, before)...)
+	}
+	return errs
+}
+
+// WarningsOnCreate warns of finalizers that others may use too.
+func (s strategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return finalizerWarnings(objectMeta(s.typed(obj)).Finalizers, nil)
+}
+
+// WarningsOnUpdate warns of finalizers that others may use too.
+func (s strategy[T]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	return finalizerWarnings(objectMeta(s.typed(obj)).Finalizers, objectMeta(s.typed(old)).Finalizers)
+}
+
+// statusStrategy is what the status subresource does on writes: all but the status stays as it is.
+type statusStrategy[T Object] struct {
+	strategy[T]
+}
+
+// GetResetFields tells server-side apply which fields a write to the status cannot change.
+func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return map[fieldpath.APIVersion]*fieldpath.Set{s.fieldVersion(): fieldpath.NewSet(
+		fieldpath.MakePathOrDie("metadata"),
+		fieldpath.MakePathOrDie("spec"),
+	)}
+}
+
+// PrepareForUpdate keeps spec and metadata, except for the record of who owns which field.
+func (s statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	updated, before := s.typed(obj), s.typed(old)
+	s.kind.CopySpec(updated, before)
+	managedFields := objectMeta(updated).ManagedFields
+	objectMeta(before).DeepCopyInto(objectMeta(updated))
+	objectMeta(updated).ManagedFields = managedFields
+}
+
+// ValidateUpdate checks a changed status.
+func (s statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	updated := s.typed(obj)
+	if s.kind.SameStatus(updated, s.typed(old)) {
+		return nil
+	}
+	return s.kind.ValidateStatus(updated)
+}
+
+// WarningsOnUpdate has nothing to say: finalizers cannot change here.
+func (statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}

@@ -1,0 +1,105 @@
+package tenancy
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
+	Resource:   tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"),
+	Singular:   "workspace",
+	ShortNames: []string{"ws"},
+
+	New:        func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
+	NewList:    func() runtime.Object { return &tenancyv1alpha1.WorkspaceList{} },
+	Default:    install.DefaultWorkspace,
+	CopySpec:   func(to, from *tenancyv1alpha1.Workspace) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *tenancyv1alpha1.Workspace) { to.Status = from.Status },
+	SameSpec:   func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+	SameStatus: func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
+
+	ValidateName:       validateName,
+	ValidateSpec:       validateWorkspaceSpec,
+	ValidateStatus:     validateWorkspaceStatus,
+	ValidateTransition: validateWorkspaceTransition,
+
+	Columns: []registry.Column[*tenancyv1alpha1.Workspace]{
+		{Name: "Type", Path: ".spec.type.name", Value: func(ws *tenancyv1alpha1.Workspace) string {
+			if ws.Spec.Type == nil {
+				return ""
+			}
+			return string(ws.Spec.Type.Name)
+		}},
+		registry.Label[*tenancyv1alpha1.Workspace]("Region", tenancyv1alpha1.RegionLabelKey),
+		{Name: "Phase", Path: ".status.phase", Value: func(ws *tenancyv1alpha1.Workspace) string { return string(ws.Status.Phase) }},
+		{Name: "URL", Path: ".spec.URL", Value: func(ws *tenancyv1alpha1.Workspace) string { return ws.Spec.URL }},
+	},
+}
+
+func validateWorkspaceSpec(workspace *tenancyv1alpha1.Workspace) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if workspaceType := workspace.Spec.Type; workspaceType != nil {
+		errs = append(errs, validateTypeReference(*workspaceType, path.Child("type"))...)
+	}
+	if location := workspace.Spec.Location; location != nil && location.Selector != nil {
+		errs = append(errs, validateSelector(location.Selector, path.Child("location", "selector"))...)
+	}
+	if mount := workspace.Spec.Mount; mount != nil {
+		path := path.Child("mount", "ref")
+		errs = append(errs, registry.Required(mount.Reference.APIVersion, path.Child("apiVersion"))...)
+		errs = append(errs, registry.Required(mount.Reference.Kind, path.Child("kind"))...)
+		errs = append(errs, registry.Required(mount.Reference.Name, path.Child("name"))...)
+	}
+	return errs
+}
+
+// validateSelector checks that the selector is complete. Whether it makes sense is told by the workspace's condition.
+func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, expression := range selector.MatchExpressions {
+		at := path.Child("matchExpressions").Index(i)
+		errs = append(errs, registry.Required(expression.Key, at.Child("key"))...)
+		errs = append(errs, registry.Required(string(expression.Operator), at.Child("operator"))...)
+	}
+	return errs
+}
+
+func validateWorkspaceStatus(workspace *tenancyv1alpha1.Workspace) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.Phase(workspace.Status.Phase, path.Child("phase"))
+	errs = append(errs, registry.Conditions(workspace.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, registry.Initializers(workspace.Status.Initializers, path.Child("initializers"))...)
+	return append(errs, registry.Initializers(workspace.Status.Terminators, path.Child("terminators"))...)
+}
+
+// validateWorkspaceTransition keeps what others rely on once it is there: where the workspace leads, and its type.
+func validateWorkspaceTransition(workspace, old *tenancyv1alpha1.Workspace) field.ErrorList {
+	path := field.NewPath("spec")
+	spec, before := workspace.Spec, old.Spec
+	var errs field.ErrorList
+	if before.URL != "" && spec.URL == "" {
+		errs = append(errs, field.Invalid(path, "", "URL cannot be unset"))
+	}
+	switch {
+	case before.Cluster == "":
+	case spec.Cluster == "":
+		errs = append(errs, field.Invalid(path, "", "cluster cannot be unset"))
+	default:
+		errs = append(errs, registry.Immutable(spec.Cluster, before.Cluster, path.Child("cluster"))...)
+	}
+	if spec.Type != nil && before.Type != nil {
+		errs = append(errs, registry.Immutable(string(spec.Type.Name), string(before.Type.Name), path.Child("type", "name"))...)
+		errs = append(errs, registry.Immutable(spec.Type.Path, before.Type.Path, path.Child("type", "path"))...)
+	}
+	if spec.Mount != nil && before.Mount != nil && spec.Mount.Reference != before.Mount.Reference {
+		errs = append(errs, field.Invalid(path.Child("mount", "ref"), spec.Mount.Reference, "ref is immutable"))
+	}
+	return errs
+}
