@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -73,7 +74,7 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	if rest != nil {
 		requests = append(requests, rest)
 	}
-	return withAnonymous(stock.Anonymous, requests), nil
+	return requester.Recorded(withAnonymous(stock.Anonymous, requests)), nil
 }
 
 // tokenAuthenticator joins the tokens that only a shard knows, or returns nil if there are none.

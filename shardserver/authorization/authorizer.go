@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -58,8 +60,9 @@ type Config struct {
 
 // Authorizer is the chain. It is safe for concurrent use.
 type Authorizer struct {
-	outer authorizer.Authorizer
-	rules rules
+	outer            authorizer.Authorizer
+	rules            rules
+	privilegedGroups []string
 }
 
 var (
@@ -84,7 +87,7 @@ func New(config Config) (*Authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{outer: outer, rules: held}, nil
+	return &Authorizer{outer: outer, rules: held, privilegedGroups: config.AlwaysAllowGroups}, nil
 }
 
 func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Authorizer, error) {
@@ -120,11 +123,22 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 // Authorize decides one request. The reason it returns is the same for everything that was allowed and for everything
 // that was not, so that it tells nothing about the logical cluster.
 func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	attributes = asUser{attributes, narrow(ctx, attributes.GetUser())}
+	if !a.privileged(attributes.GetUser()) {
+		if why, refused := impersonationRefused(ctx, attributes); refused {
+			audit.AddAuditAnnotation(ctx, "request.auth.kcp.io/impersonation-reason", why)
+			return authorizer.DecisionDeny, reasonDenied, nil
+		}
+	}
 	decision, _, err := a.outer.Authorize(ctx, attributes)
 	if decision == authorizer.DecisionAllow {
 		return decision, reasonGranted, nil
 	}
 	return decision, reasonDenied, err
+}
+
+func (a *Authorizer) privileged(u user.Info) bool {
+	return slices.ContainsFunc(u.GetGroups(), func(group string) bool { return slices.Contains(a.privilegedGroups, group) })
 }
 
 // RulesFor lists what a user may do in the context's logical cluster and the namespace, as a SelfSubjectRulesReview

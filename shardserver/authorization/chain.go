@@ -56,11 +56,11 @@ type rbacChain struct {
 
 func newRBACChain(held rules, clusters logicalClusters) *rbacChain {
 	return &rbacChain{clusters: clusters, steps: []step{
-		{"01-requiredgroups", requiredGroups},                          // the workspace's own door, before everything else
-		{"02-content", content{held}.check},                            // may this user enter the workspace at all
-		{"03-systemcrd", systemResources},                              // what only the server itself writes
+		{"01-requiredgroups", requiredGroups},                           // the workspace's own door, before everything else
+		{"02-content", content{held}.check},                             // may this user enter the workspace at all
+		{"03-systemcrd", systemResources},                               // what only the server itself writes
 		{"05-bootstrap", allowedBy("bootstrap policy", held.bootstrap)}, // RBAC valid in every logical cluster
-		{"05-local", allowedBy("local policy", held.local)},            // RBAC of this one; the last step settles
+		{"05-local", allowedBy("local policy", held.local)},             // RBAC of this one; the last step settles
 	}}
 }
 

@@ -15,6 +15,10 @@ const DeepReviewHeader = "X-Kcp-Internal-Deep-SubjectAccessReview"
 
 type deepKey struct{}
 
+// WithDeep marks a context so that decisions in it skip required groups and workspace content. It is for the server's
+// own questions about a logical cluster that the asking user need not be able to enter.
+func WithDeep(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) }
+
 func isDeep(ctx context.Context) bool {
 	deep, _ := ctx.Value(deepKey{}).(bool)
 	return deep
@@ -25,7 +29,7 @@ func isDeep(ctx context.Context) bool {
 func WithDeepReview(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if asked, err := strconv.ParseBool(req.Header.Get(DeepReviewHeader)); err == nil && asked && mayReviewDeep(req.Context()) {
-			req = req.WithContext(context.WithValue(req.Context(), deepKey{}, true))
+			req = req.WithContext(WithDeep(req.Context()))
 		}
 		handler.ServeHTTP(w, req)
 	})

@@ -2,24 +2,17 @@ package authorization
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 )
 
 // guardedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name,
@@ -33,84 +26,46 @@ var guardedGroups = []string{
 	user.AllAuthenticated,
 }
 
-// WithImpersonation is the stock impersonation filter between two additions: groups with power beyond a logical
-// cluster are refused to everybody who is not a member, and who was impersonated counts in the request's logical
-// cluster alone. It belongs behind authentication and request info, in front of authorization.
+func guarded(group string) bool {
+	return slices.Contains(guardedGroups, group) ||
+		strings.HasPrefix(group, InitializerGroupPrefix) || strings.HasPrefix(group, TerminatorGroupPrefix)
+}
+
+// impersonationRefused looks at the questions that the stock impersonation filter asks for each header, and refuses
 //
-// It builds on the filter that keeps no decisions; the "constrained" one of the same package caches them by user
-// alone, which would carry a decision from one logical cluster into another (wall W7).
-func WithImpersonation(handler http.Handler, a authorizer.Authorizer, s runtime.NegotiatedSerializer) http.Handler {
-	stock := impersonation.WithImpersonation(withScope(handler), a, s)
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		requester, ok := request.UserFrom(req.Context())
-		if !ok || !impersonates(req.Header) || slices.Contains(requester.GetGroups(), GroupMasters) {
-			stock.ServeHTTP(w, req)
-			return
-		}
-		cluster, _ := logicalcluster.From(req.Context())
-		held := EffectiveGroups(EffectiveUsers(cluster, requester))
-		for _, group := range requestedGroups(req.Header) {
-			if guarded(group) && !held[group] {
-				refuse(w, req, s)
-				return
-			}
-		}
-		stock.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), requesterKey{}, requester)))
-	})
-}
-
-var errImpersonation = errors.New("impersonation is not allowed for the requestor")
-
-type requesterKey struct{}
-
-// withScope narrows an impersonated user to the request's logical cluster.
-func withScope(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx := req.Context()
-		if requester, ok := ctx.Value(requesterKey{}).(user.Info); ok {
-			if u, ok := request.UserFrom(ctx); ok && u != requester {
-				cluster, _ := logicalcluster.From(ctx)
-				req = req.WithContext(request.WithUser(ctx, scoped(u, cluster)))
-			}
-		}
-		handler.ServeHTTP(w, req)
-	})
-}
-
-func scoped(u user.Info, cluster logicalcluster.Name) user.Info {
-	extra := maps.Clone(u.GetExtra())
-	if extra == nil {
-		extra = map[string][]string{}
+//   - groups with a meaning beyond the logical cluster, openly or inside a warrant, to who is not a member;
+//   - the "constrained" modes altogether: their filter keeps decisions by user, without the logical cluster, and would
+//     carry one from a tenant's workspace into every other (wall W7). Without them it falls back to plain
+//     impersonation, which asks every time.
+func impersonationRefused(ctx context.Context, attributes authorizer.Attributes) (reason string, refused bool) {
+	verb := attributes.GetVerb()
+	if strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:") {
+		return "constrained impersonation is not supported", true
 	}
-	extra[ScopesExtraKey] = append(slices.Clone(extra[ScopesExtraKey]), scopePrefix+cluster.String())
-	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
-}
-
-func impersonates(header http.Header) bool {
-	for name := range header {
-		if strings.HasPrefix(name, "Impersonate-") {
-			return true
+	if verb != "impersonate" || !attributes.IsResourceRequest() {
+		return "", false
+	}
+	cluster, _ := logicalcluster.From(ctx)
+	held := EffectiveGroups(EffectiveUsers(cluster, attributes.GetUser()))
+	for _, group := range requestedGroups(attributes) {
+		if guarded(group) && !held[group] {
+			return "impersonation is not allowed for the requestor", true
 		}
 	}
-	return false
+	return "", false
 }
 
-// requestedGroups are the groups that a request asks for, openly or inside a warrant.
-func requestedGroups(header http.Header) []string {
-	groups := slices.Clone(header[authenticationv1.ImpersonateGroupHeader])
-	for name, values := range header {
-		key, ok := strings.CutPrefix(name, authenticationv1.ImpersonateUserExtraHeaderPrefix)
-		if !ok {
-			continue
-		}
-		if decoded, err := url.PathUnescape(strings.ToLower(key)); err != nil || decoded != WarrantExtraKey {
-			continue
-		}
-		for _, value := range values {
-			groups = append(groups, warrantGroups(value)...)
+// requestedGroups are the groups that one question is about.
+func requestedGroups(attributes authorizer.Attributes) []string {
+	switch attributes.GetResource() {
+	case "groups":
+		return []string{attributes.GetName()}
+	case "userextras":
+		if attributes.GetSubresource() == WarrantExtraKey {
+			return warrantGroups(attributes.GetName())
 		}
 	}
-	return groups
+	return nil
 }
 
 // warrantGroups are the groups inside a warrant and the warrants inside it. Being authenticated is no power that a
@@ -127,20 +82,49 @@ func warrantGroups(encoded string) []string {
 	return groups
 }
 
-func guarded(group string) bool {
-	return slices.Contains(guardedGroups, group) ||
-		strings.HasPrefix(group, InitializerGroupPrefix) || strings.HasPrefix(group, TerminatorGroupPrefix)
+// WithImpersonationScope narrows an impersonated user to the request's logical cluster for everything below:
+// admission, escalation checks and what a SelfSubjectReview shows. It belongs behind authorization, which applies the
+// same rule to its own decisions.
+func WithImpersonationScope(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx := req.Context()
+		if u, ok := request.UserFrom(ctx); ok {
+			if narrowed := narrow(ctx, u); narrowed != u {
+				req = req.WithContext(request.WithUser(ctx, narrowed))
+			}
+		}
+		handler.ServeHTTP(w, req)
+	})
 }
 
-func refuse(w http.ResponseWriter, req *http.Request, s runtime.NegotiatedSerializer) {
-	var gv schema.GroupVersion
-	resource := schema.GroupResource{}
-	name := ""
-	if info, ok := request.RequestInfoFrom(req.Context()); ok {
-		gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-		resource = schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-		name = info.Name
+// narrow returns u as it counts in the request: with the scope of the request's logical cluster if u is who is being
+// impersonated and the requester does not stand above all logical clusters. Anybody else is returned as is.
+func narrow(ctx context.Context, u user.Info) user.Info {
+	who, ok := requester.From(ctx)
+	if !ok || same(u, who) || slices.Contains(who.GetGroups(), GroupMasters) {
+		return u
 	}
-	err := apierrors.NewForbidden(resource, name, errImpersonation)
-	responsewriters.ErrorNegotiated(err, s, gv, w, req)
+	if current, ok := request.UserFrom(ctx); !ok || !same(u, current) {
+		return u // the subject of an access review, say
+	}
+	cluster, _ := logicalcluster.From(ctx)
+	scope := scopePrefix + cluster.String()
+	scopes := u.GetExtra()[ScopesExtraKey]
+	if slices.Contains(scopes, scope) {
+		return u
+	}
+	extra := maps.Clone(u.GetExtra())
+	if extra == nil {
+		extra = map[string][]string{}
+	}
+	extra[ScopesExtraKey] = append(slices.Clone(scopes), scope)
+	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
+}
+
+// same tells whether two users are the same object. Only pointers can be: equal contents do not make an impersonated
+// user the requester.
+func same(a, b user.Info) bool {
+	left, ok := a.(*user.DefaultInfo)
+	right, alsoOK := b.(*user.DefaultInfo)
+	return ok && alsoOK && left == right
 }
