@@ -164,7 +164,7 @@ type LogicalClusterStatus struct {
 // +kubebuilder:object:root=true
 type LogicalClusterList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
+	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []LogicalCluster `json:"items"`
 }

@@ -78,7 +78,7 @@ type ShardStatus struct {
 // +kubebuilder:object:root=true
 type ShardList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
+	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []Shard `json:"items"`
 }

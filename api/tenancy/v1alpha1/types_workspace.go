@@ -163,7 +163,7 @@ type WorkspaceStatus struct {
 // +kubebuilder:object:root=true
 type WorkspaceList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
+	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []Workspace `json:"items"`
 }

@@ -187,7 +187,7 @@ const (
 // +kubebuilder:object:root=true
 type WorkspaceTypeList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
+	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []WorkspaceType `json:"items"`
 }
