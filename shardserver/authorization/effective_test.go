@@ -1,0 +1,122 @@
+package authorization
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func warrant(t *testing.T, w Warrant) string {
+	t.Helper()
+	encoded, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(encoded)
+}
+
+func TestEffectiveUsers(t *testing.T) {
+	anonymous := &user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}
+	authenticated := &user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated"}}
+	account := func(clusters ...string) *user.DefaultInfo {
+		u := &user.DefaultInfo{Name: "system:serviceaccount:ns:sa", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+		if len(clusters) > 0 {
+			u.Extra = map[string][]string{ClusterNameExtraKey: clusters}
+		}
+		return u
+	}
+	extra := func(key string, values ...string) map[string][]string { return map[string][]string{key: values} }
+
+	for name, tc := range map[string]struct {
+		user *user.DefaultInfo
+		want []user.Info // nil: the user itself
+	}{
+		"a plain user is itself": {user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}}},
+		"a user scoped to this cluster is itself": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "cluster:c")},
+		},
+		"a user scoped to one of several clusters is itself in each": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "cluster:b,cluster:c")},
+		},
+		"every scope value must hold": {
+			user: &user.DefaultInfo{Name: "alice", Groups: []string{"admins", "system:authenticated"}, Extra: extra(ScopesExtraKey, "cluster:c", "cluster:b")},
+			want: []user.Info{authenticated},
+		},
+		"a scope is no prefix": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "cluster:cc,cluster:")},
+			want: []user.Info{anonymous},
+		},
+		"an empty scope value holds nowhere": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(ScopesExtraKey, "")},
+			want: []user.Info{anonymous},
+		},
+		"a user out of scope keeps the group of its origin": {
+			user: &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}, Extra: map[string][]string{
+				ScopesExtraKey: {"cluster:b"}, ClusterNameExtraKey: {"b"},
+			}},
+			want: []user.Info{&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated", "system:cluster:b"}}},
+		},
+		"a service account without a cluster is a local one": {user: account()},
+		"a local service account is itself and has its global name": {
+			user: account("c"),
+			want: []user.Info{account("c"), &user.DefaultInfo{Name: "system:kcp:serviceaccount:c:ns:sa", Groups: []string{"system:authenticated"}}},
+		},
+		"a foreign service account is not the local one of its name": {
+			user: account("b"),
+			want: []user.Info{
+				&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:authenticated", "system:cluster:b"}},
+				&user.DefaultInfo{Name: "system:kcp:serviceaccount:b:ns:sa", Groups: []string{"system:authenticated"}},
+			},
+		},
+		"a service account of two clusters is foreign and nameless": {
+			user: account("c", "b"),
+			want: []user.Info{authenticated},
+		},
+		"a service account out of scope loses its global name too": {
+			user: &user.DefaultInfo{Name: "system:serviceaccount:ns:sa", Extra: map[string][]string{
+				ClusterNameExtraKey: {"b"}, ScopesExtraKey: {"cluster:b"},
+			}},
+			want: []user.Info{&user.DefaultInfo{Name: "system:anonymous", Groups: []string{"system:unauthenticated", "system:cluster:b"}}},
+		},
+		"a warrant adds its user": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
+			want: []user.Info{
+				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", UID: "1", Groups: []string{"g"}}))},
+				&user.DefaultInfo{Name: "bob", UID: "1", Groups: []string{"g"}},
+			},
+		},
+		"a warrant is subject to its own scopes": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
+			want: []user.Info{
+				&user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, warrant(t, Warrant{User: "bob", Extra: extra(ScopesExtraKey, "cluster:b")}))},
+				anonymous,
+			},
+		},
+		"what cannot be decoded and service accounts of nowhere are ignored": {
+			user: &user.DefaultInfo{Name: "alice", Extra: extra(WarrantExtraKey, "{", `{"groups":["g"]}`, warrant(t, Warrant{User: "system:serviceaccount:ns:sa"}))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := tc.want
+			if want == nil {
+				want = []user.Info{tc.user}
+			}
+			if diff := cmp.Diff(want, EffectiveUsers(logicalcluster.MustParseName("c"), tc.user)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWarrantsInsideWarrantsCountAndNeverYieldMasters(t *testing.T) {
+	inner := warrant(t, Warrant{User: "carol", Groups: []string{"system:masters", "inner"}})
+	outer := warrant(t, Warrant{User: "bob", Groups: []string{"outer"}, Extra: map[string][]string{WarrantExtraKey: {inner}}})
+	groups := EffectiveGroups(EffectiveUsers(logicalcluster.Root, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{WarrantExtraKey: {outer}}}))
+	if diff := cmp.Diff(map[string]bool{"inner": true, "outer": true}, groups); diff != "" {
+		t.Error(diff)
+	}
+}
