@@ -241,3 +241,12 @@ func (s *Snapshot) canonical(name logicalcluster.Name) logicalcluster.Name {
 	}
 	return logicalcluster.MustParseName(strings.Clone(name.String()))
 }
+
+// ShardNames returns the names of all shards.
+func (s *Snapshot) ShardNames() []string {
+	names := make([]string, 0, len(s.shards))
+	for name := range s.shards {
+		names = append(names, name)
+	}
+	return names
+}

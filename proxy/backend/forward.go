@@ -1,0 +1,100 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/proxy/identity"
+)
+
+// Forwarder sends requests to backends that share certificates and header names.
+type Forwarder struct {
+	transport *Transport
+	headers   identity.HeaderNames
+	metrics   *Metrics
+	buffers   *buffers
+}
+
+// NewForwarder returns a forwarder over the transport, with identities in the headers of the given names.
+func NewForwarder(transport *Transport, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
+	return &Forwarder{transport: transport, headers: headers, metrics: metrics, buffers: &buffers{}}
+}
+
+// Forward sends the request to target, which replaces its URL but for the query, on behalf of the user; without one
+// it goes on without an identity. Upgrades and streams pass through. shard is the label in metrics.
+func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard string, target *url.URL, u user.Info) {
+	proxy := httputil.ReverseProxy{
+		Transport: f.transport,
+		// Rewrite runs after what the client lists in "Connection" was removed, so that a client cannot use that
+		// header to strip what is set here.
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host = target.Scheme, target.Host
+			p.Out.URL.Path, p.Out.URL.RawPath = target.Path, target.RawPath
+			// Host stays what the client asked for.
+			p.Out.Header = f.headers.WithoutIdentity(p.Out.Header)
+			p.Out.Trailer = nil // no Kubernetes client sends any
+			p.SetXForwarded()
+			if u != nil {
+				f.headers.Set(p.Out.Header, u)
+			}
+			if p.Out.Body != nil && p.Out.Body != http.NoBody {
+				p.Out.Body = f.counted(p.Out.Body, f.metrics.requestBytes.WithLabelValues(shard).Add)
+			}
+		},
+		ModifyResponse: func(res *http.Response) error {
+			// The body of an upgrade is the connection itself and must stay what it is.
+			if res.StatusCode != http.StatusSwitchingProtocols {
+				res.Body = f.counted(res.Body, f.metrics.responseBytes.WithLabelValues(shard).Add)
+			}
+			return nil
+		},
+		FlushInterval: -1, // events leave when they come
+		BufferPool:    f.buffers,
+		ErrorLog:      quiet,
+		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
+			f.metrics.failed(shard, err)
+			if !errors.Is(err, context.Canceled) && req.Context().Err() == nil {
+				klog.V(2).InfoS("Backend does not answer", "backend", shard, "host", target.Host, "err", err)
+			}
+			w.WriteHeader(http.StatusBadGateway)
+		},
+	}
+	proxy.ServeHTTP(w, req)
+}
+
+func (f *Forwarder) counted(body io.ReadCloser, add func(float64)) io.ReadCloser {
+	return &countingBody{ReadCloser: body, count: func(n int64) { add(float64(n)) }}
+}
+
+// buffers lends the buffers of copying.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+func (b *buffers) Get() []byte {
+	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+func (b *buffers) Put(buffer []byte) { b.pool.Put((*[bufferSize]byte)(buffer)) }
+
+// quiet receives what ReverseProxy says when a client goes away in the middle of an answer.
+var quiet = log.New(klogV4{}, "", 0)
+
+type klogV4 struct{}
+
+func (klogV4) Write(p []byte) (int, error) {
+	klog.V(4).Info(string(p))
+	return len(p), nil
+}

@@ -1,0 +1,210 @@
+// Package options holds the command line of the front proxy: what the flags are, what they default to, and what
+// must not stand together. It opens no file and no connection.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/atoll-dev/atoll/proxy/identity"
+)
+
+// defaultIssuer is the issuer of service account tokens where nothing else is configured, as on a shard.
+const defaultIssuer = "https://kcp.default.svc"
+
+// Options are the flags as the user set them.
+type Options struct {
+	SecureServing  *genericoptions.SecureServingOptions
+	Authentication *kubeoptions.BuiltInAuthenticationOptions
+	PassOnGroups   []string
+	DropGroups     []string
+
+	MappingFile      string
+	RootKubeconfig   string
+	ShardsKubeconfig string
+	RootDirectory    string
+
+	CORSAllowedOrigins []string
+	ProfilerAddress    string
+	FeatureGates       map[string]bool
+	Logs               *logsapi.LoggingConfiguration
+
+	// ShutdownTimeout is how long requests may take to end after the signal to stop. It is no flag.
+	ShutdownTimeout time.Duration
+}
+
+// New returns the defaults.
+func New() *Options {
+	o := &Options{
+		SecureServing: genericoptions.NewSecureServingOptions(),
+		Authentication: kubeoptions.NewBuiltInAuthenticationOptions().
+			WithClientCert().WithOIDC().WithRequestHeader().WithServiceAccounts().WithTokenFile().WithWebHook(),
+		DropGroups:      identity.DefaultDropGroups(),
+		RootDirectory:   ".kcp",
+		FeatureGates:    map[string]bool{},
+		Logs:            logsapi.NewLoggingConfiguration(),
+		ShutdownTimeout: 60 * time.Second,
+	}
+	o.SecureServing.Required = true
+	o.SecureServing.ServerCert.CertDirectory = "" // follows --root-directory
+	o.Authentication.ServiceAccounts.Issuers = []string{defaultIssuer}
+	o.Logs.Verbosity = 2
+	return o
+}
+
+// AddFlags binds the options to the flag set.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	o.SecureServing.AddFlags(fs)
+	o.Authentication.AddFlags(fs)
+	for name, why := range map[string]string{
+		"service-account-jwks-uri":                "the proxy publishes no keys",
+		"service-account-max-token-expiration":    "the proxy issues no tokens",
+		"service-account-extend-token-expiration": "the proxy issues no tokens",
+	} {
+		if err := fs.MarkDeprecated(name, "it has no effect here: "+why); err != nil {
+			panic(err) // the flag is gone from the library: notice it when this is compiled against a new one
+		}
+	}
+	fs.StringSliceVar(&o.PassOnGroups, "authentication-pass-on-groups", o.PassOnGroups,
+		"Groups that are passed on to shards; a trailing '*' matches any rest. Empty passes all on.")
+	fs.StringSliceVar(&o.DropGroups, "authentication-drop-groups", o.DropGroups,
+		"Groups that are never passed on to shards; a trailing '*' matches any rest. Wins over --authentication-pass-on-groups.")
+
+	fs.StringVar(&o.MappingFile, "mapping-file", o.MappingFile,
+		"YAML list of {path, backend, backend_server_ca, proxy_client_cert, proxy_client_key}. The entry with path /clusters/ leads to the shards. Required.")
+	fs.StringVar(&o.RootKubeconfig, "root-kubeconfig", o.RootKubeconfig,
+		"Kubeconfig of the root shard: Shard objects are read there, and access to /metrics is checked there.")
+	fs.StringVar(&o.ShardsKubeconfig, "shards-kubeconfig", o.ShardsKubeconfig,
+		"Kubeconfig whose credentials are good on all shards (group system:masters). Its server is not used. Required.")
+	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory,
+		"Directory for the generated serving certificate apiserver.crt and its key, where --tls-cert-file is not given.")
+
+	fs.StringSliceVar(&o.CORSAllowedOrigins, "cors-allowed-origins", o.CORSAllowedOrigins,
+		"Origins allowed for CORS: regular expressions that must match the whole host, starting with ^ or // and ending with $ or : followed by ports.")
+	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
+		"Loopback address such as localhost:6060 at which pprof listens. Empty for none.")
+	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
+		"Feature gates as key=true|false pairs. Gates of kcp that concern shards alone are accepted and change nothing here.")
+	logsapi.AddFlags(o.Logs, fs)
+}
+
+// CompletedOptions are options whose defaults are filled in and which were found free of contradictions.
+type CompletedOptions struct{ *completed }
+
+type completed struct{ Options }
+
+// Complete fills in defaults and validates. All errors are returned together.
+func (o Options) Complete() (CompletedOptions, error) {
+	if o.SecureServing.ServerCert.CertDirectory == "" {
+		o.SecureServing.ServerCert.CertDirectory = o.RootDirectory
+	}
+	o.PassOnGroups = identity.ParseGroups(o.PassOnGroups)
+	o.DropGroups = identity.ParseGroups(o.DropGroups)
+
+	authentication := *o.Authentication
+	if accounts := authentication.ServiceAccounts; accounts != nil {
+		copied := *accounts
+		// The first value given replaces the default; keep one if the user emptied the list.
+		if len(copied.Issuers) == 0 {
+			copied.Issuers = []string{defaultIssuer}
+		}
+		authentication.ServiceAccounts = &copied
+		if len(copied.KeyFiles) == 0 {
+			authentication.ServiceAccounts = nil // no key to verify with: such tokens are the shards' business
+		}
+	}
+	o.Authentication = &authentication
+
+	if err := o.validate(); err != nil {
+		return CompletedOptions{}, err
+	}
+	return CompletedOptions{&completed{o}}, nil
+}
+
+func (o Options) validate() error {
+	var errs []error
+	errs = append(errs, o.SecureServing.Validate()...)
+	errs = append(errs, o.Authentication.Validate()...)
+	serving := o.SecureServing.ServerCert.CertKey
+	if (serving.CertFile == "") != (serving.KeyFile == "") {
+		errs = append(errs, fmt.Errorf("--tls-cert-file and --tls-private-key-file: got one of them (%q, %q), expected both or neither", serving.CertFile, serving.KeyFile))
+	}
+	if serving.CertFile == "" && o.SecureServing.ServerCert.CertDirectory == "" {
+		errs = append(errs, errors.New("--root-directory: got nothing, expected a directory for the generated certificate, or --tls-cert-file and --tls-private-key-file"))
+	}
+	if o.MappingFile == "" {
+		errs = append(errs, errors.New("--mapping-file: got nothing, expected the file that says which path leads where"))
+	}
+	if o.ShardsKubeconfig == "" {
+		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards"))
+	}
+	if o.Authentication.RequestHeader != nil && o.Authentication.RequestHeader.ClientCAFile != "" && len(o.Authentication.RequestHeader.AllowedNames) == 0 {
+		errs = append(errs, errors.New("--requestheader-allowed-names: got nothing, expected the common names of proxies that may name users, because --requestheader-client-ca-file is set"))
+	}
+	if o.ProfilerAddress != "" {
+		errs = append(errs, validateLoopback(o.ProfilerAddress)...)
+	}
+	errs = append(errs, o.validateGates()...)
+	return utilerrors.NewAggregate(errs)
+}
+
+// validateLoopback: pprof asks nobody who they are, so it is only for who is on the machine already.
+func validateLoopback(address string) []error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return []error{fmt.Errorf("--profiler-address: got %q, expected <loopback host>:<port>: %w", address, err)}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return []error{fmt.Errorf("--profiler-address: got %q, expected a loopback host such as localhost, because profiles are served without authentication", address)}
+	}
+	return nil
+}
+
+// kcpGates are the gates of kcp and whether true may be asked of this proxy.
+var kcpGates = map[string]bool{
+	"WorkspaceMounts":         true, // mounts are routed as soon as a shard has any
+	"CacheAPIs":               true, // the others concern shards
+	"LogicalClusterMigration": true,
+	"EnableDeprecatedAPIExportVirtualWorkspacesUrls": true,
+	"StorageVersionAPI":       true,
+	"WorkspaceAuthentication": false,
+}
+
+func (o Options) validateGates() []error {
+	var errs []error
+	upstream := map[string]bool{}
+	for name, on := range o.FeatureGates {
+		possible, ours := kcpGates[name]
+		switch {
+		case ours && on && !possible:
+			errs = append(errs, fmt.Errorf("--feature-gates: got %s=true, but this version does not have that feature yet", name))
+		case !ours:
+			upstream[name] = on
+		}
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(upstream); err != nil {
+		errs = append(errs, fmt.Errorf("--feature-gates: %w", err))
+	}
+	return errs
+}
+
+// UpstreamGates returns the gates that the Kubernetes libraries know.
+func (o Options) UpstreamGates() map[string]bool {
+	upstream := map[string]bool{}
+	for name, on := range o.FeatureGates {
+		if _, ours := kcpGates[name]; !ours {
+			upstream[name] = on
+		}
+	}
+	return upstream
+}

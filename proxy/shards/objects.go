@@ -1,0 +1,127 @@
+package shards
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// The types below are the same objects as in the API packages, reduced to what routing reads. Decoding into them
+// skips the rest of each document, which is most of it. TestPartialTypesReadTheRealOnes holds the two together.
+
+var (
+	coreVersion    = schema.GroupVersion{Group: "core.kcp.io", Version: "v1alpha1"}
+	tenancyVersion = schema.GroupVersion{Group: "tenancy.kcp.io", Version: "v1alpha1"}
+)
+
+type shardObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		BaseURL string `json:"baseURL"`
+	} `json:"spec"`
+}
+
+type shardObjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []shardObject `json:"items"`
+}
+
+type workspaceObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Cluster string    `json:"cluster"`
+		URL     string    `json:"URL"`
+		Mount   *struct{} `json:"mount"`
+	} `json:"spec"`
+	Status struct {
+		Phase string `json:"phase"`
+	} `json:"status"`
+}
+
+type workspaceObjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []workspaceObject `json:"items"`
+}
+
+type clusterObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+type clusterObjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []clusterObject `json:"items"`
+}
+
+func (o *shardObject) DeepCopyObject() runtime.Object {
+	out := *o
+	o.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+func (o *workspaceObject) DeepCopyObject() runtime.Object {
+	out := *o
+	o.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+func (o *clusterObject) DeepCopyObject() runtime.Object {
+	out := *o
+	o.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+func (l *shardObjectList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = make([]shardObject, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*shardObject)
+	}
+	return &out
+}
+
+func (l *workspaceObjectList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = make([]workspaceObject, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*workspaceObject)
+	}
+	return &out
+}
+
+func (l *clusterObjectList) DeepCopyObject() runtime.Object {
+	out := *l
+	out.Items = make([]clusterObject, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*clusterObject)
+	}
+	return &out
+}
+
+// newCodecs returns the codecs of a scheme that knows only the partial types.
+func newCodecs() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	for kind, obj := range map[string]runtime.Object{
+		"Shard": &shardObject{}, "ShardList": &shardObjectList{},
+		"LogicalCluster": &clusterObject{}, "LogicalClusterList": &clusterObjectList{},
+	} {
+		scheme.AddKnownTypeWithName(coreVersion.WithKind(kind), obj)
+	}
+	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("Workspace"), &workspaceObject{})
+	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceList"), &workspaceObjectList{})
+	metav1.AddToGroupVersion(scheme, coreVersion)
+	metav1.AddToGroupVersion(scheme, tenancyVersion)
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme)
+}
