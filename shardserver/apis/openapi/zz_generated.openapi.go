@@ -78,7 +78,7 @@ func schema_atoll_api_conditions_v1alpha1_Condition(ref common.ReferenceCallback
 					"lastTransitionTime": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lastTransitionTime is when status, severity, reason or message last changed, in whole seconds.",
-							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.Time"),
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.Time"),
 						},
 					},
 					"reason": {
@@ -100,7 +100,7 @@ func schema_atoll_api_conditions_v1alpha1_Condition(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			"k8s.io/apimachinery/pkg/apis/meta/v1.Time"},
+			"io.k8s.apimachinery.pkg.apis.meta.v1.Time"},
 	}
 }
 
@@ -128,7 +128,7 @@ func schema_atoll_api_core_v1alpha1_LogicalCluster(ref common.ReferenceCallback)
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
 						},
 					},
 					"spec": {
@@ -149,7 +149,7 @@ func schema_atoll_api_core_v1alpha1_LogicalCluster(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			corev1alpha1.LogicalClusterSpec{}.OpenAPIModelName(), corev1alpha1.LogicalClusterStatus{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"},
+			corev1alpha1.LogicalClusterSpec{}.OpenAPIModelName(), corev1alpha1.LogicalClusterStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -177,7 +177,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterList(ref common.ReferenceCallb
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
 						},
 					},
 					"items": {
@@ -198,7 +198,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterList(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			corev1alpha1.LogicalCluster{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"},
+			corev1alpha1.LogicalCluster{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -287,7 +287,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 					"createdBy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "createdBy is who made the logical cluster. That user becomes its administrator.",
-							Ref:         ref("k8s.io/api/authentication/v1.UserInfo"),
+							Ref:         ref("io.k8s.api.authentication.v1.UserInfo"),
 						},
 					},
 					"initializers": {
@@ -324,7 +324,7 @@ func schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			corev1alpha1.LogicalClusterOwner{}.OpenAPIModelName(), "k8s.io/api/authentication/v1.UserInfo"},
+			corev1alpha1.LogicalClusterOwner{}.OpenAPIModelName(), "io.k8s.api.authentication.v1.UserInfo"},
 	}
 }
 
@@ -425,7 +425,7 @@ func schema_atoll_api_core_v1alpha1_Shard(ref common.ReferenceCallback) common.O
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
 						},
 					},
 					"spec": {
@@ -446,7 +446,7 @@ func schema_atoll_api_core_v1alpha1_Shard(ref common.ReferenceCallback) common.O
 			},
 		},
 		Dependencies: []string{
-			corev1alpha1.ShardSpec{}.OpenAPIModelName(), corev1alpha1.ShardStatus{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"},
+			corev1alpha1.ShardSpec{}.OpenAPIModelName(), corev1alpha1.ShardStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -474,7 +474,7 @@ func schema_atoll_api_core_v1alpha1_ShardList(ref common.ReferenceCallback) comm
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
 						},
 					},
 					"items": {
@@ -495,7 +495,7 @@ func schema_atoll_api_core_v1alpha1_ShardList(ref common.ReferenceCallback) comm
 			},
 		},
 		Dependencies: []string{
-			corev1alpha1.Shard{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"},
+			corev1alpha1.Shard{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -550,7 +550,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref("k8s.io/apimachinery/pkg/api/resource.Quantity"),
+										Ref: ref("io.k8s.apimachinery.pkg.api.resource.Quantity"),
 									},
 								},
 							},
@@ -574,7 +574,7 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Condition{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/api/resource.Quantity"},
+			v1alpha1.Condition{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.api.resource.Quantity"},
 	}
 }
 
@@ -750,7 +750,7 @@ func schema_atoll_api_tenancy_v1alpha1_Workspace(ref common.ReferenceCallback) c
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
 						},
 					},
 					"spec": {
@@ -772,7 +772,7 @@ func schema_atoll_api_tenancy_v1alpha1_Workspace(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			tenancyv1alpha1.WorkspaceSpec{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceStatus{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"},
+			tenancyv1alpha1.WorkspaceSpec{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -800,7 +800,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceList(ref common.ReferenceCallbac
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
 						},
 					},
 					"items": {
@@ -821,7 +821,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceList(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			tenancyv1alpha1.Workspace{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"},
+			tenancyv1alpha1.Workspace{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -835,14 +835,14 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceLocation(ref common.ReferenceCal
 					"selector": {
 						SchemaProps: spec.SchemaProps{
 							Description: "selector is matched against the labels of Shards. Without one, every shard may hold the workspace.",
-							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.LabelSelector"),
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			"k8s.io/apimachinery/pkg/apis/meta/v1.LabelSelector"},
+			"io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"},
 	}
 }
 
@@ -983,7 +983,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceType(ref common.ReferenceCallbac
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
 						},
 					},
 					"spec": {
@@ -1004,7 +1004,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceType(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			tenancyv1alpha1.WorkspaceTypeSpec{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeStatus{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"},
+			tenancyv1alpha1.WorkspaceTypeSpec{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
 	}
 }
 
@@ -1061,7 +1061,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeList(ref common.ReferenceCal
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
 							Default: map[string]interface{}{},
-							Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"),
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
 						},
 					},
 					"items": {
@@ -1082,7 +1082,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeList(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			tenancyv1alpha1.WorkspaceType{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta"},
+			tenancyv1alpha1.WorkspaceType{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
 	}
 }
 
@@ -1173,7 +1173,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
 										Default: map[string]interface{}{},
-										Ref:     ref("k8s.io/api/rbac/v1.PolicyRule"),
+										Ref:     ref("io.k8s.api.rbac.v1.PolicyRule"),
 									},
 								},
 							},
@@ -1194,7 +1194,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
 										Default: map[string]interface{}{},
-										Ref:     ref("k8s.io/api/rbac/v1.PolicyRule"),
+										Ref:     ref("io.k8s.api.rbac.v1.PolicyRule"),
 									},
 								},
 							},
@@ -1280,7 +1280,7 @@ func schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			tenancyv1alpha1.APIExportReference{}.OpenAPIModelName(), tenancyv1alpha1.AuthenticationConfigurationReference{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeExtension{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeSelector{}.OpenAPIModelName(), "k8s.io/api/rbac/v1.PolicyRule"},
+			tenancyv1alpha1.APIExportReference{}.OpenAPIModelName(), tenancyv1alpha1.AuthenticationConfigurationReference{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeExtension{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceTypeSelector{}.OpenAPIModelName(), "io.k8s.api.rbac.v1.PolicyRule"},
 	}
 }
 
