@@ -118,7 +118,7 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 		return Resolved{}, unresolvable(err, "logical cluster %q not found", parent)
 	}
 	from := canonicalPath(logicalCluster, parent)
-	for _, path := range upwards(from) {
+	for _, path := range append([]logicalcluster.Path{parent.Path()}, above(from)...) {
 		found, err := r.Get(ctx, Reference{Path: path, Name: name})
 		if err == nil || !errors.Is(err, ErrUnresolvable) {
 			return found, err
@@ -127,10 +127,10 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found in %q, nor above it, nor in %q", ErrUnresolvable, name, from, logicalcluster.Root)
 }
 
-// upwards returns a path and all above it that may hold types, and root at the end.
-func upwards(path logicalcluster.Path) []logicalcluster.Path {
+// above returns all paths over a path that may hold types, the nearest first, and root at the end.
+func above(path logicalcluster.Path) []logicalcluster.Path {
 	var paths []logicalcluster.Path
-	for ok := true; ok && path.String() != homeSegment; path, ok = path.Parent() {
+	for path, ok := path.Parent(); ok && path.String() != homeSegment; path, ok = path.Parent() {
 		paths = append(paths, path)
 	}
 	root := logicalcluster.Root.Path()
@@ -148,10 +148,11 @@ func refOf(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) {
 	return parsed, nil
 }
 
-// unresolvable tells what does not exist from what could not be read.
+// unresolvable tells what does not exist from what could not be read. Registries answer a name that nothing can have
+// ("a/b", which the pattern of type names lets through) with BadRequest.
 func unresolvable(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
 		return fmt.Errorf("%w: %s", ErrUnresolvable, what)
 	}
 	return fmt.Errorf("%s: %w", what, err)

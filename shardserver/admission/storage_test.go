@@ -1,0 +1,230 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	namespacestorage "k8s.io/kubernetes/pkg/registry/core/namespace/storage"
+	"k8s.io/utils/ptr"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	coreapis "github.com/atoll-dev/atoll/shardserver/apis/core"
+	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
+	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// stored is a shard's storage with the admission chain in front: real registries, watch caches and etcd.
+type stored struct {
+	t        *testing.T
+	chain    admission.Interface
+	storages map[string]rest.Storage
+}
+
+// startStored runs etcd and the registries until the test ends.
+func startStored(t *testing.T, permits ...string) *stored {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+
+	backend := storagebackend.NewDefaultConfig("/registry", nil)
+	backend.Transport.ServerList = []string{server.Endpoint}
+	backend.Transport.TrustedCAFile, backend.Transport.CertFile, backend.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	options := restOptions{backend}
+	storages := map[string]rest.Storage{}
+	for _, install := range []func(generic.RESTOptionsGetter) (map[string]rest.Storage, error){coreapis.Storages, tenancyapis.Storages} {
+		installed, err := install(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, s := range installed {
+			storages[name] = s
+		}
+	}
+	namespaceREST, _, _, err := namespacestorage.NewREST(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storages["namespaces"] = namespaceREST
+	for _, s := range storages {
+		t.Cleanup(s.Destroy)
+	}
+
+	state := newShardState().permit(permits...)
+	state.registry = storage.NewRegistry()
+	for _, resource := range []schema.GroupResource{namespaces, logicalClusters, workspaces, workspaceTypes} {
+		state.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: storages[resource.Resource].(storage.Store)})
+	}
+	config := state.config()
+	config.Types = workspacetype.NewResolver(workspacetype.Local(state.registry))
+	chain, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stored{t, chain, storages}
+}
+
+type restOptions struct{ backend *storagebackend.Config }
+
+func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	backend := *o.backend
+	version := schema.GroupVersion{Group: resource.Group, Version: "v1alpha1"}
+	if resource.Group == "" {
+		version.Version = "v1"
+	}
+	backend.Codec = legacyscheme.Codecs.LegacyCodec(version)
+	return generic.RESTOptions{
+		StorageConfig:  backend.ForResource(resource),
+		Decorator:      storage.WithCache(),
+		ResourcePrefix: resource.Group + "/" + resource.Resource,
+	}, nil
+}
+
+// in returns the context of a request for a cluster-scoped resource, as the handlers make it.
+func (s *stored) in(cluster string) context.Context {
+	return request.WithNamespace(logicalcluster.With(s.t.Context(), logicalcluster.MustParseName(cluster)), "")
+}
+
+// create sends a creation through admission into storage, in the order of the real handler.
+func (s *stored) create(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
+	ctx := s.in(cluster)
+	name := obj.(metav1.Object).GetName()
+	q := ask{resource: resource, name: name, by: by, operation: admission.Create, obj: obj}
+	if err := s.chain.(admission.MutationInterface).Admit(ctx, q.attributes(), nil); err != nil {
+		return nil, err
+	}
+	return s.storages[resource.Resource].(rest.Creater).Create(ctx, obj, rest.AdmissionToValidateObjectFunc(s.chain, q.attributes(), nil), &metav1.CreateOptions{})
+}
+
+func (s *stored) mustCreate(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) runtime.Object {
+	s.t.Helper()
+	created, err := s.create(cluster, by, resource, obj)
+	if err != nil {
+		s.t.Fatalf("creating %s in %s: %v", resource, cluster, err)
+	}
+	return created
+}
+
+// updateStatus sends a change of the status through admission into storage.
+func (s *stored) updateStatus(cluster string, by user.Info, resource schema.GroupResource, name string, change func(runtime.Object)) (runtime.Object, error) {
+	ctx := s.in(cluster)
+	attributes := func(obj, old runtime.Object) admission.Attributes {
+		return ask{resource: resource, subresource: "status", name: name, by: by, operation: admission.Update, obj: obj, old: old}.attributes()
+	}
+	info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+		obj := old.DeepCopyObject()
+		change(obj)
+		return obj, nil
+	}, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
+		return obj, s.chain.(admission.MutationInterface).Admit(ctx, attributes(obj, old), nil)
+	})
+	updated, _, err := s.storages[resource.Resource+"/status"].(rest.Updater).Update(ctx, name, info, rest.ValidateAllObjectFunc,
+		rest.AdmissionToValidateObjectUpdateFunc(s.chain, attributes(nil, nil), nil), false, &metav1.UpdateOptions{})
+	return updated, err
+}
+
+// TestOverRealStorage takes the first worked flow of the contract over real registries: nothing waits for a watch
+// cache, and nothing crosses a logical cluster.
+func TestOverRealStorage(t *testing.T) {
+	s := startStored(t, "alice use root/workspacetypes/universal", "alice use c1/workspacetypes/own")
+	logicalCluster := func(path, typed string) *corev1alpha1.LogicalCluster {
+		c := clusterIn("", annotated(logicalcluster.PathAnnotationKey, path, typeKey, typed, groupsKey, "members"))
+		c.Spec.CreatedBy = nil
+		return c
+	}
+
+	created := s.mustCreate("root", master, logicalClusters, logicalCluster("root", "root:root")).(*corev1alpha1.LogicalCluster)
+	if !slices.Contains(created.Finalizers, corev1alpha1.LogicalClusterDeletionFinalizer) {
+		t.Errorf("finalizers %v", created.Finalizers)
+	}
+	s.mustCreate("root", master, workspaceTypes, kind("", "universal"))
+	stored := s.mustCreate("root", master, workspaceTypes, kind("forged", "root", extending(ref("root", "universal")), func(spec *tenancyv1alpha1.WorkspaceTypeSpec) {
+		spec.DefaultChildWorkspaceType = ptr.To(ref("root", "universal"))
+	})).(*tenancyv1alpha1.WorkspaceType)
+	if path := stored.Annotations[logicalcluster.PathAnnotationKey]; path != "root" {
+		t.Errorf("the type is annotated with path %q", path)
+	}
+
+	w := s.mustCreate("root", alice, workspaces, team(func(w *tenancyv1alpha1.Workspace) { w.Spec.Type = nil })).(*tenancyv1alpha1.Workspace)
+	if w.Spec.Type == nil || w.Spec.Type.String() != "root:universal" || w.Annotations[groupsKey] != "members" || w.Annotations[ownerKey] == "" {
+		t.Errorf("the workspace has type %v and annotations %v", w.Spec.Type, w.Annotations)
+	}
+
+	if _, err := s.create("c1", alice, logicalClusters, logicalCluster("root:team", "root:universal")); !apierrors.IsForbidden(err) {
+		t.Errorf("a tenant created a LogicalCluster: %v", err)
+	}
+	if _, err := s.create("c1", alice, workspaces, team()); !apierrors.IsForbidden(err) {
+		t.Errorf("a workspace stands in a logical cluster that does not exist: %v", err)
+	}
+	s.mustCreate("c1", master, logicalClusters, logicalCluster("root:team", "root:universal"))
+	s.mustCreate("c1", alice, workspaceTypes, kind("", "own", extending(ref("root", "universal"))))
+	if _, err := s.create("root", alice, workspaces, named("below", "", "own")); !apierrors.IsForbidden(err) {
+		t.Errorf("a type of another logical cluster was found by name: %v", err)
+	}
+	below := s.mustCreate("c1", alice, workspaces, named("below", "", "own")).(*tenancyv1alpha1.Workspace)
+	if below.Spec.Type.String() != "c1:own" { // root:team does not lead to c1: the workspace was never placed
+		t.Errorf("type %q", below.Spec.Type)
+	}
+	if _, err := s.create("c1", alice, workspaces, named("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
+		t.Errorf("a name that nothing can have: %v", err)
+	}
+
+	updated, err := s.updateStatus("c1", master, logicalClusters, "cluster", func(obj runtime.Object) {
+		obj.(*corev1alpha1.LogicalCluster).Status.Phase = initializing
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := updated.(*corev1alpha1.LogicalCluster); !slices.Equal(c.Status.Initializers, c.Spec.Initializers) || !slices.Equal(c.Status.Terminators, c.Spec.Terminators) {
+		t.Errorf("status starts with %v and %v", c.Status.Initializers, c.Status.Terminators)
+	}
+	if _, err := s.updateStatus("c1", alice, logicalClusters, "cluster", func(obj runtime.Object) {
+		obj.(*corev1alpha1.LogicalCluster).Status.Phase = ready
+	}); !apierrors.IsForbidden(err) {
+		t.Errorf("a tenant ended initialization: %v", err)
+	}
+}
+
+// TestNamespacesOverRealStorage writes into a namespace as soon as it is there, and not where its namesake is.
+func TestNamespacesOverRealStorage(t *testing.T) {
+	s := startStored(t)
+	configMap := ask{resource: schema.GroupResource{Resource: "configmaps"}, namespace: "team", name: "thing", by: alice, operation: admission.Create, obj: &core.ConfigMap{}}
+
+	s.mustCreate("c1", alice, namespaces, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+	configMap.cluster = "c1"
+	if err := through(t, s.chain, configMap); err != nil {
+		t.Error(err)
+	}
+	configMap.cluster = "c2"
+	if err := through(t, s.chain, configMap); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want 404", err)
+	}
+	remove := ask{cluster: "c1", resource: namespaces, name: "default", by: master, operation: admission.Delete}
+	if err := through(t, s.chain, remove); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, want 403", err)
+	}
+}
+
+func named(name, path, typed string) *tenancyv1alpha1.Workspace {
+	return team(func(w *tenancyv1alpha1.Workspace) { w.Name, w.Spec.Type = name, ptr.To(ref(path, typed)) })
+}
