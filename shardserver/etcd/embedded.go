@@ -22,6 +22,9 @@ import (
 // startTimeout bounds the wait for the store to serve. Recovering a large data directory takes seconds.
 const startTimeout = 60 * time.Second
 
+// slowRequest is how long a request may take before etcd writes a line about it.
+const slowRequest = time.Second
+
 // Config is what an embedded etcd needs to know. Ports of 0 are chosen freely.
 type Config struct {
 	// Directory holds the data and, below "secrets", the certificates. It is created.
@@ -36,13 +39,12 @@ type Config struct {
 	ECDSACurve string
 	// UnsafeNoFsync trades safety against a power cut for speed. Tests only.
 	UnsafeNoFsync bool
-	// QuietLogs drops etcd's own log.
-	QuietLogs bool
 }
 
 // Server is a running embedded etcd.
 type Server struct {
-	etcd *embed.Etcd
+	etcd     *embed.Etcd
+	logLevel zap.AtomicLevel
 
 	// Endpoint is the URL that clients connect to.
 	Endpoint string
@@ -92,10 +94,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		}
 		ec.ListenMetricsUrls = append(ec.ListenMetricsUrls, *u)
 	}
-	ec.LogLevel = "warn"
-	if cfg.QuietLogs {
-		ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	ec.WarningUnaryRequestDuration = slowRequest
+	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
+	logger, err := newLogger(logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("creating the embedded etcd's log: %w", err)
 	}
+	ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	if err := setWALSize(cfg.WALSizeBytes); err != nil {
 		return nil, err
 	}
@@ -116,14 +121,24 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		etcd.Close()
 		return nil, fmt.Errorf("embedded etcd: server took too long to start (%s)", startTimeout)
 	}
-	return &Server{etcd: etcd, Endpoint: clientURL.String(), CAFile: secrets.caCert, CertFile: secrets.clientCert, KeyFile: secrets.clientKey}, nil
+	return &Server{etcd: etcd, logLevel: logLevel, Endpoint: clientURL.String(), CAFile: secrets.caCert, CertFile: secrets.clientCert, KeyFile: secrets.clientKey}, nil
 }
 
 // Err reports the failure of a running server.
 func (s *Server) Err() <-chan error { return s.etcd.Err() }
 
 // Close stops the server and returns when its files are closed. Close it after everything that uses it.
-func (s *Server) Close() { s.etcd.Close() }
+func (s *Server) Close() {
+	s.logLevel.SetLevel(zap.FatalLevel) // closing listeners is logged as an error; it is none
+	s.etcd.Close()
+}
+
+func newLogger(level zap.AtomicLevel) (*zap.Logger, error) {
+	config := zap.NewProductionConfig()
+	config.Level = level
+	config.DisableStacktrace = true
+	return config.Build()
+}
 
 func explain(err error, cfg Config) error {
 	if strings.Contains(err.Error(), "address already in use") {

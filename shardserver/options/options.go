@@ -25,6 +25,8 @@ const (
 	DefaultIssuer        = "https://kcp.default.svc"
 	// EmbeddedEtcd is the value of --etcd-servers that runs etcd in the process.
 	EmbeddedEtcd = "embedded"
+	// noFsyncEnv is the environment variable that makes the embedded etcd fast and unsafe.
+	noFsyncEnv = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
 
 // Options are what the flags of a shard set. Use New for defaults, AddFlags to bind, Complete to check.
@@ -57,6 +59,8 @@ type Options struct {
 	ServiceAccountPrivateKeyFile string
 	// ProfilerAddress serves pprof on a plain listener of its own when set.
 	ProfilerAddress string
+	// UnsafeNoFsync runs the embedded etcd without fsync. Tests only; the environment sets it.
+	UnsafeNoFsync bool
 	// BindFreePort picks a free port; it needs --secure-port=0.
 	BindFreePort bool
 }
@@ -127,6 +131,7 @@ func New(rootDirectory string) *Options {
 		},
 		Authorization:     AuthorizationOptions{AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}},
 		EventTTL:          time.Hour,
+		UnsafeNoFsync:     os.Getenv(noFsyncEnv) != "",
 		BatteriesIncluded: DefaultBatteries(),
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
@@ -231,9 +236,12 @@ func (c *completed) completeServing() error {
 	if c.RootDirectory == "" && c.SecureServing.ServerCert.CertKey.CertFile == "" {
 		c.SecureServing.ServerCert.CertDirectory = "" // the pair then lives in memory only
 	}
-	ip, err := c.SecureServing.DefaultExternalAddress()
-	if err != nil {
-		return fmt.Errorf("finding this host's address for --shard-base-url (give the flag to skip this): %w", err)
+	ip := c.SecureServing.BindAddress
+	if ip.IsUnspecified() {
+		var err error
+		if ip, err = c.SecureServing.DefaultExternalAddress(); err != nil {
+			ip = net.IPv4(127, 0, 0, 1) // a host without a route to anywhere is still reached from itself
+		}
 	}
 	c.ExternalIP = ip.String()
 	host := c.ExternalIP
@@ -262,11 +270,11 @@ func (c *completed) completeURLs() error {
 	if c.Shard.VirtualWorkspaceURL == "" {
 		c.Shard.VirtualWorkspaceURL = c.Shard.BaseURL
 	}
-	for flag, value := range map[string]string{
-		"--shard-base-url": c.Shard.BaseURL, "--shard-external-url": c.Shard.ExternalURL, "--shard-virtual-workspace-url": c.Shard.VirtualWorkspaceURL,
+	for _, given := range []struct{ flag, value string }{
+		{"--shard-base-url", c.Shard.BaseURL}, {"--shard-external-url", c.Shard.ExternalURL}, {"--shard-virtual-workspace-url", c.Shard.VirtualWorkspaceURL},
 	} {
-		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("%s: got %q, want an https URL", flag, value)
+		if u, err := url.Parse(given.value); err != nil || u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("%s: got %q, want an https URL", given.flag, given.value)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion st
 	if err != nil {
 		return none, err
 	}
-	obj, err := resource.Store.Get(scoped(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	obj, err := resource.Store.Get(scoped(ctx, r.resource, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
 	if err != nil {
 		return none, err
 	}
@@ -77,7 +77,7 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	if err != nil {
 		return nil, err
 	}
-	list, err := resource.Store.List(scoped(ctx, namespace), &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: resourceVersion})
+	list, err := resource.Store.List(scoped(ctx, r.resource, namespace), &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: resourceVersion})
 	if err != nil {
 		return nil, err
 	}
@@ -109,16 +109,16 @@ func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 // WatchAll is Reader.WatchAll for a resource whose type does not matter.
 func WatchAll(ctx context.Context, resource *Resource) (watch.Interface, error) {
 	sendInitial := true
-	return resource.Store.Watch(scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), ""), &internalversion.ListOptions{
+	return resource.Store.Watch(scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), ""), &internalversion.ListOptions{
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		SendInitialEvents:    &sendInitial,
 		AllowWatchBookmarks:  true,
 	})
 }
 
-// scoped puts the namespace where registries look for it. It also drops a request's own RequestInfo, whose name
-// and namespace would otherwise narrow what the watch cache looks at.
-func scoped(ctx context.Context, namespace string) context.Context {
-	ctx = request.WithRequestInfo(ctx, nil)
+// scoped puts the namespace where registries look for it. It also replaces a request's own RequestInfo, whose name
+// and namespace would otherwise narrow what the watch cache looks at, and whose resource would stand in errors.
+func scoped(ctx context.Context, resource schema.GroupResource, namespace string) context.Context {
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: resource.Group, Resource: resource.Resource})
 	return request.WithNamespace(ctx, namespace)
 }

@@ -1,0 +1,112 @@
+// Command kcp is the shard server. It only binds flags; everything else is in package shardserver.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/shardserver"
+	"github.com/atoll-dev/atoll/shardserver/options"
+)
+
+func main() {
+	if err := command(os.Args[1:]).Execute(); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func command(args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kcp",
+		Short:         "A kcp-compatible shard: many logical clusters in one API server",
+		Version:       version.Get().GitVersion,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(startCommand(args))
+	return root
+}
+
+func startCommand(args []string) *cobra.Command {
+	opts := options.New(rootDirectory(args))
+	opts.Logs.Verbosity = 2
+	var sets cliflag.NamedFlagSets
+	opts.AddFlags(&sets)
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start a shard with everything it needs",
+		Long: `Start a shard. Without flags it is a whole installation in one process: embedded etcd, the root
+workspace, path routing, and an admin kubeconfig in .kcp/admin.kubeconfig.`,
+		Example: `  # Everything in one process; then: export KUBECONFIG=.kcp/admin.kubeconfig
+  kcp start
+
+  # On loopback only, with data elsewhere
+  kcp start --root-directory=/var/lib/kcp --bind-address=127.0.0.1
+
+  # With an etcd of your own
+  kcp start --etcd-servers=https://etcd-0:2379,https://etcd-1:2379 \
+    --etcd-cafile=ca.crt --etcd-certfile=tls.crt --etcd-keyfile=tls.key`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return run(opts) },
+	}
+	for _, set := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	printFlags := func(cmd *cobra.Command) error {
+		columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
+		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
+		return nil
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
+		_ = printFlags(cmd)
+	})
+	cmd.AddCommand(&cobra.Command{
+		Use:   "options",
+		Short: "Print all flags of start",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printFlags(cmd) },
+	})
+	return cmd
+}
+
+func run(opts *options.Options) error {
+	if err := logsapi.ValidateAndApply(opts.Logs, nil); err != nil {
+		return err
+	}
+	defer klog.Flush()
+	completed, err := opts.Complete()
+	if err != nil {
+		return err
+	}
+	ctx := genericapiserver.SetupSignalContext()
+	server, err := shardserver.New(ctx, completed)
+	if err != nil {
+		return err
+	}
+	klog.InfoS("Starting", "version", version.Get().GitVersion, "shard", completed.Shard.Name, "url", completed.Shard.BaseURL)
+	return server.Run(ctx)
+}
+
+// rootDirectory reads --root-directory ahead of all other flags, because their defaults follow it.
+func rootDirectory(args []string) string {
+	directory := options.DefaultRootDirectory
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--root-directory="); ok {
+			directory = value
+		} else if arg == "--root-directory" && i+1 < len(args) {
+			directory = args[i+1]
+		}
+	}
+	return directory
+}

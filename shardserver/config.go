@@ -1,0 +1,241 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/atoll-dev/atoll/shardserver/adminauth"
+	"github.com/atoll-dev/atoll/shardserver/admission"
+	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
+	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
+	"github.com/atoll-dev/atoll/shardserver/authentication"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/filters"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// Config is everything an API server is made of, before it exists.
+type Config struct {
+	Generic *genericapiserver.Config
+
+	options     options.Completed
+	registry    *storage.Registry
+	authorizer  *authorization.Authorizer
+	types       *workspacetype.Resolver
+	tokenIssuer serviceaccount.TokenGenerator
+	rest        *restOptions
+	admin       *adminauth.Admin
+	clients     *loopback.Clients
+}
+
+func newConfig(ctx context.Context, opts options.Completed, registry *storage.Registry) (*Config, error) {
+	c := &Config{
+		Generic:  genericapiserver.NewConfig(legacyscheme.Codecs),
+		options:  opts,
+		registry: registry,
+		types:    workspacetype.NewResolver(workspacetype.Local(registry)),
+	}
+	for _, step := range []func(context.Context) error{
+		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.Generic.BuildHandlerChainFunc = c.handlerChain
+	return c, nil
+}
+
+func (c *Config) applyServing(context.Context) error {
+	if err := c.options.ServerRun.ApplyTo(c.Generic); err != nil {
+		return err
+	}
+	if err := c.options.SecureServing.ApplyToConfig(c.Generic); err != nil {
+		return fmt.Errorf("opening the secure port: %w", err)
+	}
+	if err := c.options.Features.ApplyTo(c.Generic, nil, nil); err != nil {
+		return err
+	}
+	c.Generic.LoopbackClientConfig.DisableCompression = true
+	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	var err error
+	c.clients, err = loopback.NewClients(c.Generic.LoopbackClientConfig)
+	return err
+}
+
+func (c *Config) applyOpenAPI(context.Context) error {
+	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := generatedopenapi.GetOpenAPIDefinitions(ref)
+		for name, definition := range kcpopenapi.Definitions(ref) {
+			all[name] = definition
+		}
+		return all
+	}
+	namer := openapinamer.NewDefinitionNamer(legacyscheme.Scheme)
+	c.Generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	c.Generic.OpenAPIConfig.Info.Title = "Atoll"
+	c.Generic.OpenAPIConfig.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
+	c.Generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	c.Generic.OpenAPIV3Config.Info.Title = "Atoll"
+	c.Generic.OpenAPIV3Config.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
+	return nil
+}
+
+func (c *Config) applyStorage(context.Context) error {
+	resources := builtin.Resources()
+	c.Generic.MergedResourceConfig = resources
+	c.options.Etcd.StorageConfig.StorageObjectCountTracker = c.Generic.StorageObjectCountTracker
+	rest, err := newRESTOptions(c.options.Etcd, resources)
+	if err != nil {
+		return err
+	}
+	c.rest = rest
+	if err := c.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, c.Generic); err != nil {
+		return fmt.Errorf("connecting to etcd: %w", err)
+	}
+	rest.transformers = c.Generic.ResourceTransformers
+	c.Generic.RESTOptionsGetter = rest
+	return nil
+}
+
+func (c *Config) applyAuthentication(ctx context.Context) error {
+	stock, err := c.options.Authentication.ToAuthenticationConfig()
+	if err != nil {
+		return fmt.Errorf("authentication flags: %w", err)
+	}
+	stock.SecretsWriter = c.clients.Kubernetes.CoreV1()
+	stock.APIServerID = c.Generic.APIServerID
+	info := &c.Generic.Authentication
+	info.RequestHeaderConfig = stock.RequestHeaderConfig
+	info.APIAudiences = stock.APIAudiences
+	if err := acceptClientCertificates(stock, info, c.Generic.SecureServing); err != nil {
+		return err
+	}
+	tokens := map[string]*user.DefaultInfo{}
+	if c.options.Batteries[options.BatteryAdmin] {
+		c.admin, err = adminauth.New(adminauth.Config{
+			KubeconfigPath: c.options.AdminAuth.KubeconfigPath,
+			TokenHashPath:  c.options.AdminAuth.TokenHashPath,
+			WithUser:       c.options.Batteries[options.BatteryUser],
+		})
+		if err != nil {
+			return fmt.Errorf("preparing the admin kubeconfig: %w", err)
+		}
+		tokens = c.admin.Tokens()
+	}
+	info.Authenticator, err = authentication.New(ctx, authentication.Config{Stock: stock, Registry: c.registry, AdminTokens: tokens})
+	if err != nil {
+		return fmt.Errorf("creating the authenticator: %w", err)
+	}
+	key, err := keyutil.PrivateKeyFromFile(c.options.ServiceAccountPrivateKeyFile)
+	if err != nil {
+		return fmt.Errorf("--service-account-private-key-file: %w", err)
+	}
+	c.tokenIssuer, err = authentication.NewTokenGenerator(c.options.Authentication.ServiceAccounts.Issuers[0], key)
+	return err
+}
+
+func acceptClientCertificates(stock kubeauthenticator.Config, info *genericapiserver.AuthenticationInfo, serving *genericapiserver.SecureServingInfo) error {
+	if stock.ClientCAContentProvider != nil {
+		if err := info.ApplyClientCert(stock.ClientCAContentProvider, serving); err != nil {
+			return fmt.Errorf("--client-ca-file: %w", err)
+		}
+	}
+	if stock.RequestHeaderConfig != nil && stock.RequestHeaderConfig.CAContentProvider != nil {
+		if err := info.ApplyClientCert(stock.RequestHeaderConfig.CAContentProvider, serving); err != nil {
+			return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *Config) applyAuthorization(context.Context) error {
+	authorizer, err := authorization.New(authorization.Config{
+		Registry:         c.registry,
+		AlwaysAllowPaths: c.options.Authorization.AlwaysAllowPaths,
+	})
+	if err != nil {
+		return fmt.Errorf("creating the authorizer: %w", err)
+	}
+	c.authorizer = authorizer
+	c.Generic.Authorization.Authorizer = authorizer
+	c.Generic.RuleResolver = authorizer
+	return nil
+}
+
+func (c *Config) applyAdmission(context.Context) error {
+	control, err := admission.New(admission.Config{
+		Registry:   c.registry,
+		Types:      c.types,
+		Authorizer: c.authorizer,
+		Deep:       authorization.WithDeep,
+	})
+	if err != nil {
+		return err
+	}
+	c.Generic.AdmissionControl = control
+	return nil
+}
+
+func (c *Config) applyAudit(context.Context) error { return c.options.Audit.ApplyTo(c.Generic) }
+
+// handlerChain puts the stock chain between our outermost filters, which find the cluster, and our innermost, which
+// keeps to it (wall W7: nothing is served outside of this chain).
+func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
+	handler := filters.WithResourceRules(apiHandler, c.rest.identities, generic.Serializer)
+	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
+	handler = filters.WithCluster(handler, filters.NewResolver(c.registry), generic.Serializer)
+	return authentication.WithInClusterRewrite(handler)
+}
+
+func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
+	seeds, err := readIdentitySeeds(c.options.Shard.RootIdentitiesFile)
+	if err != nil {
+		return nil, err
+	}
+	return newAPIGroups(ctx, builtin.Config{
+		Resources:          c.Generic.MergedResourceConfig,
+		StorageFactory:     c.rest.factory,
+		EventTTL:           c.options.EventTTL,
+		Authenticator:      c.Generic.Authentication.Authenticator,
+		APIAudiences:       c.Generic.Authentication.APIAudiences,
+		Authorizer:         c.authorizer,
+		RuleResolver:       c.authorizer,
+		TokenIssuer:        c.tokenIssuer,
+		TokenMaxExpiration: c.options.Authentication.ServiceAccounts.MaxExpiration,
+	}, c.rest, c.registry, c.authorizer, seeds)
+}
+
+func (c *Config) writeKubeconfig() error {
+	if c.admin == nil {
+		return nil
+	}
+	cert, _ := c.Generic.SecureServing.Cert.CurrentCertKeyContent()
+	return c.admin.WriteKubeconfig(c.options.ServerRun.ExternalHost, cert)
+}
+
+// rootCA returns the bundle that workspaces publish as kube-root-ca.crt.
+func (c *Config) rootCA() ([]byte, error) {
+	if c.options.RootCAFile != "" {
+		return os.ReadFile(c.options.RootCAFile)
+	}
+	cert, _ := c.Generic.SecureServing.Cert.CurrentCertKeyContent()
+	return cert, nil
+}

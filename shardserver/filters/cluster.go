@@ -1,0 +1,95 @@
+// Package filters holds the HTTP filters that make a stock API server one of many logical clusters: they resolve
+// "/clusters/<name|path>", put the name into the context, and keep shard-level endpoints and wildcard requests to
+// what they are for. Authentication, authorization and audit are the stock chain's; no filter here decides who may
+// do what.
+package filters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// The reasons why a path leads to no logical cluster that this shard can serve.
+var (
+	errNotFound     = errors.New("no such workspace")
+	errElsewhere    = errors.New("the workspace lives on another shard")
+	errNotAvailable = errors.New("a workspace on the path is unavailable")
+)
+
+// Resolver finds the logical cluster that a path leads to, on this shard.
+type Resolver interface {
+	// Resolve returns the name that the path leads to. Its errors are errNotFound, errElsewhere, errNotAvailable or
+	// a failure to read.
+	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+}
+
+// WithCluster resolves the cluster of a request's URL into its context and strips it from the path. Names and the
+// wildcard pass unresolved: whether they exist is a matter of authorization. A request without /clusters/ passes
+// without a cluster.
+func WithCluster(handler http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		target, err := logicalcluster.FromURLPath(req.URL.Path)
+		if err != nil {
+			respond(w, req, serializer, apierrors.NewBadRequest(err.Error()))
+			return
+		}
+		if target.Path.Empty() {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		cluster, isName := target.Path.Name()
+		if !isName {
+			cluster, err = resolver.Resolve(req.Context(), target.Path)
+			switch {
+			case errors.Is(err, errNotAvailable):
+				http.Error(w, "Not available.", http.StatusServiceUnavailable)
+				return
+			case errors.Is(err, errElsewhere):
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, "Not found on this shard", http.StatusTooManyRequests)
+				return
+			case errors.Is(err, errNotFound):
+				respond(w, req, serializer, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), target.Path.String()))
+				return
+			case err != nil:
+				respond(w, req, serializer, apierrors.NewInternalError(fmt.Errorf("resolving the workspace path: %w", err)))
+				return
+			}
+		}
+		scoped := req.Clone(logicalcluster.With(req.Context(), cluster))
+		scoped.URL.Path, scoped.URL.RawPath = target.Rest, ""
+		if isShardLevel(target.Rest) {
+			http.Error(w, "shard-level endpoint not available at workspace scope", http.StatusNotImplemented)
+			return
+		}
+		handler.ServeHTTP(w, scoped)
+	})
+}
+
+// shardLevel are the endpoints that tell of the whole process, hence of all tenants. They have no place below a
+// logical cluster, whose admin may do everything there.
+var shardLevel = []string{"/metrics", "/debug", "/logs", "/configz", "/statusz", "/flagz"}
+
+func isShardLevel(path string) bool {
+	for _, prefix := range shardLevel {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func respond(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
+	responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
+}

@@ -1,0 +1,122 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers kcp's own types in the scheme
+	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
+	kcptenancy "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// apiGroups are all APIs of the shard, ready to be installed.
+type apiGroups struct {
+	core  *genericapiserver.APIGroupInfo
+	named []*genericapiserver.APIGroupInfo
+}
+
+// newAPIGroups creates the storage of every API, in the order that identities demand: secrets first, then what is
+// keyed by an identity that a secret holds. It fills the registry.
+func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions, registry *storage.Registry, authorizer *authorization.Authorizer, seeds map[string]string) (*apiGroups, error) {
+	coreInfo, err := builtin.Core(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	secrets, ok := coreInfo.VersionedResourcesStorageMap["v1"]["secrets"].(secretStore)
+	if !ok {
+		return nil, fmt.Errorf("the storage of secrets is %T, which cannot hold identities", coreInfo.VersionedResourcesStorageMap["v1"]["secrets"])
+	}
+	if options.identities, err = ensureIdentities(ctx, secrets, seeds); err != nil {
+		return nil, err
+	}
+	named, err := builtin.Named(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	rbac, err := kcprbac.NewStorage(options, authorizer, authorizer.RuleResolver())
+	if err != nil {
+		return nil, fmt.Errorf("creating the RBAC group: %w", err)
+	}
+	coreStorages, err := kcpcore.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", corev1alpha1.SchemeGroupVersion.Group, err)
+	}
+	tenancyStorages, err := kcptenancy.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", tenancyv1alpha1.SchemeGroupVersion.Group, err)
+	}
+	groups := &apiGroups{core: &coreInfo, named: append(named, &rbac,
+		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
+		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
+	)}
+	return groups, groups.register(registry, options)
+}
+
+func ownGroup(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
+	info := genericapiserver.NewDefaultAPIGroupInfo(version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	info.VersionedResourcesStorageMap[version.Version] = storages
+	return &info
+}
+
+func (g *apiGroups) all() []*genericapiserver.APIGroupInfo {
+	return append([]*genericapiserver.APIGroupInfo{g.core}, g.named...)
+}
+
+// register makes every stored resource known to the shard's own readers.
+func (g *apiGroups) register(registry *storage.Registry, options *restOptions) error {
+	for _, info := range g.all() {
+		group := info.PrioritizedVersions[0].Group
+		for _, version := range info.PrioritizedVersions {
+			for name, store := range info.VersionedResourcesStorageMap[version.Version] {
+				readable, ok := store.(storage.Store)
+				if !ok || strings.Contains(name, "/") {
+					continue // a subresource, or a review that is never stored
+				}
+				if group == "events.k8s.io" {
+					continue // the same objects as core events
+				}
+				kinds, _, err := legacyscheme.Scheme.ObjectKinds(store.New())
+				if err != nil {
+					return fmt.Errorf("finding the kind of %s: %w", name, err)
+				}
+				prefix, err := options.prefix(schema.GroupResource{Group: group, Resource: name})
+				if err != nil {
+					return err
+				}
+				scoper, _ := store.(rest.Scoper)
+				_, deletable := store.(rest.GracefulDeleter)
+				registry.Add(&storage.Resource{
+					GVR:        version.WithResource(name),
+					Kind:       version.WithKind(kinds[0].Kind),
+					Namespaced: scoper != nil && scoper.NamespaceScoped(),
+					Prefix:     "/" + prefix,
+					Store:      readable,
+					Deletable:  deletable,
+				})
+			}
+		}
+	}
+	return nil
+}
+
+func (g *apiGroups) install(server *genericapiserver.GenericAPIServer) error {
+	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, g.core); err != nil {
+		return fmt.Errorf("installing the core group: %w", err)
+	}
+	if err := server.InstallAPIGroups(g.named...); err != nil {
+		return fmt.Errorf("installing the API groups: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package options
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// parse builds options from a command line, on loopback and below a fresh root directory.
+func parse(t *testing.T, args ...string) (*Options, error) {
+	t.Helper()
+	o := New(filepath.Join(t.TempDir(), "root"))
+	o.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	var sets cliflag.NamedFlagSets
+	o.AddFlags(&sets)
+	fs := pflag.NewFlagSet("kcp start", pflag.ContinueOnError)
+	for _, set := range sets.FlagSets {
+		fs.AddFlagSet(set)
+	}
+	return o, fs.Parse(args)
+}
+
+func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range []string{
+		"--root-ca-file=" + file, "--client-ca-file=" + file, "--requestheader-client-ca-file=" + file,
+		"--requestheader-allowed-names=kcp-front-proxy,kcp-root-shard-proxy", "--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--tls-private-key-file=" + file, "--tls-cert-file=" + file, "--service-account-key-file=" + file,
+		"--service-account-private-key-file=" + file, "--service-account-lookup=false", "--shard-client-key-file=" + file,
+		"--shard-client-cert-file=" + file, "--shard-base-url=https://root-kcp:6443", "--shard-external-url=https://kcp.example.com:6443",
+		"--logical-cluster-admin-kubeconfig=" + file, "--external-logical-cluster-admin-kubeconfig=" + file,
+		"--batteries-included=workspace-types", "--root-directory=", "--enable-leader-election=true", "--logging-format=json", "-v=4",
+		"--etcd-servers=https://etcd:2379", "--etcd-prefix=/registry", "--etcd-certfile=" + file, "--etcd-keyfile=" + file, "--etcd-cafile=" + file,
+		"--audit-policy-file=" + file, "--audit-webhook-config-file=" + file, "--audit-webhook-mode=batch", "--oidc-issuer-url=https://issuer",
+		"--oidc-client-id=x", "--token-auth-file=" + file, "--authentication-token-webhook-config-file=" + file,
+	} {
+		if _, err := parse(t, arg); err != nil {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+}
+
+func TestFlagsThatWouldDoNothingAreUnknown(t *testing.T) {
+	for _, flag := range []string{
+		"advertise-address", "enable-priority-and-fairness", "max-requests-inflight", "request-timeout", "runtime-config",
+		"enable-admission-plugins", "egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
+		"default-watch-cache-size", "log-text-split-stream", "service-account-jwks-uri", "cache-kubeconfig",
+	} {
+		if _, err := parse(t, "--"+flag+"=x"); err == nil || !strings.Contains(err.Error(), "unknown flag") {
+			t.Errorf("--%s: got %v, want an unknown flag", flag, err)
+		}
+	}
+}
+
+func TestCompleteRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"another shard's name, which needs the handshake": {[]string{"--shard-name=alpha"}, "--shard-name"},
+		"embedded and external etcd at once":              {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
+		"an etcd that is no URL":                          {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
+		"a base URL that is no URL":                       {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},
+		"a plain HTTP external URL":                       {[]string{"--shard-external-url=http://kcp"}, "--shard-external-url"},
+		"no external URL with admin credentials":          {[]string{"--logical-cluster-admin-kubeconfig=x"}, "--shard-external-url"},
+		"a free port that is also given":                  {[]string{"--experimental-bind-free-port"}, "--secure-port=0"},
+		"a client certificate without its key":            {[]string{"--shard-client-cert-file=x"}, "--shard-client-key-file"},
+		"a CA file that is not there":                     {[]string{"--root-ca-file=/does/not/exist"}, "--root-ca-file"},
+		"a feature that does not exist yet":               {[]string{"--feature-gates=WorkspaceMounts=true"}, "WorkspaceMounts"},
+		"an unknown feature gate":                         {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
+		"an unknown battery":                              {[]string{"--batteries-included=nonsense"}, "nonsense"},
+		"no keys and nowhere to put them":                 {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := parse(t, tc.args...)
+			if err == nil {
+				_, err = o.Complete()
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got %v, want an error about %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestCompleteFillsTheGaps(t *testing.T) {
+	o, err := parse(t, "--secure-port=7443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Embedded || c.Shard.BaseURL != "https://127.0.0.1:7443" || c.Shard.ExternalURL != c.Shard.BaseURL || c.Shard.VirtualWorkspaceURL != c.Shard.BaseURL {
+		t.Errorf("embedded %v, URLs %q, %q, %q", c.Embedded, c.Shard.BaseURL, c.Shard.ExternalURL, c.Shard.VirtualWorkspaceURL)
+	}
+	for _, file := range []string{"sa.key", "apiserver.crt", "apiserver.key"} {
+		if _, err := os.Stat(filepath.Join(o.RootDirectory, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	info, err := os.Stat(o.RootDirectory)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("root directory: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestParseBatteries(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in   []string
+		want []string
+		err  bool
+	}{
+		"nothing switches all off":          {nil, []string{}, false},
+		"a plain list replaces the default": {[]string{"workspace-types"}, []string{"workspace-types"}, false},
+		"plus adds to the default":          {[]string{"+user"}, []string{"admin", "user", "workspace-types"}, false},
+		"minus takes from the default":      {[]string{"-admin"}, []string{"workspace-types"}, false},
+		"both forms at once are refused":    {[]string{"+user", "admin"}, nil, true},
+		"user needs admin":                  {[]string{"user"}, nil, true},
+		"minus admin with plus user":        {[]string{"-admin", "+user"}, nil, true},
+		"unknown names are refused":         {[]string{"x"}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseBatteries(tc.in)
+			if (err != nil) != tc.err {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && !reflect.DeepEqual(got.Names(), tc.want) {
+				t.Errorf("got %v, want %v", got.Names(), tc.want)
+			}
+		})
+	}
+}

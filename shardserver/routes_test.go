@@ -1,0 +1,110 @@
+package shardserver_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// open are the only paths that answer without authorization (wall W7). It is spelled out here, not taken from the
+// server, so that a new entry has to be defended in a review.
+var open = []string{"/livez", "/readyz", "/healthz"}
+
+func isOpen(path string) bool {
+	return slices.ContainsFunc(open, func(o string) bool { return path == o || strings.HasPrefix(path, o+"/") })
+}
+
+// TestEveryRouteIsBehindTheChain walks every route that the server knows, bare and below logical clusters, as nobody
+// and with a bad credential.
+func TestEveryRouteIsBehindTheChain(t *testing.T) {
+	shard := shardtesting.Start(t)
+	host := shard.Masters(t).Host
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+
+	type route struct{ method, path string }
+	var routes []route
+	for _, service := range shard.Server.Generic.Handler.GoRestfulContainer.RegisteredWebServices() {
+		for _, r := range service.Routes() {
+			path := strings.NewReplacer("{namespace}", "default", "{name}", "x", "{path:*}", "y", "{path}", "y", "{logpath:*}", "z").Replace(r.Path)
+			routes = append(routes, route{r.Method, path})
+		}
+	}
+	for _, path := range shard.Server.Generic.Handler.NonGoRestfulMux.ListedPaths() {
+		routes = append(routes, route{http.MethodGet, path})
+	}
+	// Handlers by prefix and what no handler knows.
+	for _, path := range []string{"/debug/pprof/heap", "/debug/flags/v", "/openapi/v3/api/v1", "/nothing/here", "/services/apiexport/x", "/services/cache/shards/x"} {
+		routes = append(routes, route{http.MethodGet, path})
+	}
+	if len(routes) < 150 {
+		t.Fatalf("only %d routes found: the walk no longer sees the server", len(routes))
+	}
+	for _, prefix := range []string{"", "/clusters/root", "/clusters/system:admin", "/clusters/system:shard", "/clusters/*", "/clusters/nosuchcluster"} {
+		for _, r := range routes {
+			for credential, want := range map[string][]int{
+				"":                 {http.StatusForbidden, http.StatusNotImplemented},
+				"Bearer bad-token": {http.StatusUnauthorized, http.StatusNotImplemented},
+			} {
+				if isOpen(r.path) {
+					want = append(want, http.StatusOK)
+				}
+				req, err := http.NewRequest(r.method, host+prefix+r.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if credential != "" {
+					req.Header.Set("Authorization", credential)
+				}
+				response, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				if !slices.Contains(want, response.StatusCode) {
+					t.Errorf("%s %s%s with %q: got %d, want one of %v", r.method, prefix, r.path, credential, response.StatusCode, want)
+				}
+			}
+		}
+	}
+}
+
+// TestShardLevelEndpointsHaveNoPlaceInAWorkspace: the admin of a workspace may do everything in it, so what tells of
+// the whole process must not be there at all.
+func TestShardLevelEndpointsHaveNoPlaceInAWorkspace(t *testing.T) {
+	shard := shardtesting.Start(t)
+	for _, path := range []string{"/metrics", "/debug/pprof/heap", "/debug/flags/v", "/configz"} {
+		for _, cluster := range []string{"root", "system:admin"} {
+			if got := statusOf(t, shardtesting.At(shard.Masters(t), cluster), path); got != http.StatusNotImplemented {
+				t.Errorf("GET /clusters/%s%s as system:masters: got %d, want 501", cluster, path, got)
+			}
+		}
+	}
+	if got := statusOf(t, shard.Masters(t), "/metrics"); got != http.StatusOK {
+		t.Errorf("GET /metrics as system:masters: got %d, want 200", got)
+	}
+	if got := statusOf(t, shard.User(t), "/metrics"); got != http.StatusForbidden {
+		t.Errorf("GET /metrics as a plain user: got %d, want 403", got)
+	}
+}
+
+func statusOf(t *testing.T, config *rest.Config, path string) int {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Get(fmt.Sprintf("%s%s", config.Host, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}

@@ -1,0 +1,228 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/shardserver/bootstrap"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy"
+)
+
+// Names of the post-start hooks, each a check of /readyz.
+const (
+	hookBootstrap   = "kcp-bootstrap-policy"
+	hookControllers = "kcp-start-controllers"
+)
+
+// Server is a shard that is ready to run.
+type Server struct {
+	// Generic is the API server below.
+	Generic *genericapiserver.GenericAPIServer
+	// Registry knows every stored resource.
+	Registry *storage.Registry
+
+	options  options.Completed
+	config   *Config
+	etcd     *etcd.Server
+	manager  *controller.Manager
+	booted   chan struct{}
+	running  sync.WaitGroup
+	profiler *http.Server
+	// ran says that the API server was run, which destroys its storage when it ends.
+	ran bool
+}
+
+// New starts what storage needs (the embedded etcd), creates all APIs and returns the server, which does not serve
+// yet. On an error everything that was started is stopped.
+func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
+	s := &Server{options: opts, Registry: storage.NewRegistry(), booted: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	if err := s.startEtcd(ctx); err != nil {
+		return nil, err
+	}
+	if s.config, err = newConfig(ctx, opts, s.Registry); err != nil {
+		return nil, err
+	}
+	groups, err := s.config.createGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Generic, err = s.config.Generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
+		return nil, fmt.Errorf("creating the API server: %w", err)
+	}
+	if err := groups.install(s.Generic); err != nil {
+		return nil, err
+	}
+	if err := s.prepareControllers(); err != nil {
+		return nil, err
+	}
+	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
+	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
+	return s, s.config.writeKubeconfig()
+}
+
+// Run serves until the context ends, then shuts down gracefully: requests first, controllers next, etcd last.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.stop()
+	if err := s.startProfiler(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if s.etcd != nil {
+		go func() {
+			select {
+			case err, ok := <-s.etcd.Err():
+				if ok && ctx.Err() == nil {
+					cancel(fmt.Errorf("embedded etcd failed: %w", err))
+				}
+			case <-ctx.Done():
+			}
+		}()
+	}
+	s.ran = true
+	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+		return cause
+	}
+	return nil
+}
+
+// Host returns the "host:port" that clients reach the server by.
+func (s *Server) Host() string { return s.options.ServerRun.ExternalHost }
+
+// StorageTransport returns how the shard reaches etcd, for tools and tests that look at keys.
+func (s *Server) StorageTransport() storagebackend.TransportConfig {
+	return s.options.Etcd.StorageConfig.Transport
+}
+
+func (s *Server) startEtcd(ctx context.Context) error {
+	if !s.options.Embedded {
+		return nil
+	}
+	started := time.Now()
+	server, err := etcd.Start(ctx, etcd.Config{
+		Directory:         s.options.EmbeddedEtcd.Directory,
+		ClientPort:        s.options.EmbeddedEtcd.ClientPort,
+		PeerPort:          s.options.EmbeddedEtcd.PeerPort,
+		ListenMetricsURLs: s.options.EmbeddedEtcd.ListenMetricsURLs,
+		WALSizeBytes:      s.options.EmbeddedEtcd.WALSizeBytes,
+		QuotaBackendBytes: s.options.EmbeddedEtcd.QuotaBackendBytes,
+		ForceNewCluster:   s.options.EmbeddedEtcd.ForceNewCluster,
+		ECDSACurve:        s.options.EmbeddedEtcd.ECDSACurve,
+		UnsafeNoFsync:     s.options.UnsafeNoFsync,
+	})
+	if err != nil {
+		return err
+	}
+	s.etcd = server
+	transport := &s.options.Etcd.StorageConfig.Transport
+	transport.ServerList = []string{server.Endpoint}
+	transport.TrustedCAFile, transport.CertFile, transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	klog.V(2).InfoS("Embedded etcd serves", "directory", s.options.EmbeddedEtcd.Directory, "after", time.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
+	started := time.Now()
+	err := bootstrap.Run(hook, s.config.clients.Typed, bootstrap.Options{
+		ShardName:           s.options.Shard.Name,
+		BaseURL:             s.options.Shard.BaseURL,
+		ExternalURL:         s.options.Shard.ExternalURL,
+		VirtualWorkspaceURL: s.options.Shard.VirtualWorkspaceURL,
+		Root:                s.options.Shard.Name == options.DefaultShardName,
+		Batteries:           s.options.Batteries.Names(),
+	})
+	if err != nil {
+		if hook.Err() != nil {
+			return nil // shutting down before the end of it
+		}
+		return fmt.Errorf("bootstrapping: %w", err)
+	}
+	klog.V(2).InfoS("Bootstrapped", "shard", s.options.Shard.Name, "after", time.Since(started).Round(time.Millisecond))
+	close(s.booted)
+	return nil
+}
+
+func (s *Server) prepareControllers() error {
+	if !s.options.Controllers.Enable {
+		return nil
+	}
+	var err error
+	s.manager, err = controller.NewManager(controller.Config{
+		Registry:    s.Registry,
+		Controllers: append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...),
+		Election:    s.election(),
+	})
+	return err
+}
+
+func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) error {
+	if s.manager == nil {
+		return nil
+	}
+	s.running.Go(func() {
+		select {
+		case <-s.booted:
+		case <-hook.Done():
+			return
+		}
+		if err := s.manager.Run(hook); err != nil && hook.Err() == nil {
+			klog.ErrorS(err, "Controllers stopped")
+		}
+	})
+	return nil
+}
+
+func (s *Server) startProfiler() error {
+	if s.options.ProfilerAddress == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", s.options.ProfilerAddress)
+	if err != nil {
+		return fmt.Errorf("--profiler-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s.profiler = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.running.Go(func() { _ = s.profiler.Serve(listener) })
+	return nil
+}
+
+func (s *Server) stop() {
+	if s.profiler != nil {
+		_ = s.profiler.Close()
+	}
+	s.running.Wait()
+	if !s.ran { // otherwise the API server has destroyed its storage when it ended
+		for _, resource := range s.Registry.All() {
+			resource.Store.Destroy()
+		}
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
+}

@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func in(cluster logicalcluster.Name) context.Context {
+	return logicalcluster.With(context.Background(), cluster)
+}
+
+func TestKeys(t *testing.T) {
+	l := layout{prefix: "/core/configmaps"}
+	a := logicalcluster.MustParseName("a")
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		key  string
+		want string // empty: an error
+	}{
+		"a namespaced object":                        {in(a), "/core/configmaps/ns/x", "/core/configmaps/a/ns/x"},
+		"the whole resource":                         {in(a), "/core/configmaps", "/core/configmaps/a"},
+		"the whole resource as a directory":          {in(a), "/core/configmaps/", "/core/configmaps/a/"},
+		"no cluster":                                 {context.Background(), "/core/configmaps/ns/x", ""},
+		"the wildcard":                               {in(logicalcluster.Wildcard), "/core/configmaps/ns/x", ""},
+		"a key of a resource with a longer name":     {in(a), "/core/configmapsx/ns/x", ""},
+		"a key outside of the resource":              {in(a), "/core/secrets/ns/x", ""},
+		"an object whose name is that of a cluster":  {in(a), "/core/configmaps/b/x", "/core/configmaps/a/b/x"},
+		"a system cluster, whose name has a colon":   {in(logicalcluster.Admin), "/core/configmaps/ns/x", "/core/configmaps/system:admin/ns/x"},
+		"the zero name, which is no cluster at all ": {in(logicalcluster.Name{}), "/core/configmaps/ns/x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := l.key(tc.ctx, tc.key)
+			if (err != nil) != (tc.want == "") || (err == nil && got != tc.want) {
+				t.Fatalf("key() = %q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestRangesOverAllClusters(t *testing.T) {
+	l := layout{prefix: "/core/configmaps"}
+	ctx := in(logicalcluster.Wildcard)
+	if key, _, err := l.rangeKey(ctx, "/core/configmaps/"); err != nil || key != "/core/configmaps/" {
+		t.Errorf("the wildcard keeps the prefix, got %q, %v", key, err)
+	}
+	if key, _, err := l.rangeKey(ctx, "/core/configmaps/ns/"); err == nil {
+		t.Errorf("the wildcard with a namespace would be read as a cluster's name, got %q", key)
+	}
+}
+
+func TestStampIgnoresWhatTheClientSent(t *testing.T) {
+	sent := map[string]string{logicalcluster.AnnotationKey: "victim", "own": "kept"}
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: sent}}
+	if err := stamp(in(logicalcluster.Root), obj); err != nil {
+		t.Fatal(err)
+	}
+	if got := logicalcluster.Of(obj); got != logicalcluster.Root || obj.Annotations["own"] != "kept" {
+		t.Errorf("annotations = %v", obj.Annotations)
+	}
+	if sent[logicalcluster.AnnotationKey] != "victim" {
+		t.Error("the map of the caller must not be written to: it may belong to the watch cache")
+	}
+	for _, ctx := range []context.Context{context.Background(), in(logicalcluster.Wildcard)} {
+		if err := stamp(ctx, obj); err == nil {
+			t.Error("a write needs exactly one cluster")
+		}
+	}
+}
+
+func TestWatchersAreFoundByTheirCluster(t *testing.T) {
+	attrs := withClusterField(func(runtime.Object) (labels.Set, fields.Set, error) {
+		return labels.Set{}, fields.Set{"metadata.name": "x"}, nil
+	})
+	a, b := logicalcluster.MustParseName("a"), logicalcluster.MustParseName("b")
+	named := fields.OneTermEqualSelector("metadata.name", "x")
+	for name, field := range map[string]fields.Selector{"without a selector": nil, "with everything": fields.Everything(), "with a name": named} {
+		t.Run(name, func(t *testing.T) {
+			predicate := onlyCluster(storage.SelectionPredicate{Field: field}, a, attrs)
+			if value, ok := predicate.Field.RequiresExactMatch(indexField); !ok || value != "a" {
+				t.Fatalf("the watch cache cannot find the watcher: %q, %v", value, ok)
+			}
+			for cluster, want := range map[logicalcluster.Name]bool{a: true, b: false} {
+				obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: cluster.String()}}}
+				if got, err := predicate.Matches(obj); err != nil || got != want {
+					t.Errorf("an object of %s matches: %v, %v", cluster, got, err)
+				}
+			}
+		})
+	}
+}

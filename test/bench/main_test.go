@@ -1,0 +1,88 @@
+// Package bench measures what docs promise. Benchmarks run real shards in this process on real etcd (without fsync:
+// disks of shared machines are not comparable). They print figures, never fail on one: only counts are for tests.
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"sort"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Figure is one measured number.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	// Against says what the number was measured with or compared to.
+	Against string `json:"against"`
+}
+
+var (
+	mu      sync.Mutex
+	figures []Figure
+)
+
+func record(name string, value float64, unit, against string) {
+	mu.Lock()
+	defer mu.Unlock()
+	figures = append(figures, Figure{Name: name, Value: value, Unit: unit, Against: against})
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if len(figures) > 0 {
+		for _, f := range figures {
+			fmt.Printf("%-46s %14.2f %-12s %s\n", f.Name, f.Value, f.Unit, f.Against)
+		}
+		raw, err := json.MarshalIndent(figures, "", "  ")
+		if err == nil {
+			err = os.WriteFile(outputFile(), append(raw, '\n'), 0o644)
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "writing the figures: %v\n", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// outputFile is bench.json in the root of the repository, or what BENCH_OUTPUT says.
+func outputFile() string {
+	if file := os.Getenv("BENCH_OUTPUT"); file != "" {
+		return file
+	}
+	return "../../bench.json"
+}
+
+// process is what one moment of this process costs.
+type process struct {
+	heapBytes  uint64
+	goroutines int
+}
+
+// settle collects garbage until the heap no longer shrinks, so that figures are of what is held.
+func settle() process {
+	var stats runtime.MemStats
+	last := ^uint64(0)
+	for range 10 {
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		if stats.HeapAlloc+stats.HeapAlloc/100 >= last {
+			break
+		}
+		last = stats.HeapAlloc
+	}
+	return process{heapBytes: stats.HeapAlloc, goroutines: runtime.NumGoroutine()}
+}
+
+// quantile returns the q-th quantile of durations.
+func quantile(durations []time.Duration, q float64) time.Duration {
+	sorted := append([]time.Duration(nil), durations...)
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i] < sorted[j] })
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
