@@ -1,0 +1,194 @@
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
+const adminBinding = "workspace-admin"
+
+// logicalClusterController takes LogicalClusters through their phases, does the initialization that is the server's
+// own, and empties them when they are deleted.
+type logicalClusterController struct {
+	cfg      Config
+	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	bindings *storage.Reader[*rbac.ClusterRoleBinding]
+	shards   shardReader
+	content  *content
+}
+
+func newLogicalClusterController(cfg Config) controller.Controller {
+	c := &logicalClusterController{
+		cfg:      cfg,
+		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
+		shards:   newShardReader(cfg.Registry),
+		content:  &content{registry: cfg.Registry, metadata: cfg.Clients.Metadata},
+	}
+	return controller.Controller{
+		Name: "logicalcluster",
+		Inputs: []controller.Input{
+			{Resource: logicalClusters, Keys: controller.ObjectKey},
+			{Resource: clusterRoleBindings, Keys: goneAdminBinding},
+			// What a deletion waits for most: the next look is due when one of them is gone, not some seconds later.
+			{Resource: namespaces, Keys: ownCluster},
+			{Resource: workspaces, Keys: ownCluster},
+			{Resource: shards, Keys: keysOfAll(c.clusters, func(event watch.Event) bool {
+				shard, ok := event.Object.(*corev1alpha1.Shard)
+				return ok && shard.Name == cfg.ShardName
+			})},
+		},
+		Workers:   workers,
+		Reconcile: c.reconcile,
+	}
+}
+
+func goneAdminBinding(event watch.Event) []controller.Key {
+	if binding, ok := event.Object.(*rbac.ClusterRoleBinding); !ok || binding.Name != adminBinding {
+		return nil
+	}
+	return ownCluster(event)
+}
+
+// clusterScope is what is known of one logical cluster while it is worked on.
+type clusterScope struct {
+	name logicalcluster.Name
+	// stored is the object as it is stored, to our knowledge; cluster is what it shall be.
+	stored, cluster *corev1alpha1.LogicalCluster
+	// shard is this shard's registration, or nil while there is none to be seen.
+	shard *corev1alpha1.Shard
+}
+
+// reconcile is a ladder: begin, give the creator access, initialize, move on, write.
+func (c *logicalClusterController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	scope, err := c.observe(ctx, key)
+	if err != nil {
+		return controller.Result{}, client.IgnoreNotFound(err)
+	}
+	if scope.stored.DeletionTimestamp != nil {
+		return c.delete(ctx, scope)
+	}
+	if err := c.begin(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
+	if err := c.ensureAdmin(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
+	result, err := c.initialize(ctx, scope)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	setClusterPhase(scope.cluster)
+	c.setMetadata(scope)
+	return result, c.write(ctx, scope)
+}
+
+func (c *logicalClusterController) observe(ctx context.Context, key controller.Key) (*clusterScope, error) {
+	stored, err := c.clusters.Get(ctx, "", key.Name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.shards.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing shards: %w", err)
+	}
+	return &clusterScope{name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), shard: named(all, c.cfg.ShardName)}, nil
+}
+
+// begin starts initialization. Admission answers with the initializers and terminators that the spec asks for, so this
+// is a write of its own.
+func (c *logicalClusterController) begin(ctx context.Context, scope *clusterScope) error {
+	scope.setURL()
+	if !notStarted(scope.cluster.Status.Phase) {
+		return nil
+	}
+	scope.cluster.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
+	markInitializing(scope.cluster, scope.cluster.Spec.Initializers)
+	if err := c.cfg.Clients.Typed.Status().Update(ctx, scope.cluster); err != nil {
+		return fmt.Errorf("starting initialization of logical cluster %q: %w", scope.name, err)
+	}
+	scope.stored = scope.cluster.DeepCopy()
+	return nil
+}
+
+func (s *clusterScope) setURL() {
+	if s.shard != nil {
+		s.cluster.Status.URL = clusterURL(s.shard, s.name.Path())
+	}
+}
+
+// ensureAdmin binds the creator to cluster-admin, again if the binding was deleted. One that exists is the tenant's to
+// change.
+func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clusterScope) error {
+	createdBy := scope.cluster.Spec.CreatedBy
+	if createdBy == nil || createdBy.Username == "" {
+		return nil
+	}
+	if _, err := c.bindings.Get(ctx, "", adminBinding); err == nil || !apierrors.IsNotFound(err) {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: adminBinding},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: createdBy.Username}},
+	}
+	if err := c.cfg.Clients.Typed.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making %q administrator of logical cluster %q: %w", createdBy.Username, scope.name, err)
+	}
+	return nil
+}
+
+// setMetadata brings labels, finalizers and annotations up to date with the status.
+func (c *logicalClusterController) setMetadata(scope *clusterScope) {
+	cluster := scope.cluster
+	cluster.Labels = statusLabels(cluster.Labels, cluster.Status)
+	if len(cluster.Status.Terminators) > 0 && cluster.DeletionTimestamp == nil {
+		controllerutil.AddFinalizer(cluster, corev1alpha1.LogicalClusterHasTerminatorsFinalizer)
+	} else if len(cluster.Status.Terminators) == 0 {
+		controllerutil.RemoveFinalizer(cluster, corev1alpha1.LogicalClusterHasTerminatorsFinalizer)
+	}
+	setMapEntry(&cluster.Annotations, corev1alpha1.ShardAnnotationKey, c.cfg.ShardName)
+	if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
+		trimOwner(cluster.Annotations)
+	}
+}
+
+// write stores what changed: metadata with one request, the status with another.
+func (c *logicalClusterController) write(ctx context.Context, scope *clusterScope) error {
+	status := scope.cluster.Status.DeepCopy()
+	if !sameMetadata(scope.stored, scope.cluster) {
+		if err := c.cfg.Clients.Typed.Update(ctx, scope.cluster); err != nil {
+			return fmt.Errorf("updating logical cluster %q: %w", scope.name, err)
+		}
+		scope.stored = scope.cluster.DeepCopy()
+	}
+	if equality.Semantic.DeepEqual(scope.stored.Status, *status) {
+		return nil
+	}
+	scope.cluster.Status = *status
+	if err := c.cfg.Clients.Typed.Status().Update(ctx, scope.cluster); err != nil {
+		return fmt.Errorf("updating the status of logical cluster %q: %w", scope.name, err)
+	}
+	return nil
+}
+
+func sameMetadata(a, b *corev1alpha1.LogicalCluster) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers)
+}

@@ -1,0 +1,107 @@
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// When a deletion looks again, if no event tells earlier that something is gone.
+const (
+	remainsAgain    = 3 * time.Second
+	finalizersAgain = 8 * time.Second
+)
+
+// delete empties a logical cluster and then lets go of it. Terminators hold the LogicalCluster, not its content. The
+// order is: what the tenant made, child workspaces and namespaces among it; then RBAC, by which tenants could still
+// watch; then whatever appeared meanwhile; then the finalizer.
+func (c *logicalClusterController) delete(ctx context.Context, scope *clusterScope) (controller.Result, error) {
+	cluster := scope.cluster
+	if !controllerutil.ContainsFinalizer(cluster, corev1alpha1.LogicalClusterDeletionFinalizer) {
+		return controller.Result{}, c.writeDeleting(ctx, scope)
+	}
+	left, err := c.empty(ctx)
+	switch {
+	case err != nil:
+		conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonContentDeletionFailed, conditionsv1alpha1.SeverityError, "%v", err)
+		if writeErr := c.writeDeleting(ctx, scope); writeErr != nil {
+			return controller.Result{}, writeErr
+		}
+		return controller.Result{}, fmt.Errorf("emptying logical cluster %q: %w", scope.name, err)
+	case !left.none():
+		conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "%s", left)
+		again := remainsAgain
+		if len(left.finalizers) > 0 {
+			again = finalizersAgain
+		}
+		return controller.Result{RequeueAfter: again}, c.writeDeleting(ctx, scope)
+	}
+	conditionsv1alpha1.MarkTrue(cluster, corev1alpha1.WorkspaceContentDeleted)
+	return controller.Result{}, c.release(ctx, scope)
+}
+
+// empty deletes all content, and returns what has to be waited for.
+func (c *logicalClusterController) empty(ctx context.Context) (*remains, error) {
+	all := c.cfg.Registry.All()
+	left, err := c.content.delete(ctx, slices.DeleteFunc(slices.Clone(all), notTenantContent), cached)
+	if err != nil || !left.none() {
+		return left, err
+	}
+	left, err = c.content.delete(ctx, slices.DeleteFunc(slices.Clone(all), notPolicy), cached)
+	if err != nil || !left.none() {
+		return left, err
+	}
+	// The watch cache may have been behind, and objects inside namespaces were others' to delete: ask storage itself
+	// whether anything is left under any resource, since nobody would ever look again.
+	return c.content.delete(ctx, slices.DeleteFunc(slices.Clone(all), isLogicalCluster), latest)
+}
+
+func notTenantContent(resource *storage.Resource) bool {
+	return resource.Namespaced || !resource.Deletable || isLogicalCluster(resource) || isPolicy(resource)
+}
+
+func notPolicy(resource *storage.Resource) bool { return !isPolicy(resource) }
+
+func isPolicy(resource *storage.Resource) bool {
+	return slices.Contains([]schema.GroupResource{clusterRoles, clusterRoleBindings}, resource.GVR.GroupResource())
+}
+
+func isLogicalCluster(resource *storage.Resource) bool {
+	return resource.GVR.GroupResource() == logicalClusters
+}
+
+// release takes our finalizer off. The status is written only if the object stays for somebody else's.
+func (c *logicalClusterController) release(ctx context.Context, scope *clusterScope) error {
+	controllerutil.RemoveFinalizer(scope.cluster, corev1alpha1.LogicalClusterDeletionFinalizer)
+	if len(scope.cluster.Status.Terminators) == 0 {
+		controllerutil.RemoveFinalizer(scope.cluster, corev1alpha1.LogicalClusterHasTerminatorsFinalizer)
+	}
+	if len(scope.cluster.Finalizers) > 0 {
+		return c.writeDeleting(ctx, scope)
+	}
+	if err := c.cfg.Clients.Typed.Update(ctx, scope.cluster); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting go of logical cluster %q: %w", scope.name, err)
+	}
+	return nil
+}
+
+// writeDeleting stores phase, conditions, labels and finalizers of a logical cluster that is being deleted.
+func (c *logicalClusterController) writeDeleting(ctx context.Context, scope *clusterScope) error {
+	setClusterPhase(scope.cluster)
+	c.setMetadata(scope)
+	if err := c.write(ctx, scope); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package tenancy
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// shardHashLength is how much of the hash of a shard's name its annotation holds.
+const shardHashLength = 8
+
+// refusal says why a workspace is not placed, for its condition WorkspaceScheduled.
+type refusal struct {
+	reason, message string
+}
+
+func unschedulable(format string, args ...any) *refusal {
+	return &refusal{tenancyv1alpha1.ReasonUnschedulable, fmt.Sprintf(format, args...)}
+}
+
+// place decides on which shard a workspace lives. A decision that was written down stays. pick chooses one of n, in
+// [0, n). own is the shard that asks: it can place nothing on others.
+func place(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, own string, pick func(n int) int) (*corev1alpha1.Shard, *refusal) {
+	if chosen := chosenShard(workspace, all); chosen != "" {
+		return remembered(chosen, all, own)
+	}
+	selector, err := shardSelector(workspace)
+	if err != nil {
+		return nil, unschedulable("spec.location.selector is invalid: %v", err)
+	}
+	var local []*corev1alpha1.Shard
+	remote := 0
+	for _, shard := range all {
+		_, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]
+		switch {
+		case closed || !selector.Matches(labels.Set(shard.Labels)):
+		case shard.Name == own:
+			local = append(local, shard)
+		default:
+			remote++
+		}
+	}
+	switch {
+	case len(local) == 0 && remote > 0:
+		return nil, unschedulable("No available shards to schedule the workspace: only other shards than %q match, and placing workspaces on another shard is not supported by this version", own)
+	case len(local) == 0:
+		return nil, unschedulable("No available shards to schedule the workspace")
+	}
+	return usable(local[pick(len(local))])
+}
+
+// remembered returns the shard of an earlier decision.
+func remembered(chosen string, all []*corev1alpha1.Shard, own string) (*corev1alpha1.Shard, *refusal) {
+	shard := named(all, chosen)
+	switch {
+	case shard == nil:
+		return nil, unschedulable("chosen shard %q does not exist anymore", chosen)
+	case chosen != own:
+		return nil, unschedulable("chosen shard %q is not this one (%q), and placing workspaces on another shard is not supported by this version", chosen, own)
+	}
+	return usable(shard)
+}
+
+// chosenShard returns the name of the shard that was chosen before, or "". Old workspaces carry only a hash of it.
+func chosenShard(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard) string {
+	if name := workspace.Annotations[corev1alpha1.ShardAnnotationKey]; name != "" {
+		return name
+	}
+	hash := workspace.Annotations[tenancyv1alpha1.WorkspaceShardHashAnnotationKey]
+	if hash == "" {
+		return ""
+	}
+	for _, shard := range all {
+		if shardHash(shard.Name) == hash {
+			return shard.Name
+		}
+	}
+	return ""
+}
+
+func shardSelector(workspace *tenancyv1alpha1.Workspace) (labels.Selector, error) {
+	if workspace.Spec.Location == nil || workspace.Spec.Location.Selector == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(workspace.Spec.Location.Selector)
+}
+
+// usable refuses a shard to which no URL can lead.
+func usable(shard *corev1alpha1.Shard) (*corev1alpha1.Shard, *refusal) {
+	external := externalURL(shard)
+	if parsed, err := url.Parse(external); err != nil || parsed.Scheme == "" || parsed.Host == "" {
+		return nil, &refusal{tenancyv1alpha1.ReasonUnknown, fmt.Sprintf("shard %q has the invalid external URL %q", shard.Name, external)}
+	}
+	return shard, nil
+}
+
+func externalURL(shard *corev1alpha1.Shard) string {
+	return cmp.Or(shard.Spec.ExternalURL, shard.Spec.BaseURL)
+}
+
+// clusterURL returns where users reach a logical cluster of the shard, by name or by path.
+func clusterURL(shard *corev1alpha1.Shard, path logicalcluster.Path) string {
+	return strings.TrimSuffix(externalURL(shard), "/") + path.URLPath()
+}
+
+// shardHash is what WorkspaceShardHashAnnotationKey holds.
+func shardHash(name string) string {
+	return logicalcluster.Base36Sha224([]byte(name))[:shardHashLength]
+}

@@ -1,0 +1,255 @@
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// workspaceController places workspaces, keeps them in step with their LogicalClusters, and deletes these with them.
+type workspaceController struct {
+	cfg        Config
+	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
+	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
+	shards     shardReader
+	// pick chooses one of n shards.
+	pick func(n int) int
+}
+
+func newWorkspaceController(cfg Config) controller.Controller {
+	c := &workspaceController{
+		cfg:        cfg,
+		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		shards:     newShardReader(cfg.Registry),
+		pick:       rand.IntN,
+	}
+	return controller.Controller{
+		Name: "workspace",
+		Inputs: []controller.Input{
+			{Resource: workspaces, Keys: controller.ObjectKey},
+			{Resource: logicalClusters, Keys: c.ofCluster},
+			{Resource: shards, Keys: keysOfAll(c.workspaces, anyShardEvent)},
+		},
+		Workers:   workers,
+		Reconcile: c.reconcile,
+	}
+}
+
+// ofCluster maps an event of a LogicalCluster to the Workspace that owns it and, as its path may have changed, to those
+// it contains.
+func (c *workspaceController) ofCluster(event watch.Event) []controller.Key {
+	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
+	if !ok {
+		return nil
+	}
+	var keys []controller.Key
+	if owner := cluster.Spec.Owner; owner != nil && owner.Resource == workspaces.Resource {
+		if parent, err := logicalcluster.ParseName(owner.Cluster); err == nil {
+			keys = append(keys, controller.Key{Cluster: parent, Name: owner.Name})
+		}
+	}
+	if event.Type == watch.Modified {
+		keys = append(keys, keysIn(c.workspaces, logicalcluster.Of(cluster))...)
+	}
+	return keys
+}
+
+// workspaceScope is what is known of one workspace while it is worked on.
+type workspaceScope struct {
+	parent logicalcluster.Name
+	// stored is the workspace as it is stored, to our knowledge; workspace is what it shall be.
+	stored, workspace *tenancyv1alpha1.Workspace
+	shards            []*corev1alpha1.Shard
+	facts             workspaceFacts
+}
+
+// Reconcile brings one workspace to where it leads. Placement is written down before anything is made of it, so that a
+// crash at any step is continued, not repeated, by the next call.
+func (c *workspaceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	stored, err := c.workspaces.Get(ctx, "", key.Name)
+	if err != nil {
+		return controller.Result{}, client.IgnoreNotFound(err)
+	}
+	all, err := c.shards.list(ctx)
+	if err != nil {
+		return controller.Result{}, fmt.Errorf("listing shards: %w", err)
+	}
+	scope := &workspaceScope{parent: key.Cluster, stored: stored, workspace: stored.DeepCopy(), shards: all, facts: workspaceFacts{now: time.Now()}}
+	switch {
+	case stored.DeletionTimestamp != nil:
+		return controller.Result{}, c.delete(ctx, scope)
+	case stored.Spec.Mount != nil:
+		return controller.Result{}, nil // what is mounted has no logical cluster
+	}
+	if err := c.schedule(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
+	if err := c.observeCluster(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
+	again := setStatus(scope.workspace, scope.facts)
+	if err := c.setMetadata(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
+	if scope.facts.refused != nil {
+		again = refusedAgain
+	}
+	return controller.Result{RequeueAfter: again}, c.write(ctx, scope)
+}
+
+// refusedAgain is when placement is tried again although nothing that was watched has changed: a missing type may have
+// appeared.
+const refusedAgain = time.Minute
+
+// observeCluster finds the LogicalCluster of a placed workspace.
+func (c *workspaceController) observeCluster(ctx context.Context, scope *workspaceScope) error {
+	if scope.facts.cluster != nil || scope.workspace.Spec.Cluster == "" {
+		return nil
+	}
+	cluster, err := c.clusterOf(ctx, scope, scope.workspace.Spec.Cluster)
+	if err != nil {
+		return err
+	}
+	scope.facts.cluster = cluster
+	scope.facts.elsewhere = cluster == nil && c.isElsewhere(scope)
+	return nil
+}
+
+// clusterOf returns the LogicalCluster of that name if it belongs to the workspace, else nil. Absence is only believed
+// after asking storage itself.
+func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceScope, name string) (*corev1alpha1.LogicalCluster, error) {
+	parsed, err := logicalcluster.ParseName(name)
+	if err != nil {
+		return nil, fmt.Errorf("workspace %q: %w", scope.workspace.Name, err)
+	}
+	ctx = logicalcluster.With(ctx, parsed)
+	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		cluster, err = c.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading logical cluster %q: %w", name, err)
+	}
+	if !owns(scope, cluster) {
+		return nil, nil
+	}
+	return cluster, nil
+}
+
+// owns tells whether a LogicalCluster was made for the workspace, rather than for another that has its name.
+func owns(scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) bool {
+	owner := cluster.Spec.Owner
+	return owner != nil && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
+}
+
+// isElsewhere tells whether the workspace was placed on another shard that exists.
+func (c *workspaceController) isElsewhere(scope *workspaceScope) bool {
+	chosen := chosenShard(scope.workspace, scope.shards)
+	return chosen != c.cfg.ShardName && named(scope.shards, chosen) != nil
+}
+
+// setMetadata brings labels, annotations and the URL of a placed workspace up to date.
+func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceScope) error {
+	workspace := scope.workspace
+	setMapEntry(&workspace.Labels, corev1alpha1.PhaseLabelKey, string(workspace.Status.Phase))
+	if workspace.Spec.Cluster == "" {
+		return nil
+	}
+	if cluster := scope.facts.cluster; cluster != nil && cluster.Annotations[corev1alpha1.ShardAnnotationKey] != "" {
+		setShard(workspace, cluster.Annotations[corev1alpha1.ShardAnnotationKey])
+	}
+	if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
+		trimOwner(workspace.Annotations)
+	}
+	shard := named(scope.shards, chosenShard(workspace, scope.shards))
+	if shard == nil {
+		return nil
+	}
+	setRegion(workspace, shard)
+	path, err := c.path(ctx, scope)
+	if err != nil {
+		return err
+	}
+	workspace.Spec.URL = clusterURL(shard, path)
+	return nil
+}
+
+// path returns the canonical path of the workspace.
+func (c *workspaceController) path(ctx context.Context, scope *workspaceScope) (logicalcluster.Path, error) {
+	parent, err := c.cfg.Types.CanonicalPath(ctx, scope.parent)
+	if err != nil {
+		return logicalcluster.Path{}, fmt.Errorf("finding the path of the parent of workspace %q: %w", scope.workspace.Name, err)
+	}
+	return parent.Join(scope.workspace.Name), nil
+}
+
+// write stores what changed: metadata and spec with one request, the status with another.
+func (c *workspaceController) write(ctx context.Context, scope *workspaceScope) error {
+	status := scope.workspace.Status.DeepCopy()
+	if err := c.writeMain(ctx, scope); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(scope.stored.Status, *status) {
+		return nil
+	}
+	scope.workspace.Status = *status
+	if err := c.cfg.Clients.Typed.Status().Update(ctx, scope.workspace); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("updating the status of workspace %q: %w", scope.workspace.Name, err)
+	}
+	return nil
+}
+
+// writeMain stores metadata and spec if they changed. The status of scope.workspace is that of storage afterwards.
+func (c *workspaceController) writeMain(ctx context.Context, scope *workspaceScope) error {
+	if sameMain(scope.stored, scope.workspace) {
+		return nil
+	}
+	if err := c.cfg.Clients.Typed.Update(ctx, scope.workspace); err != nil {
+		return fmt.Errorf("updating workspace %q: %w", scope.workspace.Name, err)
+	}
+	scope.stored = scope.workspace.DeepCopy()
+	return nil
+}
+
+func sameMain(a, b *tenancyv1alpha1.Workspace) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+func setShard(workspace *tenancyv1alpha1.Workspace, name string) {
+	setMapEntry(&workspace.Annotations, corev1alpha1.ShardAnnotationKey, name)
+	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceShardHashAnnotationKey, shardHash(name))
+}
+
+func setRegion(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) {
+	if region, ok := shard.Labels[tenancyv1alpha1.RegionLabelKey]; ok {
+		setMapEntry(&workspace.Labels, tenancyv1alpha1.RegionLabelKey, region)
+	} else {
+		delete(workspace.Labels, tenancyv1alpha1.RegionLabelKey)
+	}
+}
+
+func setMapEntry(in *map[string]string, key, value string) {
+	if *in == nil {
+		*in = map[string]string{}
+	}
+	(*in)[key] = value
+}

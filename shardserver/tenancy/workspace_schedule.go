@@ -1,0 +1,158 @@
+package tenancy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// maxNames bounds how many names are tried for one logical cluster. A single collision is all but impossible.
+const maxNames = 5
+
+// schedule places a workspace that leads nowhere yet, in two phases: first shard and name are written down in the
+// workspace, then the LogicalCluster is made under that name. Only then does spec.cluster say so (with the write at the
+// end of the pass). A refusal becomes a fact, not an error.
+func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScope) error {
+	if scope.workspace.Spec.Cluster != "" {
+		return nil
+	}
+	shard, refused := place(scope.workspace, scope.shards, c.cfg.ShardName, c.pick)
+	if refused != nil {
+		scope.facts.refused = refused
+		return nil
+	}
+	template, err := c.newLogicalCluster(ctx, scope, shard)
+	if errors.Is(err, workspacetype.ErrUnresolvable) {
+		scope.facts.refused = unschedulable("%v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for range maxNames {
+		name, err := c.reserve(ctx, scope, shard)
+		if err != nil {
+			return err
+		}
+		cluster, err := c.createCluster(ctx, scope, name, template)
+		if err != nil {
+			return err
+		}
+		if cluster != nil {
+			scope.workspace.Spec.Cluster = name.String()
+			scope.facts.cluster = cluster
+			return nil
+		}
+		delete(scope.workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey) // taken: reserve another
+	}
+	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNames)
+}
+
+// reserve writes shard and cluster name into the workspace, if that did not happen before, and returns the name.
+func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (logicalcluster.Name, error) {
+	workspace := scope.workspace
+	name, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey])
+	if err != nil || name.IsSystem() {
+		name = logicalcluster.RandomName()
+	}
+	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, name.String())
+	setShard(workspace, shard.Name)
+	setRegion(workspace, shard)
+	controllerutil.AddFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
+	if !sameMain(scope.stored, workspace) {
+		return name, c.writeMain(ctx, scope)
+	}
+	// An earlier pass wrote it down. The watch cache may be behind, and a LogicalCluster must not be made for a
+	// workspace that is gone.
+	latest, err := c.workspaces.GetLatest(ctx, "", workspace.Name)
+	if err != nil {
+		return name, fmt.Errorf("reading workspace %q again: %w", workspace.Name, err)
+	}
+	if latest.UID != workspace.UID || latest.ResourceVersion != workspace.ResourceVersion {
+		return name, apierrors.NewConflict(workspaces, workspace.Name, errors.New("the workspace has changed meanwhile"))
+	}
+	return name, nil
+}
+
+// createCluster makes the LogicalCluster under the name, or finds the one that an earlier pass made. It returns nil if
+// the name belongs to somebody else.
+func (c *workspaceController) createCluster(ctx context.Context, scope *workspaceScope, name logicalcluster.Name, template *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
+	cluster := template.DeepCopy()
+	err := c.cfg.Clients.Typed.Create(logicalcluster.With(ctx, name), cluster)
+	if apierrors.IsAlreadyExists(err) {
+		return c.clusterOf(ctx, scope, name.String())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating logical cluster %q of workspace %q: %w", name, scope.workspace.Name, err)
+	}
+	return cluster, nil
+}
+
+// newLogicalCluster returns the LogicalCluster that a workspace asks for.
+func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (*corev1alpha1.LogicalCluster, error) {
+	leaf, err := c.typeOf(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	aliases, err := c.cfg.Types.Aliases(ctx, leaf)
+	if err != nil {
+		return nil, err
+	}
+	path, err := c.path(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	createdBy, err := creator(scope.workspace.Annotations)
+	if err != nil {
+		return nil, fmt.Errorf("workspace %q: %w", scope.workspace.Name, err)
+	}
+	cluster := &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: corev1alpha1.LogicalClusterName,
+			Annotations: map[string]string{
+				corev1alpha1.LogicalClusterPathAnnotationKey: path.String(),
+				corev1alpha1.LogicalClusterTypeAnnotationKey: leaf.Reference.String(),
+				corev1alpha1.ShardAnnotationKey:              shard.Name,
+			},
+			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
+		},
+		Spec: corev1alpha1.LogicalClusterSpec{
+			Owner: &corev1alpha1.LogicalClusterOwner{
+				APIVersion: tenancyv1alpha1.SchemeGroupVersion.String(),
+				Resource:   workspaces.Resource,
+				Name:       scope.stored.Name,
+				Cluster:    scope.parent.String(),
+				UID:        scope.stored.UID,
+			},
+			CreatedBy:    createdBy,
+			Initializers: workspacetype.Initializers(aliases),
+			Terminators:  workspacetype.Terminators(aliases),
+		},
+	}
+	for _, key := range []string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, corev1alpha1.RequiredGroupsAnnotationKey} {
+		if value, ok := scope.workspace.Annotations[key]; ok {
+			cluster.Annotations[key] = value
+		}
+	}
+	return cluster, nil
+}
+
+func (c *workspaceController) typeOf(ctx context.Context, scope *workspaceScope) (workspacetype.Resolved, error) {
+	var ref workspacetype.Reference // of the default type, where admission did not set one
+	if wanted := scope.workspace.Spec.Type; wanted != nil {
+		var err error
+		if ref, err = workspacetype.NewReference(wanted.Path, string(wanted.Name)); err != nil {
+			return workspacetype.Resolved{}, fmt.Errorf("%w: spec.type of workspace %q: %w", workspacetype.ErrUnresolvable, scope.workspace.Name, err)
+		}
+	}
+	return c.cfg.Types.Resolve(ctx, scope.parent, ref)
+}

@@ -1,0 +1,126 @@
+package tenancy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// disappearedAfter is how old a workspace is before the absence of its logical cluster is a fault rather than a delay.
+const disappearedAfter = time.Minute
+
+// workspaceFacts are what the status of a workspace follows from.
+type workspaceFacts struct {
+	// refused says why the workspace is not placed, or is nil.
+	refused *refusal
+	// cluster is the LogicalCluster, or nil if there is none on this shard.
+	cluster *corev1alpha1.LogicalCluster
+	// elsewhere tells that the logical cluster is on another shard, where it cannot be seen from here.
+	elsewhere bool
+	now       time.Time
+}
+
+// setStatus brings the status of a workspace that is not being deleted up to date. It returns when to look again, or 0.
+func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
+	var again time.Duration
+	switch {
+	case facts.refused != nil:
+		conditionsv1alpha1.MarkFalse(workspace, tenancyv1alpha1.WorkspaceScheduled, facts.refused.reason, conditionsv1alpha1.SeverityError, "%s", facts.refused.message)
+	case workspace.Spec.Cluster == "":
+	case facts.cluster != nil:
+		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
+		mirrorCluster(workspace, facts.cluster)
+	case facts.elsewhere:
+		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
+	default:
+		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
+		if again = disappearedAfter - facts.now.Sub(workspace.CreationTimestamp.Time); again <= 0 {
+			again = 0
+			conditionsv1alpha1.MarkFalse(workspace, corev1alpha1.WorkspaceInitialized, corev1alpha1.ReasonWorkspaceDisappeared, conditionsv1alpha1.SeverityError,
+				"logical cluster %q of the workspace cannot be found", workspace.Spec.Cluster)
+		}
+	}
+	workspace.Status.Phase = workspacePhase(workspace, facts)
+	return again
+}
+
+// mirrorCluster copies what the LogicalCluster says of its initialization.
+func mirrorCluster(workspace *tenancyv1alpha1.Workspace, cluster *corev1alpha1.LogicalCluster) {
+	initializers, terminators := cluster.Status.Initializers, cluster.Status.Terminators
+	if notStarted(cluster.Status.Phase) {
+		// They are copied from the spec when initialization starts, in a moment.
+		initializers, terminators = cluster.Spec.Initializers, cluster.Spec.Terminators
+	}
+	workspace.Status.Initializers = slices.Clone(initializers)
+	workspace.Status.Terminators = slices.Clone(terminators)
+	if initializing(cluster) {
+		markInitializing(workspace, initializers)
+	} else {
+		conditionsv1alpha1.MarkTrue(workspace, corev1alpha1.WorkspaceInitialized)
+	}
+}
+
+// workspacePhase derives the phase from what was decided and from the conditions. A workspace that was never placed
+// stays in Scheduling whatever its conditions say: it never was available.
+func workspacePhase(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) corev1alpha1.LogicalClusterPhaseType {
+	switch {
+	case workspace.Spec.Cluster == "":
+		return corev1alpha1.LogicalClusterPhaseScheduling
+	case unavailable(workspace.Status.Conditions):
+		return corev1alpha1.LogicalClusterPhaseUnavailable
+	case facts.cluster != nil && initializing(facts.cluster):
+		return corev1alpha1.LogicalClusterPhaseInitializing
+	case facts.cluster != nil:
+		return corev1alpha1.LogicalClusterPhaseReady
+	case notStarted(workspace.Status.Phase):
+		return corev1alpha1.LogicalClusterPhaseInitializing
+	default:
+		return workspace.Status.Phase
+	}
+}
+
+// unavailable tells whether a condition about the workspace is False, other than for being initialized.
+func unavailable(conditions conditionsv1alpha1.Conditions) bool {
+	return slices.ContainsFunc(conditions, func(c conditionsv1alpha1.Condition) bool {
+		return c.Status == corev1.ConditionFalse && strings.HasPrefix(string(c.Type), "Workspace") &&
+			(c.Type != corev1alpha1.WorkspaceInitialized || c.Reason != corev1alpha1.ReasonInitializerExists)
+	})
+}
+
+// setDeletingStatus brings the status of a workspace that is being deleted up to date. cluster is nil once it is gone.
+func setDeletingStatus(workspace *tenancyv1alpha1.Workspace, cluster *corev1alpha1.LogicalCluster) {
+	workspace.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
+	if cluster == nil {
+		return
+	}
+	workspace.Status.Terminators = slices.Clone(cluster.Status.Terminators)
+	if len(cluster.Status.Terminators) > 0 {
+		workspace.Status.Phase = corev1alpha1.LogicalClusterPhaseTerminating
+	}
+	if condition := conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted); condition != nil {
+		conditionsv1alpha1.Set(workspace, *condition)
+	}
+}
+
+// notStarted tells whether initialization of a logical cluster or workspace in this phase has not begun.
+func notStarted(phase corev1alpha1.LogicalClusterPhaseType) bool {
+	return phase == "" || phase == corev1alpha1.LogicalClusterPhaseScheduling
+}
+
+// initializing tells whether a logical cluster is not ready for the first time yet.
+func initializing(cluster *corev1alpha1.LogicalCluster) bool {
+	return notStarted(cluster.Status.Phase) || cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing
+}
+
+// markInitializing says which initializers are waited for. The list keeps the order in which they were asked for.
+func markInitializing(to conditionsv1alpha1.Setter, initializers []corev1alpha1.LogicalClusterInitializer) {
+	conditionsv1alpha1.MarkFalse(to, corev1alpha1.WorkspaceInitialized, corev1alpha1.ReasonInitializerExists, conditionsv1alpha1.SeverityInfo,
+		"%s", fmt.Sprintf("Initializers still exist: %v", initializers))
+}
