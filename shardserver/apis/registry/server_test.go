@@ -1,0 +1,188 @@
+package registry_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/dynamic"
+	restclient "k8s.io/client-go/rest"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // ListOptions and the like, as in every server
+	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/core"
+	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
+	"github.com/atoll-dev/atoll/shardserver/apis/tenancy"
+	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var (
+	logicalClusters = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+	shards          = corev1alpha1.SchemeGroupVersion.WithResource("shards")
+	workspaces      = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")
+	workspaceTypes  = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspacetypes")
+)
+
+// serverURL is where the tests of this package find a server that serves nothing but kcp's own kinds, through the
+// stock handlers and the shard's storage. Each test uses logical clusters of its own.
+var serverURL string
+
+func TestMain(m *testing.M) {
+	code, err := serve(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func serve(run func() int) (int, error) {
+	dir, err := os.MkdirTemp("", "registry-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	store, err := etcd.Start(context.Background(), etcd.Config{Directory: dir, UnsafeNoFsync: true})
+	if err != nil {
+		return 1, fmt.Errorf("starting etcd: %w", err)
+	}
+	defer store.Close()
+	server, err := newServer(store)
+	if err != nil {
+		return 1, err
+	}
+	defer server.Destroy()
+	front := httptest.NewServer(intoCluster(server.Handler))
+	defer front.Close()
+	serverURL = front.URL
+	return run(), nil
+}
+
+func newServer(store *etcd.Server) (*genericapiserver.GenericAPIServer, error) {
+	config := genericapiserver.NewConfig(legacyscheme.Codecs)
+	config.EffectiveVersion = basecompatibility.NewEffectiveVersionFromString("1.36", "", "")
+	config.ExternalAddress = "localhost:443"
+	config.PublicAddress = net.IPv4(127, 0, 0, 1)
+	config.LoopbackClientConfig = &restclient.Config{}
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		all := generatedopenapi.GetOpenAPIDefinitions(ref)
+		for name, definition := range kcpopenapi.GetOpenAPIDefinitions(ref) {
+			all[name] = definition
+		}
+		return all
+	}
+	namer := openapinamer.NewDefinitionNamer(legacyscheme.Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	config.OpenAPIConfig.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
+	config.OpenAPIV3Config.GetDefinitionName = config.OpenAPIConfig.GetDefinitionName
+
+	server, err := config.Complete(nil).New("registry-test", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("creating the server: %w", err)
+	}
+	for _, group := range []struct {
+		version  schema.GroupVersion
+		storages storagesFunc
+	}{
+		{corev1alpha1.SchemeGroupVersion, core.Storages},
+		{tenancyv1alpha1.SchemeGroupVersion, tenancy.Storages},
+	} {
+		storages, err := group.storages(restOptions{store})
+		if err != nil {
+			return nil, err
+		}
+		info := genericapiserver.NewDefaultAPIGroupInfo(group.version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+		info.VersionedResourcesStorageMap[group.version.Version] = storages
+		if err := server.InstallAPIGroup(&info); err != nil {
+			return nil, fmt.Errorf("installing %s: %w", group.version.Group, err)
+		}
+	}
+	server.PrepareRun() // OpenAPI is installed here
+	return server, nil
+}
+
+type storagesFunc = func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)
+
+// restOptions stores a resource as the shard does: as JSON, with the logical cluster in key and object.
+type restOptions struct{ etcd *etcd.Server }
+
+func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	codec := legacyscheme.Codecs.LegacyCodec(schema.GroupVersion{Group: resource.Group, Version: "v1alpha1"})
+	config := storagebackend.NewDefaultConfig("/registry", codec)
+	config.Transport.ServerList = []string{o.etcd.Endpoint}
+	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = o.etcd.CAFile, o.etcd.CertFile, o.etcd.KeyFile
+	return generic.RESTOptions{
+		StorageConfig:  config.ForResource(resource),
+		Decorator:      storage.WithCache(),
+		ResourcePrefix: resource.Group + "/" + resource.Resource,
+	}, nil
+}
+
+// intoCluster resolves /clusters/<name>/... as the shard's first handler does.
+func intoCluster(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name, path, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/clusters/"), "/")
+		cluster := logicalcluster.Wildcard
+		if name != "*" {
+			cluster = logicalcluster.MustParseName(name)
+		}
+		req = req.Clone(logicalcluster.With(req.Context(), cluster))
+		req.URL.Path, req.RequestURI = "/"+path, ""
+		next.ServeHTTP(w, req)
+	})
+}
+
+func in(t *testing.T, cluster string) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(&restclient.Config{Host: serverURL + "/clusters/" + cluster, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// object returns an object of the resource, its fields given as "spec" and so on.
+func object(resource schema.GroupVersionResource, name string, fields map[string]any) *unstructured.Unstructured {
+	kinds := map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard", "workspaces": "Workspace", "workspacetypes": "WorkspaceType"}
+	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(fields)}
+	if obj.Object == nil {
+		obj.Object = map[string]any{}
+	}
+	obj.SetAPIVersion(resource.GroupVersion().String())
+	obj.SetKind(kinds[resource.Resource])
+	obj.SetName(name)
+	return obj
+}
+
+func create(t *testing.T, client dynamic.ResourceInterface, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	created, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
