@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -148,8 +149,10 @@ func (o Options) validate() error {
 	if o.ShardsKubeconfig == "" {
 		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards"))
 	}
-	if o.Authentication.RequestHeader != nil && o.Authentication.RequestHeader.ClientCAFile != "" && len(o.Authentication.RequestHeader.AllowedNames) == 0 {
-		errs = append(errs, errors.New("--requestheader-allowed-names: got nothing, expected the common names of proxies that may name users, because --requestheader-client-ca-file is set"))
+	for _, origin := range o.CORSAllowedOrigins {
+		if _, err := regexp.Compile(origin); err != nil {
+			errs = append(errs, fmt.Errorf("--cors-allowed-origins: got %q, expected a regular expression: %w", origin, err))
+		}
 	}
 	if o.ProfilerAddress != "" {
 		errs = append(errs, validateLoopback(o.ProfilerAddress)...)

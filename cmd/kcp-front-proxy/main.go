@@ -1,0 +1,83 @@
+// The front proxy: one address for all logical clusters of an installation. All of it is in package proxy; this
+// binds its flags.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/atoll-dev/atoll/proxy"
+	"github.com/atoll-dev/atoll/proxy/options"
+)
+
+func main() {
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	if err := newCommand().ExecuteContext(genericapiserver.SetupSignalContext()); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := options.New()
+	cmd := &cobra.Command{
+		Use:   "kcp-front-proxy",
+		Short: "Serve all logical clusters of an installation at one address",
+		Long: `The front proxy routes /clusters/<path>/... to the shard that holds the logical cluster, and other paths as the
+mapping file says. It authenticates users and tells the shards who they are.`,
+		Example: `  # Behind --mapping-file, one entry for the shards and one for virtual workspaces:
+  #   - path: /clusters/
+  #     backend: https://root-kcp:6443
+  #     backend_server_ca: ca.crt
+  #     proxy_client_cert: requestheader.crt
+  #     proxy_client_key: requestheader.key
+  #   - path: /services/
+  #     ...
+  kcp-front-proxy --mapping-file=mapping.yaml --root-kubeconfig=shards.kubeconfig \
+    --shards-kubeconfig=shards.kubeconfig --client-ca-file=client-ca.crt \
+    --tls-cert-file=tls.crt --tls-private-key-file=tls.key --secure-port=6443
+
+  # With users of an OpenID Connect issuer, and service accounts of all workspaces:
+  kcp-front-proxy ... --oidc-issuer-url=https://issuer.example --oidc-client-id=kcp \
+    --service-account-key-file=service-account.crt --service-account-lookup=false`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			completed, err := o.Complete()
+			if err != nil {
+				return err
+			}
+			if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(completed.UpstreamGates()); err != nil {
+				return fmt.Errorf("--feature-gates: %w", err)
+			}
+			if err := logsapi.ValidateAndApply(completed.Logs, utilfeature.DefaultFeatureGate); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
+			defer logs.FlushLogs()
+			config, err := proxy.NewConfig(completed)
+			if err != nil {
+				return err
+			}
+			complete, err := config.Complete()
+			if err != nil {
+				return err
+			}
+			server, err := proxy.NewServer(complete)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context())
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,158 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/mapping"
+	"github.com/atoll-dev/atoll/proxy/options"
+	"github.com/atoll-dev/atoll/proxy/shards"
+)
+
+// Config is everything the server is built from, loaded from the files that the options name.
+type Config struct {
+	Mappings []mapping.Entry
+	// Shards holds the credentials for all shards.
+	Shards *rest.Config
+	// Root reaches the root shard; nil where no kubeconfig is given.
+	Root *rest.Config
+
+	Serving        *genericapiserver.SecureServingInfo
+	Authentication kubeauthenticator.Config
+	// LookupServiceAccounts asks the shard whether a service account token is still good.
+	LookupServiceAccounts bool
+	Groups                identity.GroupFilter
+
+	CORSAllowedOrigins []string
+	ProfilerAddress    string
+	ShutdownTimeout    time.Duration
+
+	// MetricsAuthorizer decides who reads /metrics; Complete sets it.
+	MetricsAuthorizer authorizer.Authorizer
+}
+
+// NewConfig loads the files and opens the listener.
+func NewConfig(o options.CompletedOptions) (*Config, error) {
+	c := &Config{
+		Groups:             identity.GroupFilter{PassOn: o.PassOnGroups, Drop: o.DropGroups},
+		CORSAllowedOrigins: o.CORSAllowedOrigins,
+		ProfilerAddress:    o.ProfilerAddress,
+		ShutdownTimeout:    o.ShutdownTimeout,
+	}
+	var err error
+	if c.Mappings, err = mapping.Load(o.MappingFile); err != nil {
+		return nil, fmt.Errorf("--mapping-file: %w", err)
+	}
+	if c.Shards, err = loadKubeconfig(o.ShardsKubeconfig); err != nil {
+		return nil, fmt.Errorf("--shards-kubeconfig: %w", err)
+	}
+	if o.RootKubeconfig != "" {
+		if c.Root, err = loadKubeconfig(o.RootKubeconfig); err != nil {
+			return nil, fmt.Errorf("--root-kubeconfig: %w", err)
+		}
+	}
+	for _, entry := range c.Mappings {
+		if entry.Shards() && c.Root == nil {
+			return nil, fmt.Errorf("--root-kubeconfig: got nothing, expected a kubeconfig of the root shard, because %s maps %s", o.MappingFile, mapping.ShardsPath)
+		}
+	}
+	if c.Authentication, err = o.Authentication.ToAuthenticationConfig(); err != nil {
+		return nil, fmt.Errorf("authentication flags: %w", err)
+	}
+	if file := c.Authentication.AuthenticationConfig; file != nil && file.Anonymous != nil {
+		return nil, fmt.Errorf("--authentication-config: got a section for anonymous users, expected none: shards decide about them")
+	}
+	c.LookupServiceAccounts = c.Authentication.ServiceAccountPublicKeysGetter != nil && c.Authentication.ServiceAccountLookup
+
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
+		return nil, fmt.Errorf("generating a serving certificate below --root-directory: %w", err)
+	}
+	if err := o.SecureServing.ApplyTo(&c.Serving); err != nil {
+		return nil, fmt.Errorf("serving: %w", err)
+	}
+	return c, nil
+}
+
+// loadKubeconfig reads the current context of the file. Client-side rate limits are off: the proxy's own calls are
+// few, and bounded by what watches them.
+func loadKubeconfig(file string) (*rest.Config, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	config.QPS = -1
+	return rest.AddUserAgent(config, "kcp-front-proxy"), nil
+}
+
+// CompletedConfig is a Config whose derived parts are built.
+type CompletedConfig struct{ *completedConfig }
+
+type completedConfig struct{ Config }
+
+// Complete derives what is not given: the authorizer of /metrics, and the CAs that the TLS handshake advertises.
+func (c *Config) Complete() (CompletedConfig, error) {
+	out := *c
+	if out.MetricsAuthorizer == nil && out.Root != nil {
+		decide, err := rootAuthorizer(out.Root)
+		if err != nil {
+			return CompletedConfig{}, err
+		}
+		out.MetricsAuthorizer = decide
+	}
+	// Both CAs are advertised: of people, and of proxies in front that name people.
+	var clientCAs []dynamiccertificates.CAContentProvider
+	if ca := out.Authentication.ClientCAContentProvider; ca != nil {
+		clientCAs = append(clientCAs, ca)
+	}
+	if header := out.Authentication.RequestHeaderConfig; header != nil && header.CAContentProvider != nil {
+		clientCAs = append(clientCAs, header.CAContentProvider)
+	}
+	if out.Serving != nil && len(clientCAs) > 0 {
+		serving := *out.Serving
+		serving.ClientCA = dynamiccertificates.NewUnionCAContentProvider(clientCAs...)
+		out.Serving = &serving
+	}
+	return CompletedConfig{&completedConfig{out}}, nil
+}
+
+// rootAuthorizer asks the cluster "root" with SubjectAccessReviews and remembers answers for a few seconds.
+func rootAuthorizer(root *rest.Config) (authorizer.Authorizer, error) {
+	config := rest.CopyConfig(root)
+	config.Host = shards.ServerOf(root.Host) + logicalcluster.Root.Path().URLPath()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client for access reviews in root: %w", err)
+	}
+	decide, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client.AuthorizationV1(),
+		AllowCacheTTL:             10 * time.Second,
+		DenyCacheTTL:              10 * time.Second,
+		WebhookRetryBackoff:       genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("access reviews in root: %w", err)
+	}
+	return decide, nil
+}
+
+// authenticator builds the authentication chain; ctx ends its background work.
+func (c CompletedConfig) authenticator(ctx context.Context, lookup identity.Lookup) (*identity.Authenticator, error) {
+	if !c.LookupServiceAccounts {
+		lookup = nil
+	}
+	return identity.NewAuthenticator(ctx, c.Authentication, lookup, c.Groups)
+}

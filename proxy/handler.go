@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/index"
+)
+
+// handler puts the filters around the routes, outermost last: CORS, recovery, latency, in-cluster rewrite, routes.
+func (s *Server) handler(routes http.Handler) http.Handler {
+	h := inCluster(routes)
+	h = s.drainable(h)
+	h = s.local(h)
+	h = s.measured(h)
+	h = s.recovered(h)
+	return genericfilters.WithCORS(h, s.config.CORSAllowedOrigins, nil, nil, nil, "true")
+}
+
+// local answers the paths that are the proxy's own. They are the whole of what needs no identity (wall W7).
+func (s *Server) local(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch req.URL.Path {
+		case "/livez":
+			ok(w)
+		case "/readyz":
+			s.readyz(w)
+		case "/metrics":
+			s.serveMetrics(w, req)
+		default:
+			next.ServeHTTP(w, req)
+		}
+	})
+}
+
+func ok(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok"))
+}
+
+func (s *Server) readyz(w http.ResponseWriter) {
+	if s.draining.Err() != nil {
+		http.Error(w, "shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	if s.watcher != nil {
+		if err := s.watcher.Ready(); err != nil {
+			// What is missing may name shards; that is for the log, not for who asks without an identity.
+			klog.V(2).InfoS("Not ready", "reason", err.Error())
+			http.Error(w, "shards are not synced", http.StatusServiceUnavailable)
+			return
+		}
+	}
+	ok(w)
+}
+
+// serveMetrics lets those in who may "get" the non-resource URL /metrics in root.
+func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
+	u, err := s.auth.Authenticate(req)
+	if err != nil || u == nil {
+		s.respond.unauthorized(w, req)
+		return
+	}
+	if s.config.MetricsAuthorizer == nil {
+		s.respond.denied(w, req, u, "no --root-kubeconfig to ask for access")
+		return
+	}
+	decision, reason, err := s.config.MetricsAuthorizer.Authorize(req.Context(), authorizer.AttributesRecord{User: u, Verb: "get", Path: "/metrics"})
+	switch {
+	case err != nil:
+		klog.ErrorS(err, "Cannot check access to /metrics")
+		s.respond.internal(w, req, "access could not be checked")
+	case decision != authorizer.DecisionAllow:
+		s.respond.denied(w, req, u, reason)
+	default:
+		s.metrics.ServeHTTP(w, req)
+	}
+}
+
+// inCluster lets stock clients in pods use the bare host: their token says which logical cluster they are in. The
+// claim only chooses the way; whether the token is good is checked later.
+func inCluster(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if path := req.URL.Path; !hasAnyPrefix(path, clustersPrefix, "/services/") && req.Header.Get(inClusterHeader) == "" {
+			if cluster, claimed := identity.ClusterClaim(bearer(req)); claimed {
+				prefix := cluster.Path().URLPath()
+				rewritten := *req.URL
+				rewritten.Path = prefix + req.URL.Path
+				if req.URL.RawPath != "" {
+					rewritten.RawPath = prefix + req.URL.RawPath
+				}
+				req = req.Clone(req.Context())
+				req.URL = &rewritten
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+func hasAnyPrefix(s string, prefixes ...string) bool {
+	for _, prefix := range prefixes {
+		if len(s) >= len(prefix) && s[:len(prefix)] == prefix {
+			return true
+		}
+	}
+	return false
+}
+
+// drainable ends watches and upgrades when the server begins to stop. They would otherwise hold the whole time of a
+// graceful shutdown; their clients come back and land on another replica.
+func (s *Server) drainable(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !longRunning(req) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		defer context.AfterFunc(s.draining, cancel)()
+		next.ServeHTTP(w, req.WithContext(ctx))
+	})
+}
+
+func longRunning(req *http.Request) bool {
+	if req.Header.Get("Upgrade") != "" {
+		return true
+	}
+	switch req.URL.Query().Get("watch") {
+	case "", "0", "false":
+	default:
+		return true
+	}
+	return req.URL.Query().Get("follow") == "true"
+}
+
+// recovered turns a panic into a 500. An aborted answer stays aborted: that is how a backend's broken stream is told.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer func() {
+			switch p := recover(); {
+			case p == nil:
+			case errors.Is(asError(p), http.ErrAbortHandler):
+				panic(p)
+			default:
+				klog.ErrorS(nil, "Panic while serving a request", "panic", p, "method", req.Method, "stack", string(debug.Stack()))
+				s.respond.internal(w, req, "this request caused the proxy to fail")
+			}
+		}()
+		next.ServeHTTP(w, req)
+	})
+}
+
+func asError(p any) error {
+	err, _ := p.(error)
+	return err
+}
+
+// measured observes how long answers take.
+func (s *Server) measured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		started := time.Now()
+		recorder := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
+		defer func() {
+			s.latency.WithLabelValues(knownMethod(req.Method), strconv.Itoa(recorder.code)).Observe(time.Since(started).Seconds())
+		}()
+		next.ServeHTTP(recorder, req)
+	})
+}
+
+// knownMethod bounds the label: clients may send any word.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect:
+		return method
+	}
+	return "other"
+}
+
+// statusRecorder remembers the status. Unwrap leads http.ResponseController to flushing and hijacking.
+type statusRecorder struct {
+	http.ResponseWriter
+	code  int
+	wrote bool
+}
+
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *statusRecorder) WriteHeader(code int) {
+	if !r.wrote && (code >= 200 || code == http.StatusSwitchingProtocols) {
+		r.code, r.wrote = code, true
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *statusRecorder) Write(p []byte) (int, error) {
+	r.wrote = true
+	return r.ResponseWriter.Write(p)
+}
+
+// newMetrics returns the registry of one server with the latency histogram, and the page with it and the process's
+// own series.
+func newMetrics(idx *index.Index) (metrics.KubeRegistry, *metrics.HistogramVec, http.Handler) {
+	registry := metrics.NewKubeRegistry()
+	latency := metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "proxy_request_duration_seconds", Help: "Duration of requests through the proxy.",
+		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}, StabilityLevel: metrics.ALPHA,
+	}, []string{"method", "code"})
+	registry.MustRegister(latency)
+	registry.CustomMustRegister(&indexCollector{index: idx, desc: metrics.NewDesc("kcp_indexed_logicalclusters",
+		"Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, "")})
+	page := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, registry}, metrics.HandlerOpts{})
+	return registry, latency, page
+}
+
+// indexCollector counts when it is asked, so that updates of the index count nothing.
+type indexCollector struct {
+	metrics.BaseStableCollector
+	index *index.Index
+	desc  *metrics.Desc
+}
+
+func (c *indexCollector) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.desc }
+
+func (c *indexCollector) CollectWithStability(ch chan<- metrics.Metric) {
+	for shard, n := range c.index.Load().Counts() {
+		ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, float64(n), shard)
+	}
+}

@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/proxy/backend"
+	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/mapping"
+)
+
+// router holds what the routes of the mapping file share.
+type router struct {
+	index    *index.Index
+	auth     *identity.Authenticator
+	respond  responder
+	toShards bool // whether the file has an entry for the shards
+}
+
+// routes returns the handler of the mapping file. Entries match as patterns of http.ServeMux do: the most specific
+// wins; without a match the answer is 404.
+func (r *router) routes(entries []mapping.Entry, forwarders []*backend.Forwarder) (handler *http.ServeMux, err error) {
+	mux := http.NewServeMux()
+	register := func(pattern string, h http.Handler) (err error) {
+		defer func() {
+			if p := recover(); p != nil { // how the mux reports a bad or conflicting pattern
+				err = fmt.Errorf("mapping path %q: %v", pattern, p)
+			}
+		}()
+		mux.Handle(pattern, h)
+		return nil
+	}
+	for i, entry := range entries {
+		if entry.Shards() {
+			if err := register(mapping.ShardsPath, &shardRoute{router: r, forward: forwarders[i]}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		base, err := entry.BackendURL()
+		if err != nil {
+			return nil, fmt.Errorf("mapping path %q: %w", entry.Path, err)
+		}
+		h := &backendRoute{router: r, name: entry.Path, base: base, forward: forwarders[i]}
+		patterns := []string{entry.Pattern() + "/"}
+		if entry.Pattern() != "" {
+			patterns = append(patterns, entry.Pattern())
+		}
+		for _, pattern := range patterns {
+			if err := register(pattern, h); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return mux, nil
+}
+
+// shardRoute leads to the shard that holds the logical cluster.
+type shardRoute struct {
+	*router
+	forward *backend.Forwarder
+}
+
+// ServeHTTP resolves, authenticates, forwards. Resolution comes first: a path that leads nowhere looks the same to
+// everybody.
+func (r *shardRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	to, err := parseTarget(req.URL)
+	if err != nil || climbs(req.URL) {
+		r.respond.forbidden(w, req)
+		return
+	}
+	route, verdict := r.index.Load().Lookup(to.path)
+	var base *url.URL
+	path, label := to.rest, "mount"
+	switch verdict {
+	case index.Found:
+		if route.Shard.Err != nil {
+			klog.V(2).InfoS("Shard cannot be reached", "shard", route.Shard.Name, "err", route.Shard.Err)
+			r.respond.internal(w, req, "the base URL of the shard is invalid")
+			return
+		}
+		base, label = route.Shard.BaseURL, route.Shard.Name
+		path = route.Cluster.Path().URLPath() + to.rest
+	case index.Mounted:
+		if base, err = url.Parse(route.Mount); err != nil || base.Scheme != "https" || base.Host == "" {
+			r.respond.internal(w, req, "the URL of the mount is invalid")
+			return
+		}
+	case index.Unavailable:
+		unavailable(w)
+		return
+	default:
+		r.respond.forbidden(w, req)
+		return
+	}
+	r.send(w, req, r.forward, label, base, path)
+}
+
+// backendRoute leads to the backend of one entry. A logical cluster in its path is checked, not rewritten.
+type backendRoute struct {
+	*router
+	name    string
+	base    *url.URL
+	forward *backend.Forwarder
+}
+
+func (r *backendRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if climbs(req.URL) {
+		r.respond.forbidden(w, req)
+		return
+	}
+	cluster, named := req.PathValue("cluster"), true
+	if cluster == "" {
+		cluster, named = clusterInside(req.URL)
+	}
+	if r.toShards && named && cluster != logicalcluster.Wildcard.String() {
+		path, err := logicalcluster.ParsePath(cluster)
+		if err != nil {
+			r.respond.forbidden(w, req)
+			return
+		}
+		switch _, verdict := r.index.Load().Lookup(path); verdict {
+		case index.Unavailable:
+			unavailable(w)
+			return
+		case index.NotFound:
+			r.respond.forbidden(w, req)
+			return
+		}
+	}
+	r.send(w, req, r.forward, r.name, r.base, req.URL.EscapedPath())
+}
+
+// send authenticates and forwards.
+func (r *router) send(w http.ResponseWriter, req *http.Request, forward *backend.Forwarder, label string, base *url.URL, escaped string) {
+	u, err := r.auth.Authenticate(req)
+	if err != nil {
+		klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+		r.respond.unauthorized(w, req)
+		return
+	}
+	to, err := appendPath(base, escaped)
+	if err != nil {
+		r.respond.forbidden(w, req)
+		return
+	}
+	forward.Forward(w, req, label, to, u)
+}

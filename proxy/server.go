@@ -1,0 +1,213 @@
+// Package proxy is the front proxy of an installation: one address for all logical clusters. It knows from the
+// shards' own objects where each of them lives (packages shards and index), says who is asking (identity), and
+// passes requests on (backend) as a mapping file tells it (mapping).
+//
+// It decides nothing about what a user may do: shards do. It keeps nothing per workspace but index entries.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/proxy/backend"
+	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/shards"
+)
+
+// Server is a front proxy that is ready to run.
+type Server struct {
+	config     CompletedConfig
+	index      *index.Index
+	watcher    *shards.Watcher // nil when nothing is mapped to shards
+	transports []*backend.Transport
+	auth       *identity.Authenticator
+	respond    responder
+	latency    *metrics.HistogramVec
+	metrics    http.Handler
+	http       http.Handler
+
+	// background ends the work that authentication does on the side; draining ends long requests.
+	background context.Context
+	release    context.CancelFunc
+	draining   context.Context
+	drain      context.CancelFunc
+}
+
+// NewServer reads certificates and builds the handlers. It starts nothing but what stock authenticators start; Run,
+// or Close, ends that too.
+func NewServer(c CompletedConfig) (*Server, error) {
+	s := &Server{config: c, index: index.New(), respond: newResponder()}
+	s.background, s.release = context.WithCancel(context.Background())
+	s.draining, s.drain = context.WithCancel(context.Background())
+	if err := s.build(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends a server that does not run.
+func (s *Server) Close() {
+	s.drain()
+	s.release()
+}
+
+func (s *Server) build() error {
+	var err error
+	if s.auth, err = s.config.authenticator(s.background, s.confirm); err != nil {
+		return err
+	}
+	registry, latency, page := newMetrics(s.index)
+	s.latency, s.metrics = latency, page
+	backends := backend.NewMetrics(registry.MustRegister)
+
+	r := &router{index: s.index, auth: s.auth, respond: s.respond}
+	// Entries with the same certificates share connections.
+	shared := map[backend.Files]*backend.Transport{}
+	var forwarders []*backend.Forwarder
+	for _, entry := range s.config.Mappings {
+		files := backend.Files{CA: entry.BackendServerCA, Cert: entry.ProxyClientCert, Key: entry.ProxyClientKey}
+		transport, ok := shared[files]
+		if !ok {
+			if transport, err = backend.NewTransport(entry.Path, files); err != nil {
+				return fmt.Errorf("mapping path %q: %w", entry.Path, err)
+			}
+			shared[files] = transport
+			s.transports = append(s.transports, transport)
+		}
+		forwarders = append(forwarders, backend.NewForwarder(transport, entry.Headers(), backends))
+		if entry.Shards() {
+			r.toShards = true
+			s.watcher = shards.New(s.config.Root, s.config.Shards, s.index)
+		}
+	}
+	routes, err := r.routes(s.config.Mappings, forwarders)
+	if err != nil {
+		return err
+	}
+	s.http = s.handler(routes)
+	return nil
+}
+
+// Run serves until the context ends, and then until requests have ended or the shutdown timeout is over. It does not
+// listen before the shards are known. When it returns, nothing of the server runs any more.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.Close()
+	// Everything in the background outlives ctx: requests that are still being answered need it.
+	work, stopWork := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stopWork()
+
+	for _, transport := range s.transports {
+		running.Go(func() { transport.Run(work) })
+	}
+	if s.config.ProfilerAddress != "" {
+		if err := serveProfiles(work, &running, s.config.ProfilerAddress); err != nil {
+			return err
+		}
+	}
+	if s.watcher != nil {
+		failed := make(chan error, 1)
+		running.Go(func() { failed <- s.watcher.Run(work) })
+		waiting, cancel := context.WithCancelCause(ctx)
+		running.Go(func() {
+			select {
+			case err := <-failed:
+				cancel(err)
+			case <-waiting.Done():
+			}
+		})
+		err := s.watcher.WaitForShards(waiting)
+		cancel(nil)
+		if ctx.Err() != nil {
+			return nil // told to stop before it began
+		}
+		if err != nil {
+			return errors.Join(err, context.Cause(waiting))
+		}
+	}
+	return s.serve(ctx)
+}
+
+func (s *Server) serve(ctx context.Context) error {
+	stop := make(chan struct{})
+	stopped, listenerStopped, err := s.config.Serving.Serve(s.http, s.config.ShutdownTimeout, stop)
+	if err != nil {
+		close(stop)
+		return fmt.Errorf("serving: %w", err)
+	}
+	<-ctx.Done()
+	klog.InfoS("Shutting down", "timeout", s.config.ShutdownTimeout)
+	s.drain()
+	close(stop)
+	<-listenerStopped
+	<-stopped
+	return nil
+}
+
+// Handler returns the whole chain, for servers that listen themselves.
+func (s *Server) Handler() http.Handler { return s.http }
+
+// confirm asks the shard of the cluster whether it still accepts the token. It is an identity.Lookup.
+func (s *Server) confirm(ctx context.Context, cluster logicalcluster.Name, token string) error {
+	route, verdict := s.index.Load().Lookup(cluster.Path())
+	if verdict != index.Found || route.Shard.BaseURL == nil {
+		return errors.New("no shard has its logical cluster")
+	}
+	config := rest.CopyConfig(s.config.Shards)
+	config.Host = route.Shard.BaseURL.String() + cluster.Path().URLPath()
+	config.Timeout = 10 * time.Second
+	client, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client for token reviews: %w", err)
+	}
+	review, err := client.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking shard %s: %w", route.Shard.Name, err)
+	case !review.Status.Authenticated:
+		return errors.New("its shard does not accept it (any more)")
+	}
+	return nil
+}
+
+// serveProfiles listens on a loopback address, as the options made sure.
+func serveProfiles(ctx context.Context, running *sync.WaitGroup, address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("--profiler-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			klog.ErrorS(err, "Profiler stopped")
+		}
+	})
+	running.Go(func() {
+		<-ctx.Done()
+		_ = server.Close()
+	})
+	return nil
+}
