@@ -1,7 +1,8 @@
 // Package authorization decides what a request may do in its logical cluster: the contract's chain of required
 // groups, workspace content, system resources and RBAC, over the RBAC objects in the shard's watch cache (wall W6).
 // Nothing here exists because a workspace exists, and no decision is cached: a decision is computed from what the
-// watch cache holds now, for the logical cluster of the request's context.
+// watch cache holds now, for the logical cluster of the request's context. The one copy that is kept is that of the
+// policy of system:admin, which is the same for all of them.
 //
 // It must not know how identities come about (package authentication) nor write anything (package bootstrap).
 package authorization
@@ -62,6 +63,7 @@ type Config struct {
 type Authorizer struct {
 	outer            authorizer.Authorizer
 	rules            rules
+	bootstrap        *bootstrapSource
 	privilegedGroups []string
 }
 
@@ -81,13 +83,16 @@ func New(config Config) (*Authorizer, error) {
 	if len(config.Order) == 0 {
 		config.Order = DefaultOrder()
 	}
-	local := newLocalSource(config.Registry)
-	held := rules{bootstrap: newPolicy(bootstrapSource{local}), local: newPolicy(local)}
+	bootstrap := newBootstrapSource(config.Registry)
+	held := rules{
+		bootstrap: newPolicy(bootstrap),
+		local:     newPolicy(localSource{reader: newReader(config.Registry), bootstrap: bootstrap}),
+	}
 	outer, err := ordered(config, held, newLogicalClusters(config.Registry))
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{outer: outer, rules: held, privilegedGroups: config.AlwaysAllowGroups}, nil
+	return &Authorizer{outer: outer, rules: held, bootstrap: bootstrap, privilegedGroups: config.AlwaysAllowGroups}, nil
 }
 
 func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Authorizer, error) {

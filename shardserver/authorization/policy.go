@@ -7,7 +7,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/kubernetes/pkg/apis/rbac"
@@ -40,47 +40,42 @@ func newPolicy(s source) policy {
 	}
 }
 
-// localSource reads the RBAC objects of the context's logical cluster from the watch cache. A ClusterRole that the
-// logical cluster does not have is looked up in the bootstrap policy.
-type localSource struct {
+var rbacResources = []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
+
+// reader reads the RBAC objects of the context's logical cluster from the watch cache. Conversion to the versioned
+// types shares slices with the cache: what is read here is never written to.
+type reader struct {
 	roles               *storage.Reader[*rbac.Role]
 	roleBindings        *storage.Reader[*rbac.RoleBinding]
 	clusterRoles        *storage.Reader[*rbac.ClusterRole]
 	clusterRoleBindings *storage.Reader[*rbac.ClusterRoleBinding]
 }
 
-func newLocalSource(registry *storage.Registry) *localSource {
-	resource := func(name string) schema.GroupResource {
-		return schema.GroupResource{Group: rbac.GroupName, Resource: name}
-	}
-	return &localSource{
-		roles:               storage.NewReader[*rbac.Role](registry, resource("roles")),
-		roleBindings:        storage.NewReader[*rbac.RoleBinding](registry, resource("rolebindings")),
-		clusterRoles:        storage.NewReader[*rbac.ClusterRole](registry, resource("clusterroles")),
-		clusterRoleBindings: storage.NewReader[*rbac.ClusterRoleBinding](registry, resource("clusterrolebindings")),
+func newReader(registry *storage.Registry) *reader {
+	return &reader{
+		roles:               storage.NewReader[*rbac.Role](registry, rbac.Resource("roles")),
+		roleBindings:        storage.NewReader[*rbac.RoleBinding](registry, rbac.Resource("rolebindings")),
+		clusterRoles:        storage.NewReader[*rbac.ClusterRole](registry, rbac.Resource("clusterroles")),
+		clusterRoleBindings: storage.NewReader[*rbac.ClusterRoleBinding](registry, rbac.Resource("clusterrolebindings")),
 	}
 }
 
-func (s *localSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
-	internal, err := s.roles.Get(ctx, namespace, name)
+func (r *reader) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
+	internal, err := r.roles.Get(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	role := &rbacv1.Role{}
-	// The conversion shares the slices: what is read here is never written to.
 	return role, rbacinternalv1.Convert_rbac_Role_To_v1_Role(internal, role, nil)
 }
 
-func (s *localSource) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
-	internal, err := s.roleBindings.List(ctx, namespace, nil)
-	return convertAll(internal, rbacinternalv1.Convert_rbac_RoleBinding_To_v1_RoleBinding, err)
+func (r *reader) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+	internal, err := r.roleBindings.List(ctx, namespace, nil)
+	return convertAll(internal, err, rbacinternalv1.Convert_rbac_RoleBinding_To_v1_RoleBinding)
 }
 
-func (s *localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	internal, err := s.clusterRoles.Get(ctx, "", name)
-	if cluster, _ := logicalcluster.From(ctx); apierrors.IsNotFound(err) && cluster != logicalcluster.Admin {
-		internal, err = s.clusterRoles.Get(logicalcluster.With(ctx, logicalcluster.Admin), "", name)
-	}
+func (r *reader) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+	internal, err := r.clusterRoles.Get(ctx, "", name)
 	if err != nil {
 		return nil, err
 	}
@@ -88,20 +83,29 @@ func (s *localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.
 	return role, rbacinternalv1.Convert_rbac_ClusterRole_To_v1_ClusterRole(internal, role, nil)
 }
 
-func (s *localSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
-	internal, err := s.clusterRoleBindings.List(ctx, "", nil)
-	return convertAll(internal, rbacinternalv1.Convert_rbac_ClusterRoleBinding_To_v1_ClusterRoleBinding, err)
+func (r *reader) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+	internal, err := r.clusterRoleBindings.List(ctx, "", nil)
+	return convertAll(internal, err, rbacinternalv1.Convert_rbac_ClusterRoleBinding_To_v1_ClusterRoleBinding)
 }
 
-func convertAll[In, Out any, Scope any](internal []*In, convert func(*In, *Out, Scope) error, err error) ([]*Out, error) {
+func (r *reader) listRoles(ctx context.Context, namespace string) ([]*rbacv1.Role, error) {
+	internal, err := r.roles.List(ctx, namespace, nil)
+	return convertAll(internal, err, rbacinternalv1.Convert_rbac_Role_To_v1_Role)
+}
+
+func (r *reader) listClusterRoles(ctx context.Context) ([]*rbacv1.ClusterRole, error) {
+	internal, err := r.clusterRoles.List(ctx, "", nil)
+	return convertAll(internal, err, rbacinternalv1.Convert_rbac_ClusterRole_To_v1_ClusterRole)
+}
+
+func convertAll[In, Out any](internal []*In, err error, convert func(*In, *Out, conversion.Scope) error) ([]*Out, error) {
 	if err != nil {
 		return nil, err
 	}
-	var scope Scope
 	block := make([]Out, len(internal))
 	converted := make([]*Out, len(internal))
 	for i := range internal {
-		if err := convert(internal[i], &block[i], scope); err != nil {
+		if err := convert(internal[i], &block[i], nil); err != nil {
 			return nil, err
 		}
 		converted[i] = &block[i]
@@ -109,23 +113,19 @@ func convertAll[In, Out any, Scope any](internal []*In, convert func(*In, *Out, 
 	return converted, nil
 }
 
-// bootstrapSource reads the RBAC objects of system:admin, whatever the logical cluster of the context.
-type bootstrapSource struct{ source }
-
-func (s bootstrapSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
-	return s.source.GetRole(logicalcluster.With(ctx, logicalcluster.Admin), namespace, name)
+// localSource is the policy of the context's logical cluster. A ClusterRole that the logical cluster does not have is
+// looked up in the bootstrap policy.
+type localSource struct {
+	*reader
+	bootstrap source
 }
 
-func (s bootstrapSource) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
-	return s.source.ListRoleBindings(logicalcluster.With(ctx, logicalcluster.Admin), namespace)
-}
-
-func (s bootstrapSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	return s.source.GetClusterRole(logicalcluster.With(ctx, logicalcluster.Admin), name)
-}
-
-func (s bootstrapSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
-	return s.source.ListClusterRoleBindings(logicalcluster.With(ctx, logicalcluster.Admin))
+func (s localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+	role, err := s.reader.GetClusterRole(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return s.bootstrap.GetClusterRole(ctx, name)
+	}
+	return role, err
 }
 
 // rules answers what a user holds in the context's logical cluster: the union of the bootstrap and the local policy

@@ -1,0 +1,268 @@
+package authorization_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	rbacapi "k8s.io/kubernetes/pkg/apis/rbac"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
+)
+
+var (
+	clusterA = logicalcluster.MustParseName("a")
+	clusterB = logicalcluster.MustParseName("b")
+
+	access         = rbacapi.PolicyRule{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}}
+	readConfigMaps = rbacapi.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}
+	writeRBAC      = rbacapi.PolicyRule{Verbs: []string{"create", "update"}, APIGroups: []string{rbacapi.GroupName}, Resources: []string{"*"}}
+)
+
+// named returns an authenticated user.
+func named(name string, groups ...string) *user.DefaultInfo {
+	return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
+}
+
+// getConfigMap is what most tests ask for.
+func getConfigMap(u user.Info) authorizer.AttributesRecord {
+	return authorizer.AttributesRecord{User: u, Verb: "get", Resource: "configmaps", Namespace: "default", Name: "x", ResourceRequest: true}
+}
+
+func decide(t *testing.T, s *shardtest.Shard, ctx context.Context, attributes authorizer.Attributes) bool {
+	t.Helper()
+	decision, reason, err := s.Authorizer.Authorize(ctx, attributes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if allowed := decision == authorizer.DecisionAllow; reason != map[bool]string{true: "access granted", false: "access denied"}[allowed] {
+		t.Errorf("the reason %q tells more than the decision", reason)
+	}
+	return decision == authorizer.DecisionAllow
+}
+
+// check is one question and its answer.
+type check struct {
+	name    string
+	ctx     context.Context
+	ask     authorizer.AttributesRecord
+	allowed bool
+}
+
+func run(t *testing.T, s *shardtest.Shard, checks []check) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			if got := decide(t, s, c.ctx, c.ask); got != c.allowed {
+				t.Errorf("allowed = %v, want %v", got, c.allowed)
+			}
+		})
+	}
+}
+
+func TestPermissionsStayInTheirLogicalCluster(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	s.Cluster(t, clusterB, nil)
+	inA, inB := logicalcluster.With(t.Context(), clusterA), logicalcluster.With(t.Context(), clusterB)
+	missing := logicalcluster.With(t.Context(), logicalcluster.MustParseName("missing"))
+	all := logicalcluster.With(t.Context(), logicalcluster.Wildcard)
+
+	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+	s.Grant(t, clusterA, "outsider", shardtest.User("outsider"), readConfigMaps)
+	s.Grant(t, clusterA, "account", rbacapi.Subject{Kind: rbacapi.ServiceAccountKind, Namespace: "ns", Name: "sa"}, readConfigMaps)
+	s.Grant(t, clusterB, "foreign", shardtest.User("system:kcp:serviceaccount:a:ns:sa"), access, readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.Group(authorization.GroupAdmin), access, readConfigMaps)
+	// A binding of A to a role that only system:admin has.
+	if err := s.Create(inA, shardtest.Masters, shardtest.Binding("shared", "everywhere", shardtest.User("shared"))); err != nil {
+		t.Fatal(err)
+	}
+	account := func(cluster string) *user.DefaultInfo {
+		return &user.DefaultInfo{
+			Name: "system:serviceaccount:ns:sa", Groups: []string{user.AllAuthenticated},
+			Extra: map[string][]string{authorization.ClusterNameExtraKey: {cluster}},
+		}
+	}
+	scopedToB := &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:b"}}}
+	warranted := &user.DefaultInfo{Name: "nobody", Extra: map[string][]string{authorization.WarrantExtraKey: {`{"user":"alice"}`}}}
+
+	run(t, s, []check{
+		{"a binding gives its rights in its own logical cluster", inA, getConfigMap(named("alice")), true},
+		{"a binding gives nothing in another logical cluster", inB, getConfigMap(named("alice")), false},
+		{"rights without access give nothing", inA, getConfigMap(named("outsider")), false},
+		{"a binding may refer to a role of system:admin", inA, getConfigMap(named("shared")), true},
+		{"and is still of its own logical cluster", inB, getConfigMap(named("shared")), false},
+		{"a binding of system:admin holds in A", inA, getConfigMap(named("root", authorization.GroupAdmin)), true},
+		{"a binding of system:admin holds in B", inB, getConfigMap(named("root", authorization.GroupAdmin)), true},
+		{"but in no system cluster", logicalcluster.With(t.Context(), logicalcluster.Admin), getConfigMap(named("root", authorization.GroupAdmin)), false},
+		{"nor where there is no logical cluster", missing, getConfigMap(named("root", authorization.GroupAdmin)), false},
+		{"masters may go anywhere", missing, getConfigMap(shardtest.Masters), true},
+		{"masters may ask for all logical clusters", all, getConfigMap(shardtest.Masters), true},
+		{"nobody else may", all, getConfigMap(named("root", authorization.GroupAdmin)), false},
+		{"a service account needs no access at home", inA, getConfigMap(account("a")), true},
+		{"a service account of B is not A's of the same name", inA, getConfigMap(account("b")), false},
+		{"a service account has a name abroad", inB, getConfigMap(account("a")), true},
+		{"a scope elsewhere takes everything away", inA, getConfigMap(scopedToB), false},
+		{"a warrant lends its rights", inA, getConfigMap(warranted), true},
+		{"a request without a logical cluster is refused", t.Context(), getConfigMap(named("alice")), false},
+		{"except to paths that are always allowed", t.Context(), authorizer.AttributesRecord{User: named("alice"), Verb: "get", Path: "/livez"}, true},
+		{"what is not granted is refused", inA, authorizer.AttributesRecord{User: named("alice"), Verb: "delete", Resource: "configmaps", ResourceRequest: true}, false},
+	})
+
+	s.Phase(t, clusterA, corev1alpha1.LogicalClusterPhaseUnavailable)
+	run(t, s, []check{{"nothing is allowed while it is unavailable", inA, getConfigMap(named("alice")), false}})
+	s.Phase(t, clusterA, corev1alpha1.LogicalClusterPhaseReady)
+
+	s.Delete(t, clusterA, rbacapi.Resource("clusterrolebindings"), "", "alice")
+	run(t, s, []check{{"a right ends with its binding", inA, getConfigMap(named("alice")), false}})
+}
+
+func TestRequiredGroupsOfALogicalCluster(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, map[string]string{corev1alpha1.RequiredGroupsAnnotationKey: "staff"})
+	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+	inA := logicalcluster.With(t.Context(), clusterA)
+	run(t, s, []check{
+		{"rights are not enough", inA, getConfigMap(named("alice")), false},
+		{"with the group they are", inA, getConfigMap(named("alice", "staff")), true},
+		{"a deep question does not look at the door", authorization.WithDeep(inA), getConfigMap(named("alice")), true},
+	})
+}
+
+func TestMetricsAreOpenedByRoot(t *testing.T) {
+	s := shardtest.Start(t)
+	scrape := rbacapi.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}
+	s.Cluster(t, clusterA, nil)
+	s.Grant(t, logicalcluster.Root, "scraper", shardtest.User("scraper"), scrape)
+	s.Grant(t, clusterA, "tenant", shardtest.User("tenant"), access, scrape)
+	metrics := func(u user.Info) authorizer.AttributesRecord {
+		return authorizer.AttributesRecord{User: u, Verb: "get", Path: "/metrics"}
+	}
+	run(t, s, []check{
+		{"by a binding in root, without access to it", t.Context(), metrics(named("scraper")), true},
+		{"not by one in a tenant's logical cluster", t.Context(), metrics(named("tenant")), false},
+		{"and nothing else", t.Context(), authorizer.AttributesRecord{User: named("scraper"), Verb: "get", Path: "/metrics/slis"}, false},
+	})
+}
+
+func TestEscalationIsRefused(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	s.Cluster(t, clusterB, nil)
+	s.Grant(t, logicalcluster.Admin, "cluster-admin", shardtest.Group(authorization.GroupAdmin),
+		rbacapi.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+		rbacapi.PolicyRule{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}})
+	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, writeRBAC)
+	s.Grant(t, clusterB, "alice", shardtest.User("alice"), access, writeRBAC, readConfigMaps)
+	inA, inB := logicalcluster.With(t.Context(), clusterA), logicalcluster.With(t.Context(), clusterB)
+
+	for i, tc := range []struct {
+		name    string
+		ctx     context.Context
+		user    *user.DefaultInfo
+		obj     any
+		refused bool
+	}{
+		{"granting what one does not have", inA, named("alice"), readConfigMaps, true},
+		{"granting what one has in another logical cluster only", inB, named("alice"), readConfigMaps, false},
+		{"granting what one has", inA, named("alice"), access, false},
+		{"binding to a role of system:admin that one does not have", inA, named("alice"), "cluster-admin", true},
+		{"the same by who has it through system:admin", inA, named("root", authorization.GroupAdmin), "cluster-admin", false},
+		{"granting anything by who is cluster-admin through system:admin", inA, named("root", authorization.GroupAdmin), readConfigMaps, false},
+		{"granting out of scope", inB, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{authorization.ScopesExtraKey: {"cluster:a"}}}, readConfigMaps, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			name := fmt.Sprintf("escalation-%d", i)
+			var err error
+			switch obj := tc.obj.(type) {
+			case string:
+				err = s.Create(tc.ctx, tc.user, shardtest.Binding(name, obj, shardtest.User("mallory")))
+			case rbacapi.PolicyRule:
+				err = s.Create(tc.ctx, tc.user, &rbacapi.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacapi.PolicyRule{obj}})
+			}
+			if tc.refused != apierrors.IsForbidden(err) || (!tc.refused && err != nil) {
+				t.Errorf("got %v, refused should be %v", err, tc.refused)
+			}
+		})
+	}
+}
+
+func TestRulesReviewMergesLocalAndBootstrap(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	s.Grant(t, clusterA, "local", shardtest.User("alice"), readConfigMaps)
+	s.Grant(t, logicalcluster.Admin, "bootstrap", shardtest.Group(user.AllAuthenticated), access)
+	resources, urls, _, err := s.Authorizer.RulesFor(logicalcluster.With(t.Context(), clusterA), named("alice"), "default")
+	if err != nil || len(resources) != 1 || len(urls) != 1 || resources[0].GetResources()[0] != "configmaps" || urls[0].GetNonResourceURLs()[0] != "/" {
+		t.Errorf("got %v, %v, %v", resources, urls, err)
+	}
+	if _, _, _, err := s.Authorizer.RulesFor(t.Context(), named("alice"), ""); err == nil || !strings.Contains(err.Error(), "no single logical cluster") {
+		t.Errorf("without a logical cluster there are no rules, got %v", err)
+	}
+}
+
+// BenchmarkAuthorize measures a request of a workspace's user against a policy of system:admin of the usual size.
+func BenchmarkAuthorize(b *testing.B) {
+	s := shardtest.Start(b)
+	s.Cluster(b, clusterA, nil)
+	for i := range 30 {
+		s.Grant(b, logicalcluster.Admin, fmt.Sprintf("bootstrap-%d", i), shardtest.Group(fmt.Sprintf("group-%d", i)), readConfigMaps, access)
+	}
+	s.Grant(b, logicalcluster.Admin, "discovery", shardtest.Group(user.AllAuthenticated),
+		rbacapi.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/api", "/apis", "/openapi"}})
+	s.Grant(b, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+	ctx := logicalcluster.With(b.Context(), clusterA)
+	attributes := getConfigMap(named("alice"))
+	measure := func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if decision, _, err := s.Authorizer.Authorize(ctx, attributes); decision != authorizer.DecisionAllow {
+				b.Fatal(decision, err)
+			}
+		}
+	}
+	b.Run("reading the bootstrap policy each time", measure)
+	go s.Authorizer.Run(b.Context())
+	shardtest.Eventually(b, s.Authorizer.Follows)
+	b.Run("following it", measure)
+}
+
+func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	inA := logicalcluster.With(t.Context(), clusterA)
+	allowed := func(u *user.DefaultInfo) func() bool {
+		return func() bool { return decide(t, s, inA, getConfigMap(u)) }
+	}
+	before := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.Authorizer.Run(ctx) })
+	shardtest.Eventually(t, s.Authorizer.Follows)
+
+	u := named("root", authorization.GroupAdmin)
+	if allowed(u)() {
+		t.Fatal("nothing is granted yet")
+	}
+	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.Group(authorization.GroupAdmin), access, readConfigMaps)
+	shardtest.Eventually(t, allowed(u))
+	s.Delete(t, logicalcluster.Admin, rbacapi.Resource("clusterrolebindings"), "", "everywhere")
+	shardtest.Eventually(t, func() bool { return !allowed(u)() })
+
+	cancel()
+	running.Wait()
+	if s.Authorizer.Follows() {
+		t.Error("nothing is kept that nobody follows")
+	}
+	goleak.VerifyNone(t, before)
+}
