@@ -58,37 +58,41 @@ func (g tokenGenerator) GenerateToken(ctx context.Context, claims *jwt.Claims, p
 }
 
 // withClusterClaim adds the logical cluster where the kind of token has its other private claims: inside
-// "kubernetes.io" for bound tokens, beside "kubernetes.io/serviceaccount/..." for those of Secrets.
-func withClusterClaim(private any, cluster logicalcluster.Name) (map[string]json.RawMessage, error) {
+// "kubernetes.io" for bound tokens, beside "kubernetes.io/serviceaccount/..." for those of Secrets. The signer takes
+// no map but one of this very type; raw values keep numbers as they are.
+func withClusterClaim(private any, cluster logicalcluster.Name) (map[string]any, error) {
 	claims, err := asMap(private)
 	if err != nil {
 		return nil, fmt.Errorf("reading the private claims: %w", err)
 	}
-	name, err := json.Marshal(cluster.String())
-	if err != nil {
-		return nil, err
-	}
 	encoded, ok := claims[kubernetesClaim]
 	if !ok {
-		claims[legacyClusterNameClaim] = name
+		claims[legacyClusterNameClaim] = cluster.String()
 		return claims, nil
 	}
 	inner, err := asMap(encoded)
 	if err != nil {
 		return nil, fmt.Errorf("reading the private claim %q: %w", kubernetesClaim, err)
 	}
-	inner[clusterNameInKubernetes] = name
-	claims[kubernetesClaim], err = json.Marshal(inner)
-	return claims, err
+	inner[clusterNameInKubernetes] = cluster.String()
+	claims[kubernetesClaim] = inner
+	return claims, nil
 }
 
-func asMap(value any) (map[string]json.RawMessage, error) {
+func asMap(value any) (map[string]any, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	fields := map[string]json.RawMessage{}
-	return fields, json.Unmarshal(encoded, &fields)
+	raw := map[string]json.RawMessage{}
+	if err := json.Unmarshal(encoded, &raw); err != nil {
+		return nil, err
+	}
+	fields := make(map[string]any, len(raw)+1)
+	for name, value := range raw {
+		fields[name] = value
+	}
+	return fields, nil
 }
 
 // unverified is what a token says about itself before anybody has checked its signature.

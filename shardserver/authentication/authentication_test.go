@@ -1,0 +1,419 @@
+package authentication
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/kubernetes/pkg/apis/core"
+	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
+)
+
+var (
+	clusterA = logicalcluster.MustParseName("a")
+	clusterB = logicalcluster.MustParseName("b")
+)
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// accounts is a shard with the service account ns/sa in A and in B, and an authenticator for their tokens.
+type accounts struct {
+	shard   *shardtest.Shard
+	request authenticator.Request
+	key     *ecdsa.PrivateKey
+}
+
+func newAccounts(t *testing.T) *accounts {
+	t.Helper()
+	shard := shardtest.Start(t)
+	key := newKey(t)
+	for _, cluster := range []logicalcluster.Name{clusterA, clusterB} {
+		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sa"}}
+		if err := shard.Create(logicalcluster.With(t.Context(), cluster), shardtest.Masters, account); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := serviceaccount.StaticPublicKeysGetter([]any{newKey(t).Public(), key.Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := New(t.Context(), Config{
+		Registry: shard.Registry,
+		Stock: kubeauthenticator.Config{
+			ServiceAccountIssuers:          []string{DefaultIssuer},
+			ServiceAccountPublicKeysGetter: keys,
+			APIAudiences:                   authenticator.Audiences{DefaultIssuer},
+			TokenSuccessCacheTTL:           0, // deletion must show at once
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &accounts{shard: shard, request: request, key: key}
+}
+
+// account reads the stored service account of a logical cluster.
+func (a *accounts) account(t *testing.T, cluster logicalcluster.Name) core.ServiceAccount {
+	t.Helper()
+	stored, err := newTokenGetter(a.shard.Registry).accounts.GetLatest(logicalcluster.With(t.Context(), cluster), "ns", "sa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *stored
+}
+
+// token signs a token for the service account of one logical cluster, generated in another.
+func (a *accounts) token(t *testing.T, of, in logicalcluster.Name, expires time.Duration, audiences ...string) string {
+	t.Helper()
+	generator, err := NewTokenGenerator(DefaultIssuer, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, private, err := serviceaccount.Claims(a.account(t, of), nil, nil, nil, int64(expires.Seconds()), 0, audiences)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := generator.GenerateToken(logicalcluster.With(t.Context(), in), claims, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// bearer asks an authenticator about a token sent to a logical cluster.
+func bearer(ctx context.Context, request authenticator.Request, token string) (user.Info, bool, error) {
+	req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api", nil)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, ok, err := request.AuthenticateRequest(req)
+	if !ok {
+		return nil, false, err
+	}
+	return response.User, ok, err
+}
+
+func TestServiceAccountsBelongToTheirLogicalCluster(t *testing.T) {
+	a := newAccounts(t)
+	inB := logicalcluster.With(t.Context(), clusterB)
+	u, ok, err := bearer(inB, a.request, a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer))
+	if err != nil || !ok {
+		t.Fatalf("a good token sent to another logical cluster: %v, %v", ok, err)
+	}
+	if u.GetName() != "system:serviceaccount:ns:sa" || cmp.Diff([]string{"a"}, u.GetExtra()["authentication.kcp.io/cluster-name"]) != "" {
+		t.Errorf("the token names %s of %v", u.GetName(), u.GetExtra())
+	}
+	if u.GetUID() != string(a.account(t, clusterA).UID) {
+		t.Errorf("the account of A has UID %q", u.GetUID())
+	}
+
+	forged, err := serviceaccount.JWTTokenGenerator(DefaultIssuer, newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stock, err := serviceaccount.JWTTokenGenerator(DefaultIssuer, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, private, err := serviceaccount.Claims(a.account(t, clusterA), nil, nil, nil, 3600, 0, []string{DefaultIssuer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := withClusterClaim(private, clusterA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsigned, err := forged.GenerateToken(t.Context(), claims, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	homeless, err := stock.GenerateToken(t.Context(), claims, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wild, err := withClusterClaim(private, logicalcluster.Wildcard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	everywhere, err := stock.GenerateToken(t.Context(), claims, wild)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{
+		"an account of A under the name of B": a.token(t, clusterA, clusterB, time.Hour, DefaultIssuer),
+		"an account of a cluster without it":  a.token(t, clusterA, logicalcluster.Root, time.Hour, DefaultIssuer),
+		"a token signed by somebody else":     unsigned,
+		"a token without a logical cluster":   homeless,
+		"a token of all logical clusters":     everywhere,
+		"a token for another audience":        a.token(t, clusterA, clusterA, time.Hour, "https://elsewhere"),
+		"an expired token":                    a.token(t, clusterA, clusterA, -time.Hour, DefaultIssuer),
+	} {
+		t.Run("refuses "+name, func(t *testing.T) {
+			if u, ok, err := bearer(logicalcluster.With(t.Context(), clusterA), a.request, token); ok || err == nil {
+				t.Errorf("accepted %v", u)
+			}
+		})
+	}
+}
+
+func TestATokenEndsWithItsAccount(t *testing.T) {
+	a := newAccounts(t)
+	tokenOfA := a.token(t, clusterA, clusterA, time.Hour, DefaultIssuer)
+	tokenOfB := a.token(t, clusterB, clusterB, time.Hour, DefaultIssuer)
+	a.shard.Delete(t, clusterA, core.Resource("serviceaccounts"), "ns", "sa")
+	if _, ok, _ := bearer(t.Context(), a.request, tokenOfA); ok {
+		t.Error("the account of A is gone")
+	}
+	if _, ok, err := bearer(t.Context(), a.request, tokenOfB); !ok {
+		t.Errorf("the account of B is still there: %v", err)
+	}
+}
+
+func TestTokensAreSignedForOneLogicalCluster(t *testing.T) {
+	generator, err := NewTokenGenerator(DefaultIssuer, newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, private, err := serviceaccount.Claims(core.ServiceAccount{}, nil, nil, nil, 3600, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, ctx := range map[string]context.Context{
+		"without a logical cluster": t.Context(),
+		"for all logical clusters":  logicalcluster.With(t.Context(), logicalcluster.Wildcard),
+	} {
+		if token, err := generator.GenerateToken(ctx, claims, private); err == nil {
+			t.Errorf("signed %s %s", token, name)
+		}
+	}
+	token, err := generator.GenerateToken(logicalcluster.With(t.Context(), clusterA), claims, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, ok := peek(token); !ok || said.cluster != "a" || said.issuer != DefaultIssuer {
+		t.Errorf("the token says %+v", said)
+	}
+}
+
+func TestInClusterRequestsGoToTheClusterOfTheirToken(t *testing.T) {
+	generator, err := NewTokenGenerator(DefaultIssuer, newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(private any) string {
+		claims, _, err := serviceaccount.Claims(core.ServiceAccount{}, nil, nil, nil, 3600, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := generator.GenerateToken(logicalcluster.With(t.Context(), clusterA), claims, private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	bound := sign(map[string]any{"kubernetes.io": map[string]string{"namespace": "ns"}})
+	legacy := sign(map[string]any{"kubernetes.io/serviceaccount/namespace": "ns"})
+	for name, tc := range map[string]struct {
+		path, token string
+		header      http.Header
+		want        string
+	}{
+		"a bound token":                       {"/api/v1", bound, nil, "/clusters/a/api/v1"},
+		"a token of a secret":                 {"/api/v1", legacy, nil, "/clusters/a/api/v1"},
+		"a path that names a logical cluster": {"/clusters/b/api", bound, nil, "/clusters/b/api"},
+		"a path to a virtual workspace":       {"/services/x", bound, nil, "/services/x"},
+		"a client that knows":                 {"/api", bound, http.Header{ShardedRequestHeader: {"true"}}, "/api"},
+		"a token that is no JSON web token":   {"/api", "abc", nil, "/api"},
+		"no token":                            {"/api", "", nil, "/api"},
+		"the metrics of the shard":            {"/metrics", bound, nil, "/metrics"},
+		"the health of the shard":             {"/livez/ping", bound, nil, "/livez/ping"},
+		"a path that only looks like metrics": {"/metricsx", bound, nil, "/clusters/a/metricsx"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got *http.Request
+			handler := WithInClusterRewrite(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req }))
+			req := httptest.NewRequest(http.MethodGet, tc.path+"?watch=1", nil)
+			for key, values := range tc.header {
+				req.Header[key] = values
+			}
+			if tc.token != "" {
+				req.Header.Set("Authorization", "Bearer "+tc.token)
+			}
+			handler.ServeHTTP(httptest.NewRecorder(), req)
+			if got.URL.Path != tc.want || got.RequestURI != tc.want+"?watch=1" || req.URL.Path != tc.path {
+				t.Errorf("got %s (%s)", got.URL.Path, got.RequestURI)
+			}
+		})
+	}
+}
+
+// proxyCertificate is a certificate authority and a client certificate that it signed.
+func proxyCertificate(t *testing.T, name string) (ca, client *x509.Certificate) {
+	t.Helper()
+	key := newKey(t)
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "proxies"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, newKey(t).Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err = x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca, client
+}
+
+// staticCA is a certificate authority that never changes.
+type staticCA struct {
+	dynamiccertificates.CAContentProvider
+	pool *x509.CertPool
+}
+
+func (c staticCA) VerifyOptions() (x509.VerifyOptions, bool) {
+	return x509.VerifyOptions{Roots: c.pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
+}
+
+func TestIdentityHeadersNeedTheProxysCertificateAndNeverYieldItsPowers(t *testing.T) {
+	ca, client := proxyCertificate(t, "front-proxy")
+	_, stranger := proxyCertificate(t, "front-proxy")
+	pool := x509.NewCertPool()
+	pool.AddCert(ca)
+	request, err := New(t.Context(), Config{Stock: kubeauthenticator.Config{
+		RequestHeaderConfig: &authenticatorfactory.RequestHeaderConfig{
+			CAContentProvider:   staticCA{pool: pool},
+			AllowedClientNames:  headerrequest.StaticStringSlice{"front-proxy"},
+			UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
+			UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
+			GroupHeaders:        headerrequest.StaticStringSlice{"X-Remote-Group"},
+			ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
+		},
+		Anonymous: apiserver.AnonymousAuthConfig{Enabled: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(certificate *x509.Certificate) (user.Info, error) {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api", nil)
+		req.TLS = &tls.ConnectionState{}
+		if certificate != nil {
+			req.TLS.PeerCertificates = []*x509.Certificate{certificate}
+		}
+		req.Header.Set("X-Remote-User", "alice")
+		for _, group := range []string{
+			"staff", "system:masters", "system:kcp:admin", "system:kcp:external-logical-cluster-admin",
+			"system:kcp:logical-cluster-admin", "system:kcp:initializer:root:a", "system:kcp:terminator:root:a",
+		} {
+			req.Header.Add("X-Remote-Group", group)
+		}
+		req.Header.Set("X-Remote-Extra-Authentication.kcp.io%2fscopes", "cluster:a")
+		response, ok, err := request.AuthenticateRequest(req)
+		if !ok {
+			return nil, err
+		}
+		return response.User, err
+	}
+
+	u, err := send(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &user.DefaultInfo{
+		Name:   "alice",
+		Groups: []string{"staff", "system:kcp:admin", "system:kcp:external-logical-cluster-admin", "system:authenticated"},
+		Extra:  map[string][]string{"authentication.kcp.io/scopes": {"cluster:a"}},
+	}
+	if diff := cmp.Diff(user.Info(want), u); diff != "" {
+		t.Error(diff)
+	}
+	if u, err := send(stranger); err == nil {
+		t.Errorf("a stranger's certificate yields %v", u)
+	}
+	if u, err := send(nil); err != nil || u.GetName() != user.Anonymous {
+		t.Errorf("without a certificate headers mean nothing, got %v, %v", u, err)
+	}
+}
+
+func TestAdminTokensAndAnonymous(t *testing.T) {
+	tokens := map[string]*user.DefaultInfo{"secret": {Name: "kcp-admin", Groups: []string{"system:kcp:admin"}}}
+	for name, tc := range map[string]struct {
+		anonymous bool
+		token     string
+		want      string // "": refused
+		fails     bool   // with an error, as for a credential that is wrong
+	}{
+		"a known token":                       {true, "secret", "kcp-admin", false},
+		"a wrong token is not anonymous":      {true, "guess", "", true},
+		"no token is anonymous":               {true, "", user.Anonymous, false},
+		"no token, where nobody is anonymous": {false, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := New(t.Context(), Config{AdminTokens: tokens, Stock: kubeauthenticator.Config{Anonymous: apiserver.AnonymousAuthConfig{Enabled: tc.anonymous}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, ok, err := bearer(t.Context(), request, tc.token)
+			if ok != (tc.want != "") || (err != nil) != tc.fails || (ok && u.GetName() != tc.want) {
+				t.Errorf("got %v, %v, %v", u, ok, err)
+			}
+		})
+	}
+}
+
+func TestTheRequesterIsRememberedOnce(t *testing.T) {
+	tokens := map[string]*user.DefaultInfo{"one": {Name: "one"}, "two": {Name: "two"}}
+	request, err := New(t.Context(), Config{AdminTokens: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requester.With(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		if _, ok := requester.From(req.Context()); ok {
+			t.Error("nobody has authenticated yet")
+		}
+		for _, token := range []string{"one", "two"} { // the second as in a token review
+			if _, _, err := bearer(req.Context(), request, token); err != nil {
+				t.Error(err)
+			}
+		}
+		if u, ok := requester.From(req.Context()); !ok || u.GetName() != "one" {
+			t.Errorf("remembered %v", u)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+}
