@@ -1,0 +1,431 @@
+#!/usr/bin/env bash
+# A kcp installation to play with: `hack/demo.sh up`, and `hack/demo.sh down` to leave nothing of it.
+#
+#   up        cluster, operator and installation; prints what to type next. Safe to run again: it updates what is there.
+#   operator  only the cluster with the operator in it; the end-to-end tests start from there.
+#   forward   lets this host reach the front proxy again where that needs a port-forward and it has ended.
+#   down      removes what up made, and the cluster only if up made it.
+#
+# The cluster is the one of KUBECONFIG if that is set, else one of kind if kind and a container engine are there, else the
+# development cluster of hack/devcluster, which needs root and Debian's packages only.
+#
+#   IMAGE       image of the operator and of all servers; to be set and pushed where the image cannot be loaded into the
+#               nodes, that is on any cluster but kind and the development cluster
+#   DEMO_PORT   port of the front proxy (6443)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
+
+state=$root/.demo        # what up made, and how to reach it
+local_image=docker.io/local/atoll:dev
+image=${IMAGE:-$local_image}
+namespace=kcp            # that of config/samples
+kind_cluster=atoll-demo
+cert_manager_version=v1.21.2
+cert_manager_manifest=https://github.com/cert-manager/cert-manager/releases/download/$cert_manager_version/cert-manager.yaml
+
+say() { printf '%s\n' "$*"; }
+step() { printf '\n[%3ss] %s\n' "$SECONDS" "$*"; }
+fail() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
+kubectl() { command "$kubectl" --kubeconfig "$state/kubeconfig" "$@"; }
+devcluster() { go -C hack/devcluster run . "$@"; }
+remember() { mkdir -p "$state" && printf '%s\n' "$2" >"$state/$1"; }
+recall() { cat "$state/$1" 2>/dev/null || true; }
+
+# wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. What COMMAND prints is the present state of affairs: it is
+# shown, with the time that has passed, whenever it changes.
+wait_for() {
+	local title=$1 limit=$2 from=$SECONDS now shown=
+	shift 2
+	step "$title"
+	while ! now=$("$@" 2>&1); do
+		if [[ $now != "$shown" ]]; then
+			printf '%s\n' "$now" | sed "s/^/   $((SECONDS - from))s  /"
+			shown=$now
+		fi
+		if ((SECONDS - from >= limit)); then
+			printf '%s\n' "$now" | sed 's/^/   /' >&2
+			return 1
+		fi
+		sleep 0.5
+	done
+	say "   done after $((SECONDS - from))s"
+}
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+container_engine() { docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1; }
+
+choose_cluster() {
+	mkdir -p "$state"
+	[[ -n $(recall cluster) ]] && return
+	if [[ -n ${KUBECONFIG:-} ]]; then
+		remember cluster existing
+	elif command -v kind >/dev/null && container_engine; then
+		remember cluster kind
+	else
+		remember cluster devcluster
+	fi
+}
+
+cluster_up() {
+	choose_cluster
+	case $(recall cluster) in
+	existing)
+		[[ -n ${KUBECONFIG:-} || -s $state/kubeconfig ]] || fail "the demo runs in a cluster of yours; set KUBECONFIG to it"
+		step "using the cluster of KUBECONFIG"
+		find_kubectl
+		if [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$state/"* ]]; then
+			command "$kubectl" config view --raw --minify --flatten >"$state/kubeconfig.new" && mv "$state/kubeconfig.new" "$state/kubeconfig"
+		fi
+		;;
+	kind)
+		if ! kind get clusters 2>/dev/null | grep -qx "$kind_cluster"; then
+			step "creating the kind cluster $kind_cluster"
+			remember made-cluster yes
+			kind create cluster --name "$kind_cluster" --kubeconfig "$state/kubeconfig" --wait 120s
+		else
+			kind get kubeconfig --name "$kind_cluster" >"$state/kubeconfig"
+		fi
+		find_kubectl
+		;;
+	devcluster)
+		if ! devcluster status >/dev/null 2>&1; then
+			step "starting the development cluster (the first time builds Kubernetes from source, which takes minutes)"
+			remember made-cluster yes
+		fi
+		devcluster up
+		cp "$(devcluster kubeconfig)" "$state/kubeconfig"
+		find_kubectl
+		;;
+	esac
+	chmod 600 "$state/kubeconfig"
+	kubectl version >/dev/null || fail "the cluster of $state/kubeconfig does not answer"
+}
+
+# find_kubectl sets kubectl: the one in PATH, else the one that the development cluster was built with, which it links
+# into bin/ so that the commands printed at the end work too.
+find_kubectl() {
+	kubectl=$(type -P kubectl || true)
+	if [[ -z $kubectl && $(recall cluster) == devcluster ]]; then
+		mkdir -p bin
+		ln -sf "$(devcluster kubectl)" bin/kubectl
+		kubectl=$root/bin/kubectl
+	fi
+	[[ -n $kubectl ]] || fail "kubectl is missing in PATH; 'go -C hack/devcluster build -o $root/bin/kubectl k8s.io/kubernetes/cmd/kubectl' builds it"
+}
+
+# image_route says how this cluster gets images, whoever made it: kind, devcluster, or nothing but a registry.
+image_route() {
+	local context
+	context=$(command "$kubectl" --kubeconfig "$state/kubeconfig" config current-context)
+	case $(recall cluster)/$context in
+	devcluster/* | kind/*) recall cluster ;;
+	existing/kind-*) command -v kind >/dev/null && echo kind || echo registry ;;
+	existing/*)
+		if [[ -n ${KUBECONFIG:-} && $KUBECONFIG == "$(devcluster kubeconfig 2>/dev/null)" ]]; then echo devcluster; else echo registry; fi
+		;;
+	esac
+}
+
+load_image() {
+	local route content
+	route=$(image_route)
+	if [[ $image != "$local_image" && $route == registry ]]; then
+		say "   using $image, which the nodes must be able to pull"
+		return
+	fi
+	[[ $route != registry ]] || fail "the image cannot be loaded into the nodes of this cluster. Push it to a registry of yours:
+  make images IMAGE=<registry>/atoll:dev   and push it with your container engine, then
+  IMAGE=<registry>/atoll:dev make demo"
+
+	step "building the binaries and the image $image"
+	make --no-print-directory image-tar IMAGE="$image"
+	content=$(sha256sum bin/image.tar | cut -d' ' -f1)
+	if [[ $(recall image) == "$content" ]]; then
+		say "   the nodes have this image already"
+		return
+	fi
+	case $route in
+	devcluster) devcluster load-image "$root/bin/image.tar" ;;
+	kind) kind load image-archive "$root/bin/image.tar" --name "$(kind_name)" ;;
+	esac
+	[[ -z $(recall image) ]] || remember restart yes # same name, other content: running pods must be told
+	remember image "$content"
+}
+
+kind_name() {
+	local context
+	context=$(command "$kubectl" --kubeconfig "$state/kubeconfig" config current-context)
+	echo "${context#kind-}"
+}
+
+cert_manager_answers() {
+	kubectl get crd certificates.cert-manager.io issuers.cert-manager.io -o name >/dev/null 2>&1 || { echo "its definitions are missing"; return 1; }
+	# An Issuer that is accepted proves its webhook too, where it has one.
+	kubectl apply --dry-run=server -f - >/dev/null <<-YAML || return
+		{apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: probe, namespace: default}, spec: {selfSigned: {}}}
+	YAML
+}
+
+cert_manager() {
+	if ! kubectl get crd certificates.cert-manager.io >/dev/null 2>&1; then
+		if [[ $(recall made-cluster) == yes && $(recall cluster) == kind ]]; then
+			step "installing cert-manager $cert_manager_version from its release"
+			kubectl apply -f "$cert_manager_manifest" >/dev/null
+		else
+			fail "cert-manager is missing in this cluster, and the operator needs it for all certificates. Install it, for example with
+  kubectl apply -f $cert_manager_manifest
+and run this again."
+		fi
+	fi
+	wait_for "waiting for cert-manager" 180 cert_manager_answers || fail "cert-manager does not answer, see above"
+}
+
+# --- the operator ----------------------------------------------------------------------------------------------------
+
+# operator_manifests writes .demo/operator: config/default with the image that was chosen.
+operator_manifests() {
+	mkdir -p "$state/operator"
+	cat >"$state/operator/kustomization.yaml" <<-YAML
+		# Written by hack/demo.sh.
+		apiVersion: kustomize.config.k8s.io/v1beta1
+		kind: Kustomization
+		resources:
+		- ../../config/default
+		images:
+		- name: ${local_image%:*}
+		  newName: ${image%:*}
+		  newTag: "${image##*:}"
+	YAML
+}
+
+operator_available() {
+	kubectl -n atoll-system rollout status deployment/atoll-controller-manager --watch=false | grep -q 'successfully rolled out' && return
+	kubectl -n atoll-system get pods -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,WAITING:.status.containerStatuses[*].state.waiting.reason' --no-headers
+	return 1
+}
+
+install_operator() {
+	cluster_up
+	cert_manager
+	load_image
+	step "installing the operator: kubectl apply -k config/default"
+	kubectl get namespace atoll-system >/dev/null 2>&1 || remember made-operator yes
+	operator_manifests
+	kubectl apply -k "$state/operator" >"$state/apply.log" || fail "$(cat "$state/apply.log")"
+	if [[ $(recall restart) == yes ]]; then
+		say "   the image has changed: restarting what runs it"
+		kubectl -n atoll-system rollout restart deployment >/dev/null
+		kubectl get namespace "$namespace" >/dev/null 2>&1 && kubectl -n "$namespace" rollout restart deployment,statefulset >/dev/null 2>&1 || true
+		rm -f "$state/restart"
+	fi
+	wait_for "waiting for the operator" 180 operator_available || {
+		kubectl -n atoll-system describe pods | tail -n 30 >&2
+		kubectl -n atoll-system logs deployment/atoll-controller-manager --tail 30 >&2 || true
+		fail "the operator does not start, see above"
+	}
+}
+
+# --- the installation ------------------------------------------------------------------------------------------------
+
+port_open() { timeout 2 bash -c "</dev/tcp/$1/$2" 2>/dev/null; }
+
+# choose_address decides under which host and port clients reach the front proxy. The same address must lead there from
+# this host and from the shard's pods, or the pods need a private one. It stays the same once it is chosen.
+#   cluster IP   where this host reaches Services, as on the development cluster: a fixed address out of the Services'
+#                range, good everywhere
+#   localhost    elsewhere (kind, any other cluster): through kubectl port-forward; pods use the Service's name
+choose_address() {
+	[[ -n $(recall address) ]] && return
+	local service_ip port=${DEMO_PORT:-6443} used last
+	service_ip=$(kubectl -n default get service kubernetes -o 'jsonpath={.spec.clusterIP}')
+	if [[ $service_ip == *.*.*.* ]] && port_open "$service_ip" 443; then
+		used=$(kubectl get services --all-namespaces -o 'jsonpath={range .items[*]}{.spec.clusterIP}{"\n"}{end}')
+		# The low addresses of the range are kept for fixed ones.
+		for ((last = 200; last < 250; last++)); do
+			grep -qx "${service_ip%.*}.$last" <<<"$used" || break
+		done
+		remember route cluster-ip
+		remember address "${service_ip%.*}.$last:$port"
+		return
+	fi
+	while port_open 127.0.0.1 "$port"; do ((port++)); done
+	remember route forward
+	remember address "localhost:$port"
+}
+
+# installation_manifests writes .demo/installation: config/development with that address.
+installation_manifests() {
+	local address host port private= service= addresses="[127.0.0.1]" own_image=
+	# Left out, it is the operator's own.
+	[[ $image == "$local_image" ]] || own_image="image: {repository: ${image%:*}, tag: \"${image##*:}\"}"
+	address=$(recall address)
+	host=${address%:*} port=${address##*:}
+	if [[ $(recall route) == forward ]]; then
+		private="privateHostname: frontproxy-front-proxy.$namespace.svc.cluster.local"
+	else
+		service="serviceTemplate: {spec: {clusterIP: $host}}"
+		addresses="[127.0.0.1, $host]"
+	fi
+	mkdir -p "$state/installation"
+	cat >"$state/installation/kustomization.yaml" <<-YAML
+		# Written by hack/demo.sh: config/development under an address that this host and the pods reach.
+		apiVersion: kustomize.config.k8s.io/v1beta1
+		kind: Kustomization
+		resources:
+		- ../../config/development
+		patches:
+		- patch: |
+		    apiVersion: operator.kcp.io/v1alpha1
+		    kind: RootShard
+		    metadata: {name: root, namespace: $namespace}
+		    spec:
+		      $own_image
+		      proxy: {$own_image}
+		      external:
+		        hostname: "$host"
+		        port: $port
+		        $private
+		- patch: |
+		    apiVersion: operator.kcp.io/v1alpha1
+		    kind: FrontProxy
+		    metadata: {name: frontproxy, namespace: $namespace}
+		    spec:
+		      $own_image
+		      $service
+		      certificateTemplates:
+		        server:
+		          spec:
+		            ipAddresses: $addresses
+	YAML
+}
+
+# conditions prints one line per object that is not ready, and succeeds when all are.
+conditions() {
+	local lines
+	lines=$(kubectl -n "$namespace" get rootshard/root frontproxy/frontproxy kubeconfig/kubeconfig-kcp-admin -o go-template='
+{{- range .items}}{{$o := .}}{{$ready := "False"}}{{$text := "the operator has not looked at it yet"}}
+{{- range .status.conditions}}{{if eq .type "Ready"}}{{$text = printf "%s: %s" .reason .message}}
+{{- if and (eq .status "True") (eq $o.metadata.generation (or $o.status.observedGeneration 0))}}{{$ready = "True"}}{{end}}{{end}}{{end}}
+{{- if eq $ready "False"}}{{.kind}} {{.metadata.name}}: {{$text}}{{"\n"}}{{end}}{{end}}')
+	[[ -z $lines ]] && return
+	printf '%s\n' "$lines"
+	return 1
+}
+
+admin() { command "$kubectl" --kubeconfig "$state/admin.kubeconfig" --request-timeout 5s "$@"; }
+
+answers() { admin get workspaces >/dev/null; }
+
+describe_failure() {
+	kubectl -n "$namespace" get rootshards,frontproxies,kubeconfigs,pods,certificates >&2 || true
+	kubectl -n "$namespace" get events --sort-by .lastTimestamp 2>/dev/null | tail -n 20 >&2 || true
+	kubectl -n "$namespace" logs --all-containers --prefix --tail 15 -l app.kubernetes.io/name=kcp >&2 || true
+}
+
+# forward keeps one kubectl port-forward running; it starts again when the pod behind it is replaced.
+forward() {
+	[[ $(recall route) == forward ]] || { say "this host reaches the front proxy without a port-forward"; return; }
+	local port
+	port=$(recall address) port=${port##*:}
+	forward_stop
+	setsid bash -c 'while :; do "$0" --kubeconfig "$1" -n "$2" port-forward service/frontproxy-front-proxy "$3:$3"; sleep 1; done' \
+		"$kubectl" "$state/kubeconfig" "$namespace" "$port" >"$state/forward.log" 2>&1 </dev/null &
+	remember forward.pid $!
+}
+
+forward_stop() {
+	local pid
+	pid=$(recall forward.pid)
+	# The pid leads a session of its own; a number that was given to another process since then is left alone.
+	if [[ -n $pid ]] && grep -qs 'port-forward' "/proc/$pid/cmdline"; then kill -- "-$pid" 2>/dev/null || true; fi
+	rm -f "$state/forward.pid"
+}
+
+up() {
+	install_operator
+	choose_address
+	installation_manifests
+
+	local applied took
+	step "applying a RootShard, a FrontProxy and a Kubeconfig: kubectl apply -k .demo/installation"
+	applied=$(date +%s%N)
+	kubectl apply -k "$state/installation" | sed 's/^/   /'
+	wait_for "waiting for the installation" 300 conditions || { describe_failure; fail "the installation did not get ready within 300 s, see above"; }
+
+	kubectl -n "$namespace" get secret admin-kubeconfig -o 'jsonpath={.data.kubeconfig}' | base64 --decode >"$state/admin.kubeconfig"
+	chmod 600 "$state/admin.kubeconfig"
+	[[ $(recall route) != forward ]] || forward
+	wait_for "asking the front proxy at https://$(recall address) with the admin's kubeconfig" 60 answers ||
+		{ describe_failure; fail "the installation says it is ready and does not answer, see above"; }
+	took=$((($(date +%s%N) - applied) / 1000000))
+
+	cat <<-TEXT
+
+		Ready: $((took / 1000)).$(printf '%03d' $((took % 1000))) s from kubectl apply to a working kubeconfig.
+
+		The admin's kubeconfig is .demo/admin.kubeconfig. Use it, with the plug-ins of this repository:
+
+		  export KUBECONFIG=$state/admin.kubeconfig PATH=$root/bin:\$PATH
+
+		and try:
+
+		  kubectl create workspace hello     # create a workspace
+		  kubectl ws hello                   # enter it
+		  kubectl get namespaces             # list what is in it
+
+		The cluster underneath: kubectl --kubeconfig $state/kubeconfig -n $namespace get rootshards,frontproxies,kubeconfigs,pods
+		When you are done: make demo-down
+	TEXT
+	[[ $(recall route) != forward ]] ||
+		say "This host reaches the front proxy through a port-forward in the background; 'hack/demo.sh forward' starts it again."
+}
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+# remove_objects takes the demo out of a cluster that stays. The namespace goes last: by then the operator has ended what
+# it had made.
+remove_objects() {
+	kubectl version >/dev/null 2>&1 || { say "   the cluster does not answer; what is in it stays"; return; }
+	if [[ -d $state/installation ]]; then
+		step "deleting the installation"
+		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
+		kubectl delete namespace "$namespace" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
+	fi
+	if [[ $(recall made-operator) == yes ]]; then
+		step "deleting the operator"
+		kubectl delete -k "$state/operator" --wait --timeout 120s --ignore-not-found >/dev/null
+	fi
+}
+
+down() {
+	[[ -d $state ]] || { say "nothing to end: there is no .demo"; return; }
+	forward_stop
+	if [[ $(recall made-cluster) != yes ]]; then
+		kubectl=$(type -P kubectl || echo "$root/bin/kubectl")
+		[[ ! -s $state/kubeconfig ]] || remove_objects
+	elif [[ $(recall cluster) == kind ]]; then
+		step "deleting the kind cluster $kind_cluster"
+		kind delete cluster --name "$kind_cluster"
+	else
+		step "ending the development cluster"
+		devcluster down
+	fi
+	[[ ! -L bin/kubectl ]] || rm -f bin/kubectl
+	rm -rf "$state"
+	step "nothing is left of the demo"
+}
+
+case ${1:-up} in
+up) up ;;
+operator) install_operator ;;
+forward)
+	find_kubectl
+	forward
+	;;
+down) down ;;
+*) fail "usage: hack/demo.sh up|operator|forward|down" ;;
+esac

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Checks the tree as CI does: generated files, formatting, vet, lint with import rules, go.mod files, vulnerabilities.
+# All checks run even when one fails; the end lists what failed and how to mend it. It judges what it changes: on a
+# clean checkout that is a clean tree afterwards, and uncommitted work of your own is no failure.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# The same flags as in the Makefile, so that all share one build cache.
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/atoll
+failed=()
+started=$SECONDS
+
+for tool in go git; do
+	command -v "$tool" >/dev/null || { echo "verify needs $tool; on Debian: apt-get install --yes git, and Go from its own site" >&2; exit 1; }
+done
+
+# step TITLE HINT COMMAND... runs one check; HINT says what to do when it fails.
+step() {
+	local title=$1 hint=$2 from=$SECONDS
+	shift 2
+	printf '== %s\n' "$title"
+	if "$@"; then
+		printf '   ok, %ss\n' "$((SECONDS - from))"
+	else
+		printf '   FAILED, %ss: %s\n' "$((SECONDS - from))" "$hint"
+		failed+=("$title: $hint")
+	fi
+}
+
+modules() { git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n1 dirname | sort; }
+
+# Modules with code of ours; the others only pin tools.
+code_modules() { printf '%s\n' . api hack/devcluster; }
+
+# state prints a fingerprint of everything that git sees as changed: names, differences, and files it does not know yet.
+state() {
+	git status --porcelain --untracked-files=all
+	git diff HEAD
+	git ls-files --others --exclude-standard -z | xargs -0 -r sha256sum
+}
+
+generated() {
+	local before after
+	before=$(state)
+	make --no-print-directory generate || return
+	after=$(state)
+	[[ $before == "$after" ]] && return
+	diff <(printf '%s\n' "$before") <(printf '%s\n' "$after") | head -60
+	return 1
+}
+
+formatted() {
+	local files
+	files=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r ls -d 2>/dev/null | xargs -r gofmt -l)
+	[[ -z $files ]] && return
+	echo "$files"
+	return 1
+}
+
+vetted() {
+	local module status=0
+	for module in $(code_modules); do
+		go -C "$module" vet ./... || status=1
+	done
+	# The end-to-end tests hide behind a build tag; they must at least compile.
+	go vet -tags e2e ./test/e2e/... || status=1
+	return $status
+}
+
+# tool MODULE PACKAGE builds a tool once per content of its go.sum and prints the path of the binary.
+tool() {
+	local module=$1 package=$2 binary
+	binary=$cache/${package##*/}-$(cat "$module/go.mod" "$module/go.sum" | sha256sum | cut -c1-12)-$(go env GOVERSION)
+	if [[ ! -x $binary ]]; then
+		mkdir -p "$cache"
+		echo "   building ${package##*/}, once for this version" >&2
+		go -C "$module" build -o "$binary.new" "$package" && mv "$binary.new" "$binary" || return
+	fi
+	echo "$binary"
+}
+
+linted() {
+	local linter config module status=0
+	config=$PWD/.golangci.yml
+	linter=$(tool hack/lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint) || return
+	for module in $(code_modules); do
+		(cd "$module" && "$linter" run --config "$config" --path-mode abs ./...) || status=1
+	done
+	return $status
+}
+
+tidy() {
+	local module status=0
+	for module in $(modules); do
+		go -C "$module" mod tidy -diff || { echo "   in $module"; status=1; }
+	done
+	return $status
+}
+
+# The scanner ends with 3 for findings. A database that cannot be reached is a fact of the place, not of the tree: it is
+# said, and not counted.
+vulnerabilities() {
+	local scanner module output status=0 code
+	scanner=$(tool hack/vuln golang.org/x/vuln/cmd/govulncheck) || return
+	for module in . api; do
+		output=$(cd "$module" && "$scanner" ./... 2>&1)
+		code=$?
+		if ((code == 0)); then
+			echo "   $module: $(tail -n 1 <<<"$output")"
+		elif ((code == 3)); then
+			printf '%s\n' "$output"
+			status=1
+		elif grep -qiE 'vulndb|vuln\.go\.dev|no such host|dial tcp|fetching vulnerabilities|proxyconnect|timeout|status 4|status 5' <<<"$output"; then
+			printf '   SKIPPED, the vulnerability database cannot be reached from here: %s\n' "$(tail -n 1 <<<"$output")"
+			return 0
+		else
+			printf '%s\n' "$output"
+			status=1
+		fi
+	done
+	return $status
+}
+
+step "generated files" "run 'make generate' and commit what it changes" generated
+step "gofmt" "run gofmt -w on these files" formatted
+step "go vet" "mend what vet says" vetted
+step "golangci-lint" "mend what the linters say; .golangci.yml holds the rules" linted
+step "go.mod files" "run 'go mod tidy' in the module named above" tidy
+step "vulnerabilities" "upgrade the modules named above" vulnerabilities
+
+if ((${#failed[@]})); then
+	printf '\nverify failed after %ss:\n' "$((SECONDS - started))" >&2
+	printf '  %s\n' "${failed[@]}" >&2
+	exit 1
+fi
+printf '\nverify: all checks passed in %ss\n' "$((SECONDS - started))"

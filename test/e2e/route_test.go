@@ -1,0 +1,158 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// route is how this host gets at the front proxy. On the development cluster it reaches the addresses of Services and
+// pods; elsewhere it goes through port-forwards of the API server. Either way clients use host and port, so these are
+// the installation's external address.
+type route struct {
+	host      string
+	port      int
+	clusterIP string // the front proxy's Service gets it; empty where this host does not reach Services
+}
+
+func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
+	t.Helper()
+	kube := &corev1.Service{}
+	if err := host.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, kube); err != nil {
+		t.Fatalf("the API server's own Service: %v", err)
+	}
+	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(t.Context(), "tcp", net.JoinHostPort(kube.Spec.ClusterIP, "443"))
+	if err == nil && strings.Count(kube.Spec.ClusterIP, ".") == 3 {
+		conn.Close()
+		ip := freeServiceIP(t, host, kube.Spec.ClusterIP)
+		t.Logf("the front proxy's address is %s: this host reaches Services", ip)
+		return route{host: ip, port: 6443, clusterIP: ip}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	t.Logf("the front proxy's address is localhost through a port-forward: this host does not reach Services")
+	return route{host: "localhost", port: listener.Addr().(*net.TCPAddr).Port}
+}
+
+// freeServiceIP picks an address near the API server's own, out of the part of the range that is kept for fixed ones.
+func freeServiceIP(t *testing.T, host client.Client, kube string) string {
+	t.Helper()
+	services := &corev1.ServiceList{}
+	if err := host.List(t.Context(), services); err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, s := range services.Items {
+		used[s.Spec.ClusterIP] = true
+	}
+	prefix := kube[:strings.LastIndex(kube, ".")+1]
+	for last := 150; last < 200; last++ {
+		if ip := prefix + strconv.Itoa(last); !used[ip] {
+			return ip
+		}
+	}
+	t.Fatalf("no address is free in %s150-199", prefix)
+	return ""
+}
+
+// openFrontProxy lets this host reach the front proxy, once its pods run.
+func (in *installation) openFrontProxy(t *testing.T) {
+	t.Helper()
+	if in.route.clusterIP == "" {
+		in.forward(t, onePod(t, in.host, component("front-proxy")), in.route.port, 6443)
+	}
+}
+
+// podAddress is host:port under which this host reaches a port of a pod.
+func (in *installation) podAddress(t *testing.T, pod *corev1.Pod, port int) string {
+	t.Helper()
+	if in.route.clusterIP != "" {
+		return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(in.forward(t, pod, 0, port)))
+}
+
+func component(name string) client.MatchingLabels {
+	return client.MatchingLabels{"app.kubernetes.io/name": "kcp", "app.kubernetes.io/component": name}
+}
+
+// onePod returns a ready pod of the namespace.
+func onePod(t *testing.T, host client.Client, labels client.MatchingLabels) *corev1.Pod {
+	t.Helper()
+	var found *corev1.Pod
+	eventually(t, time.Minute, fmt.Sprintf("a ready pod with %v", labels), func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := host.List(ctx, pods, client.InNamespace(namespace), labels); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if podReady(&pods.Items[i]) {
+				found = &pods.Items[i]
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d pods is ready", len(pods.Items))
+	})
+	return found
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+// forward opens a port-forward that ends with the installation, and returns the local port. Port 0 takes any.
+func (in *installation) forward(t *testing.T, pod *corev1.Pod, localPort, podPort int) int {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(in.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(in.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, ready := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+		[]string{"127.0.0.1"}, []string{fmt.Sprintf("%d:%d", localPort, podPort)}, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	in.closers = append(in.closers, func() { close(stop); <-ended })
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("port-forward to %s: %v", pod.Name, err)
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(ports[0].Local)
+}
