@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -255,5 +256,45 @@ func TestPublishedDefinitions(t *testing.T) {
 	workspace, ok := document.Components.Schemas["io.kcp.tenancy.v1alpha1.Workspace"]
 	if !ok || !reflect.DeepEqual(workspace.Kinds, []metav1.GroupVersionKind{{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "Workspace"}}) {
 		t.Errorf("the schema of Workspace lists %v (present: %t)", workspace.Kinds, ok)
+	}
+}
+
+func TestAClientThatPrefersProtobufGetsJSON(t *testing.T) {
+	create(t, in(t, "protobuf").Resource(workspaces), object(workspaces, "a", nil))
+	const path = "/clusters/protobuf/apis/tenancy.kcp.io/v1alpha1/workspaces/a"
+	if body := get(t, path, "application/vnd.kubernetes.protobuf,application/json"); !json.Valid(body) {
+		t.Errorf("got %q", body)
+	}
+	const metadata = ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+	body := get(t, path, "application/vnd.kubernetes.protobuf"+metadata+",application/json"+metadata+",application/json")
+	if !strings.Contains(string(body), `"kind":"PartialObjectMetadata"`) {
+		t.Errorf("a client of metadata got %q", body)
+	}
+}
+
+func TestAWatchSeesItsOwnLogicalClusterAlone(t *testing.T) {
+	watched, other := in(t, "watched").Resource(workspaces), in(t, "unwatched").Resource(workspaces)
+	stream, err := watched.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Stop()
+	create(t, other, object(workspaces, "a", nil))
+	obj := create(t, watched, object(workspaces, "a", nil))
+	obj.Object["status"] = fields{"phase": "Ready"}
+	if _, err := watched.UpdateStatus(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ADDED Workspace watched Scheduling", "MODIFIED Workspace watched Ready"} {
+		select {
+		case event := <-stream.ResultChan():
+			seen := event.Object.(*unstructured.Unstructured)
+			got := fmt.Sprint(event.Type, " ", seen.GetKind(), " ", seen.GetAnnotations()["kcp.io/cluster"], " ", nested(t, seen, "status", "phase"))
+			if got != want {
+				t.Errorf("saw %q, want %q", got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("waited 20s for %q", want)
+		}
 	}
 }

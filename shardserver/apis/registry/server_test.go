@@ -33,6 +33,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	"github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/etcd"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -116,6 +117,7 @@ func newServer(store *etcd.Server) (*genericapiserver.GenericAPIServer, error) {
 			return nil, err
 		}
 		info := genericapiserver.NewDefaultAPIGroupInfo(group.version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+		info.NegotiatedSerializer = registry.WithoutProtobuf(legacyscheme.Codecs)
 		info.VersionedResourcesStorageMap[group.version.Version] = storages
 		if err := server.InstallAPIGroup(&info); err != nil {
 			return nil, fmt.Errorf("installing %s: %w", group.version.Group, err)

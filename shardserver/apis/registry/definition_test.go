@@ -1,0 +1,148 @@
+package registry_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// definition is what Kubernetes itself would do with objects of a kind, had it the generated definition.
+type definition struct {
+	structural   *structuralschema.Structural
+	main, status rest.RESTUpdateStrategy
+	create       rest.RESTCreateStrategy
+}
+
+func loadDefinition(t *testing.T, resource schema.GroupVersionResource) *definition {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kcp", "crd", resource.Group+"_"+resource.Resource+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	var props apiextensions.CustomResourceValidation
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(crd.Spec.Versions[0].Schema, &props, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := structuralschema.NewStructural(props.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := validation.NewSchemaValidator(props.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statusProps := props.OpenAPIV3Schema.Properties["status"]
+	statusValidator, _, err := validation.NewSchemaValidator(&statusProps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	main := customresource.NewStrategy(scheme.Scheme, false, resource.GroupVersion().WithKind(crd.Spec.Names.Kind), validator, statusValidator,
+		structural, &apiextensions.CustomResourceSubresourceStatus{}, nil, nil)
+	return &definition{structural: structural, main: main, create: main, status: customresource.NewStatusStrategy(main)}
+}
+
+func (d *definition) decode(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	obj = obj.DeepCopy()
+	defaulting.Default(obj.Object, d.structural)
+	return obj
+}
+
+func (d *definition) validateCreate(t *testing.T, obj *unstructured.Unstructured) field.ErrorList {
+	obj = d.decode(obj)
+	d.create.PrepareForCreate(t.Context(), obj)
+	return d.create.Validate(t.Context(), obj)
+}
+
+func (d *definition) validateUpdate(t *testing.T, with rest.RESTUpdateStrategy, obj, old *unstructured.Unstructured) field.ErrorList {
+	obj, old = d.decode(obj), d.decode(old)
+	// What storage keeps, so that only what the case is about can be refused.
+	for _, o := range []*unstructured.Unstructured{obj, old} {
+		o.SetResourceVersion("1")
+		o.SetUID("u")
+	}
+	with.PrepareForUpdate(t.Context(), obj, old)
+	return with.ValidateUpdate(t.Context(), obj, old)
+}
+
+// Every case is put to our server and to Kubernetes' own code with the generated definition: both must agree.
+func TestTheServerAgreesWithTheDefinition(t *testing.T) {
+	for _, group := range []struct {
+		resource schema.GroupVersionResource
+		name     string // of the objects, where the case gives none
+		cases    []verdict
+	}{
+		{logicalClusters, "cluster", logicalClusterVerdicts},
+		{shards, "x", shardVerdicts},
+		{workspaces, "x", workspaceVerdicts},
+		{workspaceTypes, "x", workspaceTypeVerdicts},
+	} {
+		defined := loadDefinition(t, group.resource)
+		for i, tc := range group.cases {
+			t.Run(group.resource.Resource+"/"+tc.sentence, func(t *testing.T) {
+				name := tc.name
+				if name == "" {
+					name = group.name
+				}
+				client := in(t, fmt.Sprintf("%s-%d", group.resource.Resource, i)).Resource(group.resource)
+				parsed := func(text string) *unstructured.Unstructured {
+					var content fields
+					if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+						t.Fatal(err)
+					}
+					return object(group.resource, name, content)
+				}
+
+				obj := parsed(tc.object)
+				if tc.before == "" && !tc.status {
+					_, err := client.Create(t.Context(), obj, createOptions)
+					compare(t, tc, err, defined.validateCreate(t, obj))
+					return
+				}
+				old := parsed(tc.before)
+				if errs := defined.validateCreate(t, old); len(errs) > 0 {
+					t.Fatalf("the case begins with an object that the definition refuses: %v", errs)
+				}
+				stored := create(t, client, old)
+				obj.SetResourceVersion(stored.GetResourceVersion())
+				if tc.status {
+					_, err := client.UpdateStatus(t.Context(), obj, updateOptions)
+					compare(t, tc, err, defined.validateUpdate(t, defined.status, obj, old))
+					return
+				}
+				_, err := client.Update(t.Context(), obj, updateOptions)
+				compare(t, tc, err, defined.validateUpdate(t, defined.main, obj, old))
+			})
+		}
+	}
+}
+
+func compare(t *testing.T, tc verdict, ours error, defined field.ErrorList) {
+	t.Helper()
+	if (tc.refusedAt == "") != (len(defined) == 0) {
+		t.Errorf("the definition says %v", defined)
+	}
+	switch {
+	case tc.refusedAt == "" && ours != nil:
+		t.Errorf("the server refuses: %v", ours)
+	case tc.refusedAt != "" && !isInvalid(ours, tc.refusedAt):
+		t.Errorf("want 422 at %s, the server says %v (the definition: %v)", tc.refusedAt, ours, defined)
+	}
+}
