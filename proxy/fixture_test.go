@@ -1,0 +1,470 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/atoll-dev/atoll/proxy"
+	"github.com/atoll-dev/atoll/proxy/options"
+)
+
+// authority is a certificate authority of a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority(t testing.TB, name string) *authority {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must(t, err)
+	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	return key
+}
+
+// issue returns a certificate for a server at 127.0.0.1 or a client, as PEM.
+func (a *authority) issue(t testing.TB, cn string, groups ...string) (cert, key []byte) {
+	t.Helper()
+	k := newKey(t)
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: cn, Organization: groups},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
+	must(t, err)
+	raw, err := x509.MarshalECPrivateKey(k)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})
+}
+
+func (a *authority) pair(t testing.TB, cn string, groups ...string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(a.issue(t, cn, groups...))
+	must(t, err)
+	return pair
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// seen is what a backend got: it answers every request that is no list or watch of its own with this.
+type seen struct {
+	Backend string
+	Path    string
+	Host    string
+	Proto   string
+	Header  http.Header
+	Peer    string
+}
+
+// far is the other end of the network: a TLS server that serves canned lists and watches of Shards, Workspaces and
+// LogicalClusters, and otherwise tells what it got.
+type far struct {
+	*httptest.Server
+	name string
+
+	mu       sync.Mutex
+	version  int
+	objects  map[string]map[string]any // resource -> key -> object
+	watchers map[chan string]string    // -> resource
+	closed   chan struct{}
+	conns    map[net.Conn]bool
+
+	allowMetrics map[string]bool // users that an access review allows
+	tokenLives   bool            // the answer of token reviews
+}
+
+func newFar(t testing.TB, name string, server, clients *authority) *far {
+	f := &far{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, tokenLives: true}
+	f.Server = httptest.NewUnstartedServer(f)
+	roots := x509.NewCertPool()
+	roots.AddCert(clients.cert)
+	f.TLS = &tls.Config{Certificates: []tls.Certificate{server.pair(t, name)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots}
+	f.EnableHTTP2 = true
+	f.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			f.mu.Lock()
+			f.conns[c] = true
+			f.mu.Unlock()
+		}
+	}
+	f.StartTLS()
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *far) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.closed:
+		return
+	default:
+	}
+	close(f.closed)
+	f.CloseClientConnections()
+	go f.Close()
+}
+
+func (f *far) put(resource, cluster, name string, rest map[string]any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kind := "MODIFIED"
+	key := cluster + "/" + name
+	if f.objects[resource] == nil {
+		f.objects[resource] = map[string]any{}
+	}
+	if f.objects[resource][key] == nil {
+		kind = "ADDED"
+	}
+	f.version++
+	obj := object(resource, cluster, name, f.version, rest)
+	f.objects[resource][key] = obj
+	f.send(resource, kind, obj)
+}
+
+func (f *far) remove(resource, cluster, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version++
+	delete(f.objects[resource], cluster+"/"+name)
+	f.send(resource, "DELETED", object(resource, cluster, name, f.version, nil))
+}
+
+func (f *far) send(resource, kind string, obj any) {
+	line, _ := json.Marshal(map[string]any{"type": kind, "object": obj})
+	for ch, watched := range f.watchers {
+		if watched == resource {
+			ch <- string(line)
+		}
+	}
+}
+
+var kinds = map[string][2]string{"shards": {"core.kcp.io/v1alpha1", "Shard"}, "logicalclusters": {"core.kcp.io/v1alpha1", "LogicalCluster"}, "workspaces": {"tenancy.kcp.io/v1alpha1", "Workspace"}}
+
+func object(resource, cluster, name string, version int, rest map[string]any) map[string]any {
+	obj := map[string]any{"apiVersion": kinds[resource][0], "kind": kinds[resource][1], "metadata": map[string]any{
+		"name": name, "resourceVersion": fmt.Sprint(version), "annotations": map[string]string{"kcp.io/cluster": cluster}}}
+	for k, v := range rest {
+		obj[k] = v
+	}
+	return obj
+}
+
+func (f *far) cluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
+
+func (f *far) workspace(parent, name, cluster, phase string) {
+	f.put("workspaces", parent, name, map[string]any{"spec": map[string]any{"cluster": cluster}, "status": map[string]any{"phase": phase}})
+}
+
+func (f *far) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	path := req.URL.Path
+	for resource, gvk := range kinds {
+		cluster := "*"
+		if resource == "shards" {
+			cluster = "root"
+		}
+		if path == "/clusters/"+cluster+"/apis/"+gvk[0]+"/"+resource && req.TLS.PeerCertificates[0].Subject.CommonName == "proxy-admin" {
+			f.serveList(w, req, resource)
+			return
+		}
+	}
+	switch {
+	case strings.HasSuffix(path, "/subjectaccessreviews"):
+		var review map[string]any
+		_ = json.NewDecoder(req.Body).Decode(&review)
+		spec := review["spec"].(map[string]any)
+		review["status"] = map[string]any{"allowed": path == "/clusters/root/apis/authorization.k8s.io/v1/subjectaccessreviews" && f.allowMetrics[spec["user"].(string)]}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(review)
+	case strings.HasSuffix(path, "/tokenreviews"):
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": map[string]any{"authenticated": f.tokenLives}})
+	case req.Header.Get("Upgrade") != "":
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nX-Seen-User: %s\r\n\r\n", req.Header.Get("Upgrade"), req.Header.Get("X-Remote-User"))
+		_ = rw.Flush()
+		_, _ = io.Copy(conn, rw.Reader) // an echo
+	case strings.HasSuffix(path, "/stream"):
+		for {
+			_, err := io.WriteString(w, "tick\n")
+			if err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case <-req.Context().Done():
+				return
+			case <-f.closed:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	case strings.HasSuffix(path, "/redirect"):
+		http.Redirect(w, req, "https://elsewhere.example/", http.StatusFound)
+	case strings.HasSuffix(path, "/busy"):
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "Not found on this shard", http.StatusTooManyRequests)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(seen{f.name, req.URL.EscapedPath(), req.Host, req.Proto, req.Header, req.TLS.PeerCertificates[0].Subject.CommonName})
+	}
+}
+
+func (f *far) serveList(w http.ResponseWriter, req *http.Request, resource string) {
+	w.Header().Set("Content-Type", "application/json")
+	f.mu.Lock()
+	if req.URL.Query().Get("watch") == "" {
+		items := []any{}
+		for _, obj := range f.objects[resource] {
+			items = append(items, obj)
+		}
+		version := f.version
+		f.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": kinds[resource][0], "kind": kinds[resource][1] + "List",
+			"metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items})
+		return
+	}
+	ch := make(chan string, 1000)
+	f.watchers[ch] = resource
+	// What happened between the list and the watch.
+	var since int
+	_, _ = fmt.Sscan(req.URL.Query().Get("resourceVersion"), &since)
+	for _, obj := range f.objects[resource] {
+		var version int
+		_, _ = fmt.Sscan(obj.(map[string]any)["metadata"].(map[string]any)["resourceVersion"].(string), &version)
+		if version > since {
+			line, _ := json.Marshal(map[string]any{"type": "ADDED", "object": obj})
+			ch <- string(line)
+		}
+	}
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.watchers, ch)
+		f.mu.Unlock()
+	}()
+	_ = http.NewResponseController(w).Flush()
+	for {
+		select {
+		case line := <-ch:
+			_, _ = io.WriteString(w, line+"\n")
+			_ = http.NewResponseController(w).Flush()
+		case <-req.Context().Done():
+			return
+		case <-f.closed:
+			return
+		}
+	}
+}
+
+// installation is two shards and a proxy in front.
+type installation struct {
+	t                            testing.TB
+	dir                          string
+	serverCA, clientCA, headerCA *authority
+	root, alpha, services        *far
+	url                          string
+	stop                         func()
+}
+
+// setUp starts everything. configure may change the options before.
+func setUp(t testing.TB, configure ...func(*installation, *options.Options)) *installation {
+	t.Helper()
+	i := &installation{t: t, dir: t.TempDir(), serverCA: newAuthority(t, "server-ca"), clientCA: newAuthority(t, "client-ca"), headerCA: newAuthority(t, "header-ca")}
+	i.root = newFar(t, "root", i.serverCA, i.headerCA)
+	i.alpha = newFar(t, "alpha", i.serverCA, i.headerCA)
+	i.services = newFar(t, "services", i.serverCA, i.headerCA)
+	i.root.put("shards", "root", "root", map[string]any{"spec": map[string]any{"baseURL": i.root.URL}})
+	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": i.alpha.URL + "/base"}})
+	i.alpha.Config.Handler = http.StripPrefix("/base", i.alpha)
+	i.root.cluster("root")
+	i.root.cluster("org1")
+	i.alpha.cluster("team1")
+	i.alpha.cluster("broken1")
+	i.root.workspace("root", "org", "org1", "Ready")
+	i.root.workspace("org1", "team", "team1", "Initializing")
+	i.root.workspace("org1", "broken", "broken1", "Unavailable")
+	i.root.workspace("org1", "early", "team1", "Scheduling")
+	i.root.put("workspaces", "org1", "mount", map[string]any{"spec": map[string]any{"URL": i.services.URL + "/mounted", "mount": map[string]any{"ref": map[string]any{}}}, "status": map[string]any{"phase": "Ready"}})
+
+	header, headerKey := i.headerCA.issue(t, "kcp-front-proxy")
+	admin, adminKey := i.headerCA.issue(t, "proxy-admin", "system:masters")
+	serving, servingKey := i.serverCA.issue(t, "proxy")
+	for name, data := range map[string][]byte{"server-ca.crt": i.serverCA.pem, "client-ca.crt": i.clientCA.pem, "header-ca.crt": i.headerCA.pem,
+		"header.crt": header, "header.key": headerKey, "admin.crt": admin, "admin.key": adminKey, "tls.crt": serving, "tls.key": servingKey,
+		"token.csv": []byte("bob-token,bob,u1,\"devs,system:masters\"\n")} {
+		i.write(name, data)
+	}
+	entry := func(path, backend string) string {
+		return fmt.Sprintf("- path: %s\n  backend: %s\n  backend_server_ca: %s\n  proxy_client_cert: %s\n  proxy_client_key: %s\n",
+			path, backend, i.file("server-ca.crt"), i.file("header.crt"), i.file("header.key"))
+	}
+	i.write("mapping.yaml", []byte(entry("/clusters/", i.root.URL)+entry("/services/", i.services.URL+"/vw")+entry("/e/{cluster}/x", i.services.URL)))
+	i.kubeconfig("kubeconfig", i.root.URL+"/clusters/system:admin")
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	o := options.New()
+	o.SecureServing.Listener = listener
+	o.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
+	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = i.file("tls.crt"), i.file("tls.key")
+	o.RootDirectory = i.dir
+	o.MappingFile, o.RootKubeconfig, o.ShardsKubeconfig = i.file("mapping.yaml"), i.file("kubeconfig"), i.file("kubeconfig")
+	o.Authentication.ClientCert.ClientCA = i.file("client-ca.crt")
+	o.ShutdownTimeout = 5 * time.Second
+	for _, f := range configure {
+		f(i, o)
+	}
+	completed, err := o.Complete()
+	must(t, err)
+	config, err := proxy.NewConfig(completed)
+	must(t, err)
+	complete, err := config.Complete()
+	must(t, err)
+	server, err := proxy.NewServer(complete)
+	must(t, err)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	i.url = "https://" + listener.Addr().String()
+	var once sync.Once
+	i.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+	t.Cleanup(i.stop)
+	i.eventually("the proxy is ready", func() bool {
+		res, _, err := i.try(i.client(nil), http.MethodGet, "/readyz", nil)
+		return err == nil && res.StatusCode == http.StatusOK
+	})
+	return i
+}
+
+func (i *installation) file(name string) string { return filepath.Join(i.dir, name) }
+
+func (i *installation) write(name string, data []byte) {
+	i.t.Helper()
+	must(i.t, os.WriteFile(i.file(name), data, 0o600))
+}
+
+// kubeconfig writes credentials inline: for files, client-go starts goroutines that live as long as the process, and
+// the goroutines of the proxy are counted here.
+func (i *installation) kubeconfig(name, server string) {
+	admin, err := os.ReadFile(i.file("admin.crt"))
+	must(i.t, err)
+	key, err := os.ReadFile(i.file("admin.key"))
+	must(i.t, err)
+	must(i.t, clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "c",
+		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: server, CertificateAuthority: i.file("server-ca.crt")}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: admin, ClientKeyData: key}},
+		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}}, i.file(name)))
+}
+
+// client returns an HTTP/2 client with the certificate, if any.
+func (i *installation) client(pair *tls.Certificate) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AddCert(i.serverCA.cert)
+	config := &tls.Config{RootCAs: roots}
+	if pair != nil {
+		// As curl does: present the certificate whatever CA the server names.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	i.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
+}
+
+func (i *installation) as(cn string, groups ...string) *http.Client {
+	pair := i.clientCA.pair(i.t, cn, groups...)
+	return i.client(&pair)
+}
+
+func (i *installation) try(c *http.Client, method, path string, header http.Header) (*http.Response, []byte, error) {
+	req, err := http.NewRequest(method, i.url+path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	var body bytes.Buffer
+	_, err = body.ReadFrom(res.Body)
+	return res, body.Bytes(), err
+}
+
+// get returns the answer and, where a backend gave it, what the backend saw.
+func (i *installation) get(c *http.Client, path string, header http.Header) (int, seen, string) {
+	i.t.Helper()
+	res, body, err := i.try(c, http.MethodGet, path, header)
+	must(i.t, err)
+	var s seen
+	if res.StatusCode == http.StatusOK {
+		_ = json.Unmarshal(body, &s)
+	}
+	return res.StatusCode, s, string(body)
+}
+
+func (i *installation) eventually(what string, f func() bool) {
+	i.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
+		if f() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond) // between polls
+	}
+	i.t.Fatalf("timed out: %s", what)
+}
