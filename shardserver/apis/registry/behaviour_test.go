@@ -28,7 +28,7 @@ func nested(t *testing.T, obj *unstructured.Unstructured, path ...string) any {
 }
 
 func TestTheStatusIsDroppedOnCreationAndDefaulted(t *testing.T) {
-	created := create(t, in(t, "create").Resource(workspaces), object(workspaces, "a", fields{
+	created := create(t, in(t, fresh("create")).Resource(workspaces), object(workspaces, "a", fields{
 		"status": fields{"phase": "Ready", "initializers": []any{"root:universal"}},
 	}))
 	if got := nested(t, created, "status"); !reflect.DeepEqual(got, fields{"phase": "Scheduling"}) {
@@ -43,7 +43,7 @@ func TestTheStatusIsDroppedOnCreationAndDefaulted(t *testing.T) {
 }
 
 func TestSpecAndStatusAreWrittenApart(t *testing.T) {
-	client := in(t, "apart").Resource(workspaces)
+	client := in(t, fresh("apart")).Resource(workspaces)
 	obj := create(t, client, object(workspaces, "a", fields{"spec": fields{"cluster": "x"}}))
 
 	change := func(obj *unstructured.Unstructured) {
@@ -74,7 +74,7 @@ func TestSpecAndStatusAreWrittenApart(t *testing.T) {
 }
 
 func TestApplyMergesAndTellsOwnersApart(t *testing.T) {
-	client := in(t, "apply").Resource(workspaces)
+	client := in(t, fresh("apply")).Resource(workspaces)
 	ctx := t.Context()
 	if _, err := client.Apply(ctx, "a", object(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}}}),
 		metav1.ApplyOptions{FieldManager: "user"}); err != nil {
@@ -97,14 +97,14 @@ func TestApplyMergesAndTellsOwnersApart(t *testing.T) {
 		t.Errorf("another owner's field must not be taken without force, got %v", err)
 	}
 	for _, entry := range applied.GetManagedFields() {
-		if entry.Manager == "user" && strings.Contains(string(entry.FieldsV1.Raw), "f:status") {
-			t.Errorf("a user of the main resource owns parts of the status: %s", entry.FieldsV1.Raw)
+		if entry.Manager == "user" && strings.Contains(entry.FieldsV1.GetRawString(), "f:status") {
+			t.Errorf("a user of the main resource owns parts of the status: %s", entry.FieldsV1.GetRawString())
 		}
 	}
 }
 
 func TestPatchesOfEveryKindWork(t *testing.T) {
-	client := in(t, "patch").Resource(workspaceTypes)
+	client := in(t, fresh("patch")).Resource(workspaceTypes)
 	create(t, client, object(workspaceTypes, "a", fields{"spec": fields{"extend": fields{"with": []any{fields{"name": "universal", "path": "root"}}}}}))
 	for patchType, patch := range map[types.PatchType]string{
 		types.MergePatchType:          `{"spec":{"initializer":true}}`,
@@ -130,10 +130,11 @@ func TestPatchesOfEveryKindWork(t *testing.T) {
 }
 
 func TestEqualNamesInTwoLogicalClusters(t *testing.T) {
-	for _, cluster := range []string{"one", "two"} {
+	one, two := fresh("one"), fresh("two")
+	for _, cluster := range []string{one, two} {
 		create(t, in(t, cluster).Resource(logicalClusters), object(logicalClusters, "cluster", fields{"spec": fields{"initializers": []any{"root:" + cluster}}}))
 	}
-	for _, cluster := range []string{"one", "two"} {
+	for _, cluster := range []string{one, two} {
 		list, err := in(t, cluster).Resource(logicalClusters).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=cluster"})
 		if err != nil {
 			t.Fatal(err)
@@ -145,16 +146,16 @@ func TestEqualNamesInTwoLogicalClusters(t *testing.T) {
 			t.Errorf("annotations = %v", list.Items[0].GetAnnotations())
 		}
 	}
-	if err := in(t, "one").Resource(logicalClusters).Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
+	if err := in(t, one).Resource(logicalClusters).Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in(t, "two").Resource(logicalClusters).Get(t.Context(), "cluster", metav1.GetOptions{}); err != nil {
+	if _, err := in(t, two).Resource(logicalClusters).Get(t.Context(), "cluster", metav1.GetOptions{}); err != nil {
 		t.Errorf("deleting in one logical cluster reached another: %v", err)
 	}
 }
 
 func TestWritesNeedTheResourceVersionTheyAreBasedOn(t *testing.T) {
-	client := in(t, "versions").Resource(workspaces)
+	client := in(t, fresh("versions")).Resource(workspaces)
 	obj := create(t, client, object(workspaces, "a", nil))
 	obj.SetResourceVersion("")
 	if _, err := client.Update(t.Context(), obj, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
@@ -176,7 +177,7 @@ func get(t *testing.T, path, accept string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("GET %s: %s %v %s", path, response.Status, err, body)
@@ -185,12 +186,13 @@ func get(t *testing.T, path, accept string) []byte {
 }
 
 func TestPrintedColumns(t *testing.T) {
+	cluster := fresh("table")
 	labelled := object(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}, "URL": "https://example.test"}})
 	labelled.SetLabels(map[string]string{"region": "eu"})
-	create(t, in(t, "table").Resource(workspaces), labelled)
-	create(t, in(t, "table").Resource(workspaceTypes), object(workspaceTypes, "a", nil))
-	create(t, in(t, "table").Resource(shards), object(shards, "a", fields{"spec": fields{"baseURL": "https://s.test"}}))
-	create(t, in(t, "table").Resource(logicalClusters), object(logicalClusters, "cluster", nil))
+	create(t, in(t, cluster).Resource(workspaces), labelled)
+	create(t, in(t, cluster).Resource(workspaceTypes), object(workspaceTypes, "a", nil))
+	create(t, in(t, cluster).Resource(shards), object(shards, "a", fields{"spec": fields{"baseURL": "https://s.test"}}))
+	create(t, in(t, cluster).Resource(logicalClusters), object(logicalClusters, "cluster", nil))
 
 	for path, want := range map[string]string{
 		"tenancy.kcp.io/v1alpha1/workspaces":     "Name=a Type=team Region=eu Phase=Scheduling URL=https://example.test Age=",
@@ -200,7 +202,7 @@ func TestPrintedColumns(t *testing.T) {
 		"core.kcp.io/v1alpha1/logicalclusters":   "Name=cluster Phase=Scheduling URL=<nil> Age=",
 	} {
 		var table metav1.Table
-		if err := json.Unmarshal(get(t, "/clusters/table/apis/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io"), &table); err != nil {
+		if err := json.Unmarshal(get(t, "/clusters/"+cluster+"/apis/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io"), &table); err != nil {
 			t.Fatal(err)
 		}
 		if len(table.Rows) != 1 || len(table.Rows[0].Cells) != len(table.ColumnDefinitions) {
@@ -260,20 +262,22 @@ func TestPublishedDefinitions(t *testing.T) {
 }
 
 func TestAClientThatPrefersProtobufGetsJSON(t *testing.T) {
-	create(t, in(t, "protobuf").Resource(workspaces), object(workspaces, "a", nil))
-	const path = "/clusters/protobuf/apis/tenancy.kcp.io/v1alpha1/workspaces/a"
+	cluster := fresh("protobuf")
+	create(t, in(t, cluster).Resource(workspaces), object(workspaces, "a", nil))
+	path := "/clusters/" + cluster + "/apis/tenancy.kcp.io/v1alpha1/workspaces/a"
 	if body := get(t, path, "application/vnd.kubernetes.protobuf,application/json"); !json.Valid(body) {
 		t.Errorf("got %q", body)
 	}
 	const metadata = ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 	body := get(t, path, "application/vnd.kubernetes.protobuf"+metadata+",application/json"+metadata+",application/json")
-	if !strings.Contains(string(body), `"kind":"PartialObjectMetadata"`) {
+	if !strings.Contains(string(body), "PartialObjectMetadata") {
 		t.Errorf("a client of metadata got %q", body)
 	}
 }
 
 func TestAWatchSeesItsOwnLogicalClusterAlone(t *testing.T) {
-	watched, other := in(t, "watched").Resource(workspaces), in(t, "unwatched").Resource(workspaces)
+	cluster := fresh("watched")
+	watched, other := in(t, cluster).Resource(workspaces), in(t, fresh("unwatched")).Resource(workspaces)
 	stream, err := watched.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +289,7 @@ func TestAWatchSeesItsOwnLogicalClusterAlone(t *testing.T) {
 	if _, err := watched.UpdateStatus(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ADDED Workspace watched Scheduling", "MODIFIED Workspace watched Ready"} {
+	for _, want := range []string{"ADDED Workspace " + cluster + " Scheduling", "MODIFIED Workspace " + cluster + " Ready"} {
 		select {
 		case event := <-stream.ResultChan():
 			seen := event.Object.(*unstructured.Unstructured)

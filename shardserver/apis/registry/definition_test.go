@@ -1,7 +1,6 @@
 package registry_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -95,13 +94,13 @@ func TestTheServerAgreesWithTheDefinition(t *testing.T) {
 		{workspaceTypes, "x", workspaceTypeVerdicts},
 	} {
 		defined := loadDefinition(t, group.resource)
-		for i, tc := range group.cases {
+		for _, tc := range group.cases {
 			t.Run(group.resource.Resource+"/"+tc.sentence, func(t *testing.T) {
 				name := tc.name
 				if name == "" {
 					name = group.name
 				}
-				client := in(t, fmt.Sprintf("%s-%d", group.resource.Resource, i)).Resource(group.resource)
+				client := in(t, fresh(group.resource.Resource)).Resource(group.resource)
 				parsed := func(text string) *unstructured.Unstructured {
 					var content fields
 					if err := yaml.Unmarshal([]byte(text), &content); err != nil {

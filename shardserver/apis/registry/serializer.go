@@ -7,8 +7,8 @@ import (
 )
 
 // WithoutProtobuf returns a serializer for the group of our kinds, which have no protobuf form. A client that prefers
-// protobuf but accepts JSON then gets JSON, as it would for custom resources, instead of a refusal. The price: objects
-// reduced to their metadata are sent as JSON too.
+// protobuf but accepts JSON then gets JSON, as it would for custom resources, instead of a refusal. Objects
+// reduced to their metadata do have one, and clients that accept both still get it.
 func WithoutProtobuf(serializer runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return withoutProtobuf{serializer}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +65,7 @@ func serve(run func() int) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	store, err := etcd.Start(context.Background(), etcd.Config{Directory: dir, UnsafeNoFsync: true})
 	if err != nil {
 		return 1, fmt.Errorf("starting etcd: %w", err)
@@ -157,6 +158,11 @@ func intoCluster(next http.Handler) http.Handler {
 		next.ServeHTTP(w, req)
 	})
 }
+
+var clusters atomic.Int64
+
+// fresh returns a logical cluster that no test has seen, however often the tests are run.
+func fresh(prefix string) string { return fmt.Sprintf("%s-%d", prefix, clusters.Add(1)) }
 
 func in(t *testing.T, cluster string) dynamic.Interface {
 	t.Helper()
