@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -222,6 +223,13 @@ func TestTokensAreSignedForOneLogicalCluster(t *testing.T) {
 	}
 	if said, ok := peek(token); !ok || said.cluster != "a" || said.issuer != DefaultIssuer {
 		t.Errorf("the token says %+v", said)
+	}
+	claims, private = serviceaccount.LegacyClaims(corev1.ServiceAccount{}, corev1.Secret{})
+	if token, err = generator.GenerateToken(logicalcluster.With(t.Context(), clusterA), claims, private); err != nil {
+		t.Fatal(err)
+	}
+	if said, ok := peek(token); !ok || said.cluster != "a" || said.issuer != serviceaccount.LegacyIssuer {
+		t.Errorf("the token of a secret says %+v", said)
 	}
 }
 

@@ -34,27 +34,36 @@ const (
 )
 
 // NewTokenGenerator returns a generator of service account tokens that carry the logical cluster of the context. It
-// refuses to sign without one. The private key is what upstream accepts (RSA, ECDSA or an opaque signer).
+// refuses to sign without one. Tokens for Secrets, known by their claims, are signed in the name of the issuer that
+// upstream gives them, all others in the name of issuer. The private key is what upstream accepts (RSA, ECDSA or an
+// opaque signer).
 func NewTokenGenerator(issuer string, privateKey any) (serviceaccount.TokenGenerator, error) {
-	stock, err := serviceaccount.JWTTokenGenerator(issuer, privateKey)
+	bound, err := serviceaccount.JWTTokenGenerator(issuer, privateKey)
 	if err != nil {
 		return nil, fmt.Errorf("building the generator of service account tokens: %w", err)
 	}
-	return tokenGenerator{stock}, nil
+	legacy, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, privateKey)
+	if err != nil {
+		return nil, fmt.Errorf("building the generator of service account tokens in secrets: %w", err)
+	}
+	return tokenGenerator{bound: bound, legacy: legacy}, nil
 }
 
-type tokenGenerator struct{ stock serviceaccount.TokenGenerator }
+type tokenGenerator struct{ bound, legacy serviceaccount.TokenGenerator }
 
 func (g tokenGenerator) GenerateToken(ctx context.Context, claims *jwt.Claims, private any) (string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
 		return "", errors.New("generating a service account token: no single logical cluster in the request")
 	}
-	bound, err := withClusterClaim(private, cluster)
+	extended, err := withClusterClaim(private, cluster)
 	if err != nil {
 		return "", fmt.Errorf("generating a service account token: %w", err)
 	}
-	return g.stock.GenerateToken(ctx, claims, bound)
+	if _, ok := extended[legacyClusterNameClaim]; ok {
+		return g.legacy.GenerateToken(ctx, claims, extended)
+	}
+	return g.bound.GenerateToken(ctx, claims, extended)
 }
 
 // withClusterClaim adds the logical cluster where the kind of token has its other private claims: inside

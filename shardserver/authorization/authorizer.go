@@ -131,7 +131,9 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 	attributes = asUser{attributes, narrow(ctx, attributes.GetUser())}
 	if !a.privileged(attributes.GetUser()) {
 		if why, refused := impersonationRefused(ctx, attributes); refused {
-			audit.AddAuditAnnotation(ctx, "request.auth.kcp.io/impersonation-reason", why)
+			if why != "" {
+				audit.AddAuditAnnotation(ctx, "request.auth.kcp.io/impersonation-reason", why)
+			}
 			return authorizer.DecisionDeny, reasonDenied, nil
 		}
 	}
