@@ -1,0 +1,229 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-dev/atoll/proxy/options"
+)
+
+func TestUpgradesPass(t *testing.T) {
+	i := setUp(t)
+	alice := i.clientCA.pair(t, "alice")
+	for _, protocol := range []string{"SPDY/3.1", "websocket"} {
+		t.Run(protocol, func(t *testing.T) {
+			conn := i.dial(&alice)
+			defer conn.Close()
+			_, err := io.WriteString(conn, "POST /clusters/root:org:team/exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\nX-Remote-User: evil\r\n\r\n")
+			must(t, err)
+			r := bufio.NewReader(conn)
+			res, err := http.ReadResponse(r, nil)
+			must(t, err)
+			if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("X-Seen-User") != "alice" {
+				t.Fatalf("%s %v", res.Status, res.Header)
+			}
+			for _, word := range []string{"hello\n", "again\n"} {
+				_, err := io.WriteString(conn, word)
+				must(t, err)
+				if got, err := r.ReadString('\n'); err != nil || got != word {
+					t.Fatalf("echo %q, %v", got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestStreamsArriveAsTheyCome(t *testing.T) {
+	i := setUp(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, i.url+"/clusters/root/stream?watch=true", nil)
+	must(t, err)
+	res, err := i.as("alice").Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for range 3 {
+		if !lines.Scan() || lines.Text() != "tick" {
+			t.Fatalf("got %q, %v", lines.Text(), lines.Err())
+		}
+	}
+}
+
+func TestAnswersOfShardsAreNotTouched(t *testing.T) {
+	i := setUp(t)
+	res, _, err := i.try(i.as("alice"), http.MethodGet, "/clusters/root/redirect", nil)
+	must(t, err)
+	if res.StatusCode != http.StatusFound || res.Header.Get("Location") != "https://elsewhere.example/" {
+		t.Errorf("a redirect: %s %v", res.Status, res.Header)
+	}
+	res, body, err := i.try(i.as("alice"), http.MethodGet, "/clusters/root/busy", nil)
+	must(t, err)
+	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" || !strings.Contains(string(body), "Not found on this shard") {
+		t.Errorf("a 429: %s %v %s", res.Status, res.Header, body)
+	}
+}
+
+// TestTheIndexFollowsTheShards changes objects and waits for what clients see.
+func TestTheIndexFollowsTheShards(t *testing.T) {
+	i := setUp(t)
+	alice := i.as("alice")
+	leads := func(path, backend string, status int) {
+		t.Helper()
+		i.eventually(path+" leads to "+backend, func() bool {
+			got, seen, _ := i.get(alice, "/clusters/"+path+"/api", nil)
+			return got == status && seen.Backend == backend
+		})
+	}
+	leads("root:org:new", "", 403)
+	i.alpha.cluster("new1")
+	i.root.workspace("org1", "new", "new1", "Scheduling")
+	leads("new1", "alpha", 200)
+	leads("root:org:new", "", 403)
+	i.root.workspace("org1", "new", "new1", "Initializing")
+	leads("root:org:new", "alpha", 200)
+	i.root.workspace("org1", "new", "new1", "Unavailable")
+	leads("root:org:new", "", 503)
+	leads("new1", "alpha", 200)
+	i.root.workspace("org1", "new", "new1", "Ready")
+	leads("root:org:new", "alpha", 200)
+	i.root.remove("workspaces", "org1", "new")
+	leads("root:org:new", "", 403)
+	leads("new1", "alpha", 200)
+	i.alpha.remove("logicalclusters", "new1", "cluster")
+	leads("new1", "", 403)
+
+	// The shard moves to another address.
+	beta := newFar(t, "beta", i.serverCA, i.headerCA)
+	beta.cluster("team1")
+	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": beta.URL}})
+	leads("root:org:team", "beta", 200)
+	leads("broken1", "", 403)
+
+	// It loses its address, gets a bad one, and comes back.
+	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{}})
+	leads("team1", "", 403)
+	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": "https://%zz"}})
+	leads("team1", "", 500)
+	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": beta.URL}})
+	leads("team1", "beta", 200)
+
+	// It goes down: its entries stay, and requests say so.
+	beta.stop()
+	leads("root:org:team", "", 502)
+	if _, _, body := i.get(alice, "/clusters/root:org:team/api", nil); body != "" {
+		t.Errorf("the body of a 502 is %q, want none", body)
+	}
+	if status, _, _ := i.get(alice, "/readyz", nil); status != 200 {
+		t.Errorf("one shard down makes the proxy of all others unready: %d", status)
+	}
+
+	// It is deleted.
+	i.root.remove("shards", "root", "alpha")
+	leads("team1", "", 403)
+	leads("root:org", "root", 200)
+}
+
+// TestStartsWhileAShardIsDown: one shard must not keep the others from being served.
+func TestStartsWhileAShardIsDown(t *testing.T) {
+	i := setUp(t, func(i *installation, _ *options.Options) { i.alpha.stop() })
+	if status, got, _ := i.get(i.as("alice"), "/clusters/root:org/api", nil); status != 200 || got.Backend != "root" {
+		t.Errorf("%d %s", status, got.Backend)
+	}
+}
+
+// TestUntrustedShard: a shard with a certificate of another CA gets no request.
+func TestUntrustedShard(t *testing.T) {
+	i := setUp(t)
+	evil := newFar(t, "evil", newAuthority(t, "evil-ca"), i.headerCA)
+	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": evil.URL}})
+	i.root.allowMetrics = map[string]bool{"alice": true}
+	alice := i.as("alice")
+	i.eventually("502", func() bool {
+		status, _, _ := i.get(alice, "/clusters/team1/api", nil)
+		return status == 502
+	})
+	_, _, page := i.get(alice, "/metrics", nil)
+	for _, series := range []string{
+		`kcp_listener_tls_connection_error{error_type="unknown_ca",shard="alpha"}`,
+		`kcp_indexed_logicalclusters{shard="root"} 4`,
+		`kcp_indexed_logicalclusters{shard="alpha"} 0`,
+		`proxy_request_duration_seconds_count{code="502",method="GET"}`,
+		`process_resident_memory_bytes`,
+	} {
+		if !strings.Contains(page, series) {
+			t.Errorf("/metrics lacks %s", series)
+		}
+	}
+}
+
+// TestGracefulEnd: watches end at once, requests in flight end in their own time, the port is free afterwards.
+func TestGracefulEnd(t *testing.T) {
+	i := setUp(t)
+	res, err := i.as("alice").Get(i.url + "/clusters/root/stream?watch=true")
+	must(t, err)
+	defer res.Body.Close()
+	started := time.Now()
+	i.stop()
+	if took := time.Since(started); took > 4*time.Second {
+		t.Errorf("an open watch held the shutdown for %s", took)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		t.Log("the watch ended without an error")
+	}
+	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(i.url, "https://"), time.Second); err == nil {
+		t.Error("the port is still open")
+	}
+}
+
+// TestBackendCertificatesAreReloaded: the shards move to a new CA and expect a new client certificate.
+func TestBackendCertificatesAreReloaded(t *testing.T) {
+	i := setUp(t)
+	alice := i.as("alice")
+	renewed, renewedKey := i.headerCA.issue(t, "kcp-front-proxy-2")
+	// A certificate first and its key second: in between they do not fit, and the former pair stays in use.
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{{"header.crt", renewed}, {"header.key", renewedKey}} {
+		must(t, os.WriteFile(i.file("tmp"), file.data, 0o600))
+		must(t, os.Rename(i.file("tmp"), i.file(file.name)))
+		if status, _, _ := i.get(alice, "/clusters/root/api", nil); status != 200 {
+			t.Fatalf("status %d while the pair is being replaced", status)
+		}
+	}
+	i.eventually("the new certificate is presented", func() bool {
+		_, got, _ := i.get(alice, "/clusters/root/api", nil)
+		return got.Peer == "kcp-front-proxy-2"
+	})
+}
+
+func BenchmarkAddedLatency(b *testing.B) {
+	i := setUp(b)
+	pair := i.headerCA.pair(b, "kcp-front-proxy")
+	direct := i.client(&pair)
+	through := i.as("alice", "devs")
+	for name, do := range map[string]func() (*http.Response, error){
+		"direct":  func() (*http.Response, error) { return direct.Get(i.alpha.URL + "/base/clusters/team1/api") },
+		"through": func() (*http.Response, error) { return through.Get(i.url + "/clusters/root:org:team/api") },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				res, err := do()
+				if err != nil || res.StatusCode != 200 {
+					b.Fatalf("%v %v", res, err)
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+			}
+		})
+	}
+}

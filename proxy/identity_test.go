@@ -1,0 +1,239 @@
+package proxy_test
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	jose "gopkg.in/go-jose/go-jose.v2"
+	"gopkg.in/go-jose/go-jose.v2/jwt"
+
+	"github.com/atoll-dev/atoll/proxy/options"
+)
+
+// TestNoHeaderIsSmuggled sends every spelling of identity headers there is, over HTTP/1.1 as raw bytes, so that no
+// client library tidies them up.
+func TestNoHeaderIsSmuggled(t *testing.T) {
+	i := setUp(t)
+	spellings := []string{
+		"X-Remote-User: evil", "x-remote-user: evil", "X-REMOTE-USER: evil", "x-rEmOtE-uSeR: evil", "X_Remote_User: evil", "X-Remote_User: evil",
+		"X-Remote-Group: evil", "x-remote-group: evil", "X-Remote-Group: a, evil", "X_REMOTE_GROUP: evil",
+		"X-Remote-Uid: evil", "x-remote-uid: evil",
+		"X-Remote-Extra-Scopes: evil", "x-remote-extra-authentication.kcp.io%2fscopes: evil", "X-Remote-Extra-: evil", "X-Remote-Extra-%61: evil",
+		"X_Remote_Extra_Scopes: evil", "X-Remote-Anything: evil",
+	}
+	// A client may also try to have the proxy's own headers removed as hop by hop.
+	removals := []string{"Connection: X-Remote-User, keep-alive", "Connection: x-remote-group", "Connection: close, X-Remote-Extra-Scopes"}
+
+	alice := i.clientCA.pair(t, "alice", "devs")
+	for who, pair := range map[string]*tls.Certificate{"alice": &alice, "nobody": nil} {
+		for _, line := range append(spellings, removals...) {
+			t.Run(who+"/"+line, func(t *testing.T) {
+				got := i.raw(pair, "GET /clusters/root/api HTTP/1.1\r\nHost: kcp.example\r\n"+line+"\r\nImpersonate-User: carol\r\nImpersonate-Group: x\r\n\r\n")
+				if strings.Contains(got, "evil") || !strings.HasPrefix(got, "HTTP/1.1 200") {
+					t.Errorf("the backend saw it: %s", got)
+				}
+				if !strings.Contains(got, `"Impersonate-User":["carol"]`) || !strings.Contains(got, `"Host":"kcp.example"`) {
+					t.Errorf("impersonation is the shard's business and passes: %s", got)
+				}
+				wantUser := map[string]string{"alice": `"X-Remote-User":["alice"]`, "nobody": ""}[who]
+				if !strings.Contains(got, wantUser) || (wantUser == "" && strings.Contains(got, "X-Remote-")) {
+					t.Errorf("want %s: %s", wantUser, got)
+				}
+				if who == "alice" && !strings.Contains(got, `"X-Remote-Group":["devs","system:authenticated"]`) {
+					t.Errorf("groups: %s", got)
+				}
+			})
+		}
+		t.Run(who+"/a trailer", func(t *testing.T) {
+			got := i.raw(pair, "POST /clusters/root/api HTTP/1.1\r\nHost: h\r\nTrailer: X-Remote-User\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Remote-User: evil\r\n\r\n")
+			if strings.Contains(got, "evil") || !strings.HasPrefix(got, "HTTP/1.1 200") {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// raw sends bytes on a TLS connection and returns the answer, headers included.
+func (i *installation) raw(pair *tls.Certificate, request string) string {
+	i.t.Helper()
+	conn := i.dial(pair)
+	defer conn.Close()
+	_, err := io.WriteString(conn, request)
+	must(i.t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(i.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	must(i.t, err)
+	return fmt.Sprintf("HTTP/1.1 %d %v %s", res.StatusCode, res.Header, body)
+}
+
+func (i *installation) dial(pair *tls.Certificate) *tls.Conn {
+	i.t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(i.serverCA.cert)
+	config := &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}}
+	if pair != nil {
+		config.Certificates = []tls.Certificate{*pair}
+	}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(i.url, "https://"), config)
+	must(i.t, err)
+	must(i.t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	return conn
+}
+
+func TestCustomHeaderNamesAreGuardedToo(t *testing.T) {
+	i := setUp(t, func(i *installation, _ *options.Options) {
+		i.write("mapping.yaml", []byte(fmt.Sprintf("- path: /\n  backend: %s\n  backend_server_ca: %s\n  proxy_client_cert: %s\n  proxy_client_key: %s\n  user_header: Who\n  group_header: Clubs\n  extra_header_prefix: More-\n",
+			i.services.URL, i.file("server-ca.crt"), i.file("header.crt"), i.file("header.key"))))
+	})
+	status, got, body := i.get(i.as("alice", "devs"), "/any/thing", http.Header{"Who": {"evil"}, "Clubs": {"evil"}, "More-Scopes": {"evil"}, "X-Remote-User": {"evil"}})
+	if status != 200 || strings.Contains(body, "evil") || got.Header.Get("Who") != "alice" || got.Header.Get("Clubs") != "devs" {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestUsersOnSharedConnectionsDoNotMix: all requests to a shard share HTTP/2 connections.
+func TestUsersOnSharedConnectionsDoNotMix(t *testing.T) {
+	i := setUp(t)
+	i.get(i.as("first"), "/clusters/root:org:team/api", nil) // opens the connection that the others share
+	var wg sync.WaitGroup
+	for n := range 8 {
+		name := fmt.Sprintf("user-%d", n)
+		client := i.as(name, "group-"+name)
+		wg.Go(func() {
+			for range 50 {
+				status, got, _ := i.get(client, "/clusters/root:org:team/api", nil)
+				if status != 200 || got.Header.Get("X-Remote-User") != name || got.Header["X-Remote-Group"][0] != "group-"+name || len(got.Header["X-Remote-Group"]) != 2 {
+					t.Errorf("%s was seen as %v %v", name, got.Header["X-Remote-User"], got.Header["X-Remote-Group"])
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	i.alpha.mu.Lock()
+	defer i.alpha.mu.Unlock()
+	if n := len(i.alpha.conns); n > 4 {
+		t.Errorf("%d connections to the shard: they are not shared", n)
+	}
+}
+
+func TestServiceAccounts(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	const issuer = "https://kcp.default.svc"
+	claims := func(change func(map[string]any)) map[string]any {
+		c := map[string]any{"iss": issuer, "aud": []string{issuer}, "sub": "system:serviceaccount:ns:app", "exp": time.Now().Add(time.Hour).Unix(), "jti": "id1",
+			"kubernetes.io": map[string]any{"clusterName": "team1", "namespace": "ns", "serviceaccount": map[string]string{"name": "app", "uid": "u"}}}
+		if change != nil {
+			change(c)
+		}
+		return c
+	}
+	legacy := func(change func(map[string]any)) map[string]any {
+		c := map[string]any{"iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:ns:app", "kubernetes.io/serviceaccount/clusterName": "team1",
+			"kubernetes.io/serviceaccount/namespace": "ns", "kubernetes.io/serviceaccount/service-account.name": "app", "kubernetes.io/serviceaccount/service-account.uid": "u"}
+		if change != nil {
+			change(c)
+		}
+		return c
+	}
+	sign := func(key *rsa.PrivateKey, c map[string]any) string {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, nil)
+		must(t, err)
+		token, err := jwt.Signed(signer).Claims(c).CompactSerialize()
+		must(t, err)
+		return token
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	must(t, err)
+
+	lookup := false
+	configure := func(i *installation, o *options.Options) {
+		i.write("sa.pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+		o.Authentication.ServiceAccounts.KeyFiles = []string{i.file("sa.pub")}
+		o.Authentication.ServiceAccounts.Lookup = lookup
+	}
+	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+	i := setUp(t, configure)
+	for sentence, tc := range map[string]struct {
+		token  string
+		status int
+	}{
+		"a bound token is accepted":                    {sign(key, claims(nil)), 200},
+		"a token out of a secret is accepted":          {sign(key, legacy(nil)), 200},
+		"a stranger's signature is refused":            {sign(other, claims(nil)), 401},
+		"an expired token is refused":                  {sign(key, claims(func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() })), 401},
+		"a bound token that never expires is refused":  {sign(key, claims(func(c map[string]any) { delete(c, "exp") })), 401},
+		"another audience is refused":                  {sign(key, claims(func(c map[string]any) { c["aud"] = []string{"vault"} })), 401},
+		"another issuer is refused":                    {sign(key, claims(func(c map[string]any) { c["iss"] = "https://other" })), 401},
+		"a token without a cluster is refused":         {sign(key, claims(func(c map[string]any) { delete(c["kubernetes.io"].(map[string]any), "clusterName") })), 401},
+		"the wildcard as cluster is refused":           {sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "*" })), 401},
+		"a subject that is not the account is refused": {sign(key, claims(func(c map[string]any) { c["sub"] = "system:serviceaccount:kube-system:admin" })), 401},
+		"a legacy subject that is not it is refused":   {sign(key, legacy(func(c map[string]any) { c["sub"] = "admin" })), 401},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			status, got, body := i.get(i.client(nil), "/clusters/root/api", bearer(tc.token))
+			if status != tc.status {
+				t.Fatalf("status %d, want %d: %s", status, tc.status, body)
+			}
+			if status != 200 {
+				return
+			}
+			// The cluster travels with the account: elsewhere it is a stranger.
+			if got.Header.Get("X-Remote-User") != "system:serviceaccount:ns:app" || got.Header.Get("X-Remote-Extra-Authentication.kcp.io%2fcluster-Name") != "team1" ||
+				strings.Join(got.Header["X-Remote-Group"], ",") != "system:authenticated,system:serviceaccounts,system:serviceaccounts:ns" || got.Header.Get("Authorization") != "" {
+				t.Errorf("the backend saw %v", got.Header)
+			}
+		})
+	}
+
+	t.Run("a bare URL leads to the token's own cluster", func(t *testing.T) {
+		status, got, body := i.get(i.client(nil), "/api/v1/namespaces", bearer(sign(key, claims(nil))))
+		if status != 200 || got.Backend != "alpha" || got.Path != "/clusters/team1/api/v1/namespaces" {
+			t.Errorf("%d %s: %s", status, got.Path, body)
+		}
+	})
+	t.Run("but not once it went through a proxy", func(t *testing.T) {
+		header := bearer(sign(key, claims(nil)))
+		header.Set("X-Kubernetes-Sharded-Request", "true")
+		if status, _, _ := i.get(i.client(nil), "/api/v1/namespaces", header); status != 404 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("the claim of a forged token leads nowhere but to a refusal", func(t *testing.T) {
+		if status, _, _ := i.get(i.client(nil), "/api/v1/namespaces", bearer(sign(other, claims(nil)))); status != 401 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("with a lookup, the account's own shard decides", func(t *testing.T) {
+		lookup = true
+		i := setUp(t, configure)
+		if status, _, body := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(nil)))); status != 200 {
+			t.Errorf("a live account: %d %s", status, body)
+		}
+		i.alpha.mu.Lock()
+		i.alpha.tokenLives = false
+		i.alpha.mu.Unlock()
+		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["jti"] = "id2" })))); status != 401 {
+			t.Errorf("a deleted account: %d", status)
+		}
+		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "nobody" })))); status != 401 {
+			t.Errorf("an account of no known cluster: %d", status)
+		}
+	})
+}

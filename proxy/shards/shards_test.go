@@ -1,0 +1,110 @@
+package shards
+
+import (
+	"encoding/json"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/proxy/index"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// TestPartialTypesReadTheRealOnes writes objects of the API's types and reads them as a watch would.
+func TestPartialTypesReadTheRealOnes(t *testing.T) {
+	decode := func(obj runtime.Object, gvk metav1.TypeMeta) runtime.Object {
+		t.Helper()
+		obj.GetObjectKind().SetGroupVersionKind(gvk.GroupVersionKind())
+		data, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := runtime.Decode(newCodecs().UniversalDeserializer(), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	annotations := map[string]string{logicalcluster.AnnotationKey: "org1"}
+
+	ws := &tenancyv1alpha1.Workspace{}
+	ws.Name, ws.Annotations = "team", annotations
+	ws.Spec.Cluster = "team1"
+	ws.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable
+	got, err := translate(decode(ws, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
+	want := index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "team", Cluster: logicalcluster.MustParseName("team1"), Unavailable: true}
+	if err != nil || got != want {
+		t.Errorf("workspace: %+v, %v", got, err)
+	}
+
+	mount := &tenancyv1alpha1.Workspace{}
+	mount.Name, mount.Annotations = "far", annotations
+	mount.Spec.URL = "https://far.example"
+	mount.Spec.Mount = &tenancyv1alpha1.Mount{}
+	mount.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+	got, err = translate(decode(mount, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
+	want = index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "far", Mount: "https://far.example"}
+	if err != nil || got != want {
+		t.Errorf("mount: %+v, %v", got, err)
+	}
+
+	shard := &corev1alpha1.Shard{}
+	shard.Name, shard.Spec.BaseURL = "alpha", "https://alpha.example"
+	if got := decode(shard, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "Shard"}).(*shardObject); got.Name != "alpha" || got.Spec.BaseURL != shard.Spec.BaseURL {
+		t.Errorf("shard: %+v", got)
+	}
+
+	cluster := &corev1alpha1.LogicalCluster{}
+	cluster.Name, cluster.Annotations = "cluster", annotations
+	if name, err := clusterOf(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"})); err != nil || name.String() != "org1" {
+		t.Errorf("logical cluster: %s, %v", name, err)
+	}
+}
+
+func TestTranslate(t *testing.T) {
+	type change func(*workspaceObject)
+	for sentence, tc := range map[string]struct {
+		change   change
+		routable bool
+		fails    bool
+	}{
+		"a ready workspace leads somewhere":                     {func(o *workspaceObject) {}, true, false},
+		"an initializing one does":                              {func(o *workspaceObject) { o.Status.Phase = "Initializing" }, true, false},
+		"a deleting one does":                                   {func(o *workspaceObject) { o.Status.Phase = "Deleting" }, true, false},
+		"one in phase Scheduling does not":                      {func(o *workspaceObject) { o.Status.Phase = "Scheduling" }, false, false},
+		"one without a phase does not":                          {func(o *workspaceObject) { o.Status.Phase = "" }, false, false},
+		"one without a cluster and without a mount does not":    {func(o *workspaceObject) { o.Spec.Cluster = "" }, false, false},
+		"a URL alone is no mount":                               {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.URL = "", "https://x" }, false, false},
+		"a mount without a URL does not":                        {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.Mount = "", &struct{}{} }, false, false},
+		"one without the annotation of its cluster is an error": {func(o *workspaceObject) { o.Annotations = nil }, false, true},
+		"one with a cluster that is no name is an error":        {func(o *workspaceObject) { o.Spec.Cluster = "../x" }, false, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			o := &workspaceObject{}
+			o.Name, o.Annotations = "w", map[string]string{logicalcluster.AnnotationKey: "root"}
+			o.Spec.Cluster, o.Status.Phase = "c1", "Ready"
+			tc.change(o)
+			w, err := translate(o)
+			if (err != nil) != tc.fails || w.Routable() != tc.routable {
+				t.Errorf("%+v, %v", w, err)
+			}
+		})
+	}
+}
+
+func TestServerOf(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://a:6443":                      "https://a:6443",
+		"https://a:6443/":                     "https://a:6443",
+		"https://a:6443/clusters/root":        "https://a:6443",
+		"https://a:6443/base/clusters/root:x": "https://a:6443/base",
+	} {
+		if got := ServerOf(in); got != want {
+			t.Errorf("ServerOf(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
