@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// startOrder is the order in which processes start; they end in the opposite one, so that nothing starts a pod again.
+var startOrder = []string{
+	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "certmanager", "hostpath", "kubelet",
+}
+
+// Down ends the cluster and removes everything it left on the machine. It is safe when there is none, or half of one.
+// It goes on after a failure and tells all of them.
+func (c *Cluster) Down(ctx context.Context) error {
+	if _, err := os.Stat(c.State); os.IsNotExist(err) && !c.owned() {
+		c.Progress("nothing to end: no cluster in %s", c.State)
+		return nil
+	}
+	if !c.owned() {
+		if owner, err := os.ReadFile(ownerFile); err == nil {
+			return fmt.Errorf("this machine's cluster has its state in %s: end it with --state %s", owner, owner)
+		}
+	}
+	c.Progress("ending processes and containers")
+	var failed []error
+	for _, name := range slices.Backward(startOrder) {
+		failed = append(failed, c.stop(name))
+	}
+	failed = append(failed, c.killContainers())
+	c.Progress("removing mounts, network and files")
+	failed = append(failed,
+		unmountBelow(c.State), unmountBelow(runFolder),
+		removeNetwork(ctx), c.restoreSysctls(), removeCgroups())
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("the cluster did not end cleanly; run down again: %w", err)
+	}
+	if err := errors.Join(c.removeStrays(), os.RemoveAll(c.State), os.RemoveAll(runFolder)); err != nil {
+		return fmt.Errorf("removing the cluster's files: %w", err)
+	}
+	c.Progress("the cluster is gone")
+	return nil
+}

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	ipCommand     = "/sbin/ip"
+	forwardChain  = "ATOLL-DEV-FORWARD"
+	sysctlsBackup = "sysctls"
+)
+
+// sysctls are the kernel settings that the cluster's programs change; Down puts the old values back.
+var sysctls = []string{
+	"net/ipv4/ip_forward",
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+// ensureNetwork makes the bridge with the node's address, the route to Services, and lets the pods' packets pass.
+func (l Layout) ensureNetwork(ctx context.Context) error {
+	if err := l.saveSysctls(); err != nil {
+		return fmt.Errorf("noting the kernel's settings: %w", err)
+	}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("turning IP forwarding on: %w", err)
+	}
+	if _, err := os.Stat("/sys/class/net/" + bridge); errors.Is(err, fs.ErrNotExist) {
+		if _, err := run(ctx, "", ipCommand, "link", "add", bridge, "type", "bridge"); err != nil {
+			return err
+		}
+	}
+	_, bits, _ := strings.Cut(podCIDR, "/")
+	for _, args := range [][]string{
+		{"addr", "replace", nodeIP + "/" + bits, "dev", bridge},
+		{"link", "set", bridge, "up"},
+		// Services need no default route, and packets to a Service that does not exist do not leave the machine.
+		{"route", "replace", serviceCIDR, "dev", bridge},
+	} {
+		if _, err := run(ctx, "", ipCommand, args...); err != nil {
+			return err
+		}
+	}
+	return ensureForwarding(ctx)
+}
+
+// ensureForwarding accepts what comes from and goes to the bridge, for machines whose FORWARD policy is to drop.
+func ensureForwarding(ctx context.Context) error {
+	saved, err := run(ctx, "", "/usr/sbin/iptables-save", "-t", "filter")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(saved, ":"+forwardChain+" ") {
+		return nil
+	}
+	rules := fmt.Sprintf("*filter\n:%[1]s - [0:0]\n-A %[1]s -i %[2]s -j ACCEPT\n-A %[1]s -o %[2]s -j ACCEPT\n-A FORWARD -j %[1]s\nCOMMIT\n",
+		forwardChain, bridge)
+	_, err = run(ctx, rules, "/usr/sbin/iptables-restore", "--noflush")
+	return err
+}
+
+func (l Layout) saveSysctls() error {
+	if _, err := os.Stat(l.path(sysctlsBackup)); err == nil {
+		return nil // from an earlier start; what the kernel says now is ours
+	}
+	var saved strings.Builder
+	for _, name := range sysctls {
+		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&saved, "%s %s\n", name, strings.TrimSpace(string(value)))
+	}
+	return os.WriteFile(l.path(sysctlsBackup), []byte(saved.String()), 0o644)
+}
+
+func (l Layout) restoreSysctls() error {
+	saved, err := os.ReadFile(l.path(sysctlsBackup))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for line := range strings.Lines(string(saved)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !slices.Contains(sysctls, name) {
+			continue
+		}
+		path := filepath.Join("/proc/sys", name)
+		if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == value {
+			continue
+		}
+		failed = append(failed, os.WriteFile(path, []byte(value), 0o644))
+	}
+	return errors.Join(failed...)
+}
+
+// removeNetwork takes away the bridge (and with it its routes) and every iptables chain of the cluster.
+func removeNetwork(ctx context.Context) error {
+	var failed []error
+	if _, err := os.Stat("/sys/class/net/" + bridge); err == nil {
+		_, err := run(ctx, "", ipCommand, "link", "delete", bridge)
+		failed = append(failed, err)
+	}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		saved, err := run(ctx, "", "/usr/sbin/"+family+"-save")
+		if err != nil {
+			if family == "iptables" { // a machine without IPv6 has nothing to clean there
+				failed = append(failed, err)
+			}
+			continue
+		}
+		if script := removalScript(saved); script != "" {
+			_, err := run(ctx, script, "/usr/sbin/"+family+"-restore", "--noflush")
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+var (
+	ourChain = regexp.MustCompile(`^(KUBE-|ATOLL-DEV-|CNI-HOSTPORT-|CNI-DN-)`)
+	cniChain = regexp.MustCompile(`^CNI-[0-9a-f]+$`)
+)
+
+// removalScript turns the output of iptables-save into an input of iptables-restore --noflush that removes the cluster's
+// chains and the rules that lead there, and leaves everybody else's. It is empty where there is nothing to remove.
+// A chain that the CNI plugins made for one pod is ours if a rule that leads there carries our network's name.
+func removalScript(saved string) string {
+	var script strings.Builder
+	for _, table := range strings.Split(saved, "\nCOMMIT") {
+		start := strings.LastIndex("\n"+table, "\n*")
+		if start < 0 {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(table[start:]), "\n")
+		ours := chainsToRemove(lines[1:])
+		if len(ours) == 0 {
+			continue
+		}
+		fmt.Fprintf(&script, "%s\n", lines[0])
+		for _, line := range lines[1:] {
+			chain, target := ruleOf(line)
+			if chain != "" && !slices.Contains(ours, chain) && slices.Contains(ours, target) {
+				fmt.Fprintf(&script, "-D %s\n", strings.TrimPrefix(line, "-A "))
+			}
+		}
+		for _, chain := range ours {
+			fmt.Fprintf(&script, "-F %s\n", chain)
+		}
+		for _, chain := range ours {
+			fmt.Fprintf(&script, "-X %s\n", chain)
+		}
+		script.WriteString("COMMIT\n")
+	}
+	return script.String()
+}
+
+// chainsToRemove are the cluster's chains in one table, in the order of the table.
+func chainsToRemove(lines []string) []string {
+	var chains []string
+	for _, line := range lines {
+		if name, ok := strings.CutPrefix(line, ":"); ok {
+			if name, _, _ = strings.Cut(name, " "); ourChain.MatchString(name) {
+				chains = append(chains, name)
+			}
+			continue
+		}
+		_, target := ruleOf(line)
+		if cniChain.MatchString(target) && strings.Contains(line, networkName) && !slices.Contains(chains, target) {
+			chains = append(chains, target)
+		}
+	}
+	return chains
+}
+
+// ruleOf gives the chain a rule stands in and the chain it jumps to; both are empty where the line is no rule.
+func ruleOf(line string) (chain, target string) {
+	rest, ok := strings.CutPrefix(line, "-A ")
+	if !ok {
+		return "", ""
+	}
+	chain, rest, _ = strings.Cut(rest, " ")
+	for _, jump := range []string{"-j ", "-g "} {
+		if i := strings.LastIndex(" "+rest, " "+jump); i >= 0 {
+			target, _, _ = strings.Cut(rest[i+len(jump):], " ")
+			return chain, target
+		}
+	}
+	return chain, ""
+}

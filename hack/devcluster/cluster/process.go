@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is one program of the cluster. It runs in a session of its own, so that it outlives the terminal, and its pid
+// file names it exactly: pid and start time, because pids come round again.
+type process struct {
+	name string
+	path string
+	args []string
+	env  []string // in addition to PATH and HOME
+}
+
+// start runs the process unless its pid file names one that lives. It says whether it started one.
+func (l Layout) start(p process) (bool, error) {
+	if _, alive := l.running(p.name); alive {
+		return false, nil
+	}
+	for _, dir := range []string{l.path("run"), l.Logs()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return false, err
+		}
+	}
+	log, err := os.OpenFile(l.log(p.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return false, err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Dir = l.State
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + l.State}, p.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return false, fmt.Errorf("starting %s: %w", p.name, err)
+	}
+	go cmd.Wait() //nolint:errcheck // reaps it while we live; running() is what tells whether it lives
+	started, err := startTime(cmd.Process.Pid)
+	if err != nil {
+		return true, fmt.Errorf("starting %s: it ended at once: %s", p.name, l.logTail(p.name))
+	}
+	return true, os.WriteFile(l.pid(p.name), fmt.Appendf(nil, "%d %s\n", cmd.Process.Pid, started), 0o644)
+}
+
+// running gives the pid of a process of ours that lives.
+func (l Layout) running(name string) (int, bool) {
+	content, err := os.ReadFile(l.pid(name))
+	if err != nil {
+		return 0, false
+	}
+	pidText, started, _ := strings.Cut(strings.TrimSpace(string(content)), " ")
+	pid, err := strconv.Atoi(pidText)
+	if err != nil {
+		return 0, false
+	}
+	now, err := startTime(pid)
+	return pid, err == nil && now == started
+}
+
+// stop ends a process of ours and waits until it is gone: politely first, then not.
+func (l Layout) stop(name string) error {
+	for _, attempt := range []struct {
+		signal syscall.Signal
+		wait   time.Duration
+	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGKILL, 5 * time.Second}} {
+		pid, alive := l.running(name)
+		if !alive {
+			break
+		}
+		if err := syscall.Kill(pid, attempt.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("ending %s (pid %d): %w", name, pid, err)
+		}
+		poll(context.Background(), attempt.wait, 20*time.Millisecond, func() error { //nolint:errcheck // the next attempt looks
+			if _, alive := l.running(name); alive {
+				return errors.New("still running")
+			}
+			return nil
+		})
+	}
+	if pid, alive := l.running(name); alive {
+		return fmt.Errorf("ending %s (pid %d): it does not end", name, pid)
+	}
+	if err := os.Remove(l.pid(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// logTail is the end of a process's output.
+func (l Layout) logTail(name string) string {
+	content, err := os.ReadFile(l.log(name))
+	if err != nil {
+		return err.Error()
+	}
+	if len(content) > 2000 {
+		content = content[len(content)-2000:]
+	}
+	return fmt.Sprintf("%s (its output is in %s)", bytes.TrimSpace(content), l.log(name))
+}
+
+// startTime is field 22 of /proc/<pid>/stat, in clock ticks since boot. A zombie counts as gone.
+func startTime(pid int) (string, error) {
+	stat, err := readStat(pid)
+	if err != nil {
+		return "", err
+	}
+	if stat.state == "Z" || stat.state == "X" {
+		return "", fmt.Errorf("process %d has ended", pid)
+	}
+	return stat.started, nil
+}
+
+type stat struct {
+	state, started string
+	parent         int
+}
+
+func readStat(pid int) (stat, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(string(content))
+}
+
+// parseStat reads a line of /proc/<pid>/stat. The program's name, in parentheses, may hold blanks and parentheses.
+func parseStat(line string) (stat, error) {
+	_, rest, ok := cutLast(line, ")")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 {
+		return stat{}, fmt.Errorf("unexpected line of a stat file: %q", line)
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return stat{}, fmt.Errorf("unexpected line of a stat file: %q", line)
+	}
+	return stat{state: fields[0], parent: parent, started: fields[19]}, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// shims are the pids of containerd's shims that serve our containerd, told by the socket they were started with.
+func (l Layout) shims() ([]int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if isShim(strings.Split(string(content), "\x00"), l.containerdSocket()) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func isShim(args []string, socket string) bool {
+	if len(args) == 0 || filepath.Base(args[0]) != "containerd-shim-runc-v2" {
+		return false
+	}
+	for i := range len(args) - 1 {
+		if args[i] == "-address" && args[i+1] == socket {
+			return true
+		}
+	}
+	return false
+}
+
+// killContainers kills every shim of ours and what runs below it. A container's first process is a child of its shim and
+// takes the whole pid namespace with it.
+func (l Layout) killContainers() error {
+	return poll(context.Background(), 10*time.Second, 50*time.Millisecond, func() error {
+		shims, err := l.shims()
+		if err != nil {
+			return err
+		}
+		if len(shims) == 0 {
+			return nil
+		}
+		parents := map[int]int{}
+		files, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, file := range files {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if s, err := readStat(pid); err == nil {
+				parents[pid] = s.parent
+			}
+		}
+		for _, pid := range append(descendants(parents, shims), shims...) {
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // gone already, or found again by the next round
+		}
+		return fmt.Errorf("%d containers still run", len(shims))
+	})
+}
+
+// descendants are all processes below the given ones, children before grandchildren.
+func descendants(parents map[int]int, roots []int) []int {
+	children := map[int][]int{}
+	for pid, parent := range parents {
+		children[parent] = append(children[parent], pid)
+	}
+	var found []int
+	for queue := roots; len(queue) > 0; queue = queue[1:] {
+		found = append(found, children[queue[0]]...)
+		queue = append(queue, children[queue[0]]...)
+	}
+	return found
+}
+
+// poll calls done until it succeeds, and gives its last error when time runs out.
+func poll(ctx context.Context, timeout, every time.Duration, done func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		err := done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("gave up after %s: %w", timeout, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// run runs a program to its end and gives its output, which is in the error too.
+func run(ctx context.Context, stdin string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return string(out), nil
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"bytes"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(templateFiles, "templates/*.tmpl"))
+
+// settings is what the templates may name.
+type settings struct {
+	State, Run, ContainerdSocket, Snapshotter string
+	NodeName, NodeIP, Bridge, NetworkName     string
+	PodCIDR, DNSIP                            string
+	PauseImage, CoreDNSImage                  string
+	APIServerPort, KubeletPort, KubeletHealth int
+	ProxyHealth, ProxyMetrics                 int
+	Nameservers                               []string
+}
+
+func (l Layout) settings(snapshotter string, nameservers []string) settings {
+	return settings{
+		State: l.State, Run: runFolder, ContainerdSocket: l.containerdSocket(), Snapshotter: snapshotter,
+		NodeName: NodeName, NodeIP: nodeIP, Bridge: bridge, NetworkName: networkName,
+		PodCIDR: podCIDR, DNSIP: dnsIP,
+		PauseImage: pauseImage, CoreDNSImage: corednsImage,
+		APIServerPort: apiServerPort, KubeletPort: kubeletPort, KubeletHealth: kubeletHealth,
+		ProxyHealth: proxyHealth, ProxyMetrics: proxyMetrics,
+		Nameservers: nameservers,
+	}
+}
+
+// configFiles are the rendered templates and where they go below the config folder.
+var configFiles = map[string]string{
+	"containerd.toml.tmpl": "containerd.toml",
+	"cni.conflist.tmpl":    "cni/10-atoll.conflist",
+	"kubelet.yaml.tmpl":    "kubelet.yaml",
+	"kube-proxy.yaml.tmpl": "kube-proxy.yaml",
+	"resolv.conf.tmpl":     "resolv.conf",
+	"system.yaml.tmpl":     "system.yaml",
+}
+
+func render(name string, data any) ([]byte, error) {
+	var out bytes.Buffer
+	if err := templates.ExecuteTemplate(&out, name, data); err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+// writeConfig writes every configuration file and kubeconfig.
+func (l Layout) writeConfig() error {
+	data := l.settings(snapshotterFor(l.State), nameservers(os.ReadFile))
+	for name, file := range configFiles {
+		content, err := render(name, data)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(l.config(file)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(l.config(file), content, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, user := range kubeconfigUsers {
+		path := l.kubeconfigOf(user)
+		if user == "admin" {
+			path = l.Kubeconfig()
+		}
+		if err := l.writeKubeconfig(path, user); err != nil {
+			return fmt.Errorf("kubeconfig of %s: %w", user, err)
+		}
+	}
+	return nil
+}
+
+func (l Layout) writeKubeconfig(path, user string) error {
+	data := map[string]any{"User": user, "NodeIP": nodeIP, "APIServerPort": apiServerPort}
+	for field, file := range map[string]string{"CA": "ca.crt", "Cert": user + ".crt", "Key": user + ".key"} {
+		content, err := os.ReadFile(l.pki(file))
+		if err != nil {
+			return err
+		}
+		data[field] = base64.StdEncoding.EncodeToString(content)
+	}
+	content, err := render("kubeconfig.tmpl", data)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o600)
+}
+
+// nameservers are the machine's own that a pod can reach too: one on loopback is the machine's alone. Where a local
+// resolver is configured, its upstream servers are in systemd's file.
+func nameservers(read func(path string) ([]byte, error)) []string {
+	for _, path := range []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"} {
+		content, err := read(path)
+		if err != nil {
+			continue
+		}
+		var found []string
+		for line := range strings.Lines(string(content)) {
+			fields := strings.Fields(line)
+			if len(fields) < 2 || fields[0] != "nameserver" {
+				continue
+			}
+			if ip, err := netip.ParseAddr(fields[1]); err == nil && ip.Is4() && !ip.IsLoopback() {
+				found = append(found, ip.String())
+			}
+		}
+		if len(found) > 0 {
+			return found[:min(len(found), 3)] // as many as a resolver reads
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// overlayMagic is the file system type of overlayfs, on which another overlay cannot be stacked.
+const overlayMagic = 0x794c7630
+
+// snapshotterFor chooses how containerd keeps images: overlays where the state folder's file system can carry them.
+func snapshotterFor(folder string) string {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(folder, &fs); err == nil && fs.Type != overlayMagic {
+		return "overlayfs"
+	}
+	return "native"
+}
+
+// mountsBelow are the mount points at and below a folder, deepest first, as /proc/self/mountinfo lists them.
+func mountsBelow(mountinfo, folder string) []string {
+	var found []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
+		if point == folder || strings.HasPrefix(point, folder+"/") {
+			found = append(found, point)
+		}
+	}
+	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) })
+	return found
+}
+
+// unmountBelow detaches every mount at and below a folder.
+func unmountBelow(folder string) error {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, point := range mountsBelow(string(info), folder) {
+		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+			failed = append(failed, fmt.Errorf("unmounting %s: %w", point, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// removeCgroups removes the kubelet's cgroups from every hierarchy, deepest first. A cgroup that still holds a process
+// refuses, and that is an error worth telling.
+func removeCgroups() error {
+	roots, err := filepath.Glob("/sys/fs/cgroup/*/kubepods")
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, root := range append(roots, "/sys/fs/cgroup/kubepods") {
+		var folders []string
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				folders = append(folders, path)
+			}
+			return nil // what vanished meanwhile needs no removal
+		})
+		failed = append(failed, err)
+		for _, folder := range slices.Backward(folders) {
+			if err := syscall.Rmdir(folder); err != nil && !errors.Is(err, syscall.ENOENT) {
+				failed = append(failed, fmt.Errorf("removing cgroup %s: %w", folder, err))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// strays are folders and files that programs write outside the state folder, whatever they are told.
+type stray struct {
+	pattern string
+	ours    func(path string) bool
+}
+
+func (l Layout) strays() []stray {
+	always := func(string) bool { return true }
+	return []stray{
+		// The kubelet links every container's log here.
+		{"/var/log/containers/*.log", func(path string) bool {
+			target, err := os.Readlink(path)
+			return err == nil && strings.HasPrefix(target, l.State+"/")
+		}},
+		{"/var/lib/cni/results/" + networkName + "-*", always},
+		{"/var/lib/cni/cache/results/" + networkName + "-*", always},
+	}
+}
+
+// sharedFolders are made by the cluster's programs for everybody; they go if nobody left anything in them.
+var sharedFolders = []string{
+	"/var/log/containers", "/var/lib/cni/results", "/var/lib/cni/cache/results", "/var/lib/cni/cache", "/var/lib/cni",
+	"/run/containerd/s", "/run/containerd",
+}
+
+func (l Layout) removeStrays() error {
+	var failed []error
+	for _, s := range l.strays() {
+		paths, err := filepath.Glob(s.pattern)
+		failed = append(failed, err)
+		for _, path := range paths {
+			if s.ours(path) {
+				failed = append(failed, os.Remove(path))
+			}
+		}
+	}
+	for _, folder := range sharedFolders {
+		if err := syscall.Rmdir(folder); err != nil && !errors.Is(err, syscall.ENOENT) &&
+			!errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
+			failed = append(failed, fmt.Errorf("removing %s: %w", folder, err))
+		}
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,243 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/atoll-dev/atoll/hack/devcluster/toolchain"
+)
+
+// Up brings the cluster up, whatever of it runs already, and returns when a pod can be deployed: the node is ready, DNS
+// answers and certificates can be asked for.
+func (c *Cluster) Up(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a development cluster needs root: it makes a bridge, cgroups and mounts (or set KUBECONFIG to a cluster you have)")
+	}
+	if err := c.claim(); err != nil {
+		return err
+	}
+	if err := c.Health(ctx); err == nil {
+		c.Progress("the cluster is already up")
+		return nil
+	}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"bringing packages and programs", c.tools},
+		{"writing certificates and configuration", c.files},
+		{"making the network", c.ensureNetwork},
+		{"starting etcd and containerd", c.storageAndRuntime},
+		{"starting the API server", c.apiServer},
+		{"starting controllers, scheduler, proxy and kubelet", c.node},
+		{"installing DNS and cert-manager", c.addons},
+		{"waiting for the node", c.nodeReady},
+		{"waiting for DNS", func(ctx context.Context) error { return c.wait(ctx, time.Minute, "", dnsAnswers) }},
+	} {
+		c.Progress("%s", step.what)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	c.Progress("the cluster is up")
+	return nil
+}
+
+func (c *Cluster) tools(ctx context.Context) error {
+	if err := toolchain.InstallPackages(ctx, c.Progress); err != nil {
+		return err
+	}
+	return c.Tools.Build(ctx, c.Progress)
+}
+
+func (c *Cluster) files(context.Context) error {
+	if err := os.MkdirAll(c.State, 0o755); err != nil {
+		return err
+	}
+	// git ignores a folder that says so itself; the checkout's own list need not know every --state.
+	if err := os.WriteFile(c.path(".gitignore"), []byte("*\n"), 0o644); err != nil {
+		return err
+	}
+	if err := c.ensurePKI(time.Now()); err != nil {
+		return err
+	}
+	return c.writeConfig()
+}
+
+func (c *Cluster) storageAndRuntime(ctx context.Context) error {
+	if err := c.startAll("etcd", "containerd"); err != nil {
+		return err
+	}
+	if err := c.wait(ctx, 30*time.Second, "containerd", func(ctx context.Context) error {
+		_, err := c.ctr(ctx, "version")
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.ensureSystemImages(ctx)
+}
+
+func (c *Cluster) apiServer(ctx context.Context) error {
+	if err := c.startAll("kube-apiserver"); err != nil {
+		return err
+	}
+	return c.wait(ctx, 90*time.Second, "kube-apiserver", c.apiServerReady)
+}
+
+func (c *Cluster) node(context.Context) error {
+	if err := os.MkdirAll(c.path("volumes"), 0o755); err != nil {
+		return err
+	}
+	return c.startAll("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "hostpath")
+}
+
+// addons applies what every cluster has, and starts cert-manager once the API server serves its kinds.
+func (c *Cluster) addons(ctx context.Context) error {
+	sources, err := c.Tools.ModuleFolder(ctx, "github.com/cert-manager/cert-manager")
+	if err != nil {
+		return err
+	}
+	args := []string{"apply", "--server-side", "--force-conflicts", "-f", c.config("system.yaml")}
+	var names []string
+	for _, name := range []string{"certificaterequests", "certificates", "clusterissuers", "issuers"} {
+		args = append(args, "-f", filepath.Join(sources, "deploy", "crds", "cert-manager.io_"+name+".yaml"))
+		names = append(names, "crd/"+name+".cert-manager.io")
+	}
+	if _, err := c.kubectl(ctx, args...); err != nil {
+		return err
+	}
+	// kubectl wait fails on a definition that has no conditions yet, so it is asked again.
+	if err := c.wait(ctx, time.Minute, "kube-apiserver", func(ctx context.Context) error {
+		_, err := c.kubectl(ctx, append([]string{"wait", "--for=condition=Established", "--timeout=10s"}, names...)...)
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.startAll("certmanager")
+}
+
+func (c *Cluster) nodeReady(ctx context.Context) error {
+	return c.wait(ctx, 90*time.Second, "kubelet", func(ctx context.Context) error {
+		_, err := c.kubectl(ctx, "wait", "--for=condition=Ready", "node/"+NodeName, "--timeout=10s")
+		return err
+	})
+}
+
+// startAll starts the named processes that do not run.
+func (c *Cluster) startAll(names ...string) error {
+	all := c.processes()
+	for _, name := range names {
+		if _, err := c.start(all[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait polls until a condition holds. It gives up at once, with the end of its log, when the process it depends on ends.
+func (c *Cluster) wait(ctx context.Context, timeout time.Duration, process string, ready func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := poll(ctx, timeout, 200*time.Millisecond, func() error {
+		if process != "" {
+			if _, alive := c.running(process); !alive {
+				cancel(fmt.Errorf("%s ended: %s", process, c.logTail(process)))
+			}
+		}
+		return ready(ctx)
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// Health says whether the whole cluster serves: every process lives, the API server and DNS answer.
+func (c *Cluster) Health(ctx context.Context) error {
+	if !c.owned() {
+		return fmt.Errorf("no cluster with state folder %s", c.State)
+	}
+	for _, name := range startOrder {
+		if _, alive := c.running(name); !alive {
+			return fmt.Errorf("%s does not run", name)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := c.apiServerReady(ctx); err != nil {
+		return err
+	}
+	return dnsAnswers(ctx)
+}
+
+// Processes gives the pid of each of the cluster's processes, in the order they start; 0 for one that does not run.
+func (c *Cluster) Processes() (names []string, pids []int) {
+	for _, name := range startOrder {
+		pid, alive := c.running(name)
+		if !alive {
+			pid = 0
+		}
+		names, pids = append(names, name), append(pids, pid)
+	}
+	return names, pids
+}
+
+// apiServerReady asks /readyz, which anonymous users may.
+func (c *Cluster) apiServerReady(ctx context.Context) error {
+	ca, err := os.ReadFile(c.pki("ca.crt"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d/readyz", nodeIP, apiServerPort), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("the API server does not answer: %w", err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(io.LimitReader(resp.Body, 2000)); resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the API server is not ready: %s: %s", resp.Status, body)
+	}
+	return nil
+}
+
+// dnsAnswers asks the cluster's DNS Service, from the machine, for the API server's own name.
+func dnsAnswers(ctx context.Context) error {
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(dnsIP, "53"))
+	}}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	addrs, err := resolver.LookupHost(ctx, "kubernetes.default.svc.cluster.local.")
+	if err != nil {
+		return fmt.Errorf("the cluster's DNS does not answer: %w", err)
+	}
+	if len(addrs) != 1 || addrs[0] != kubernetesIP {
+		return fmt.Errorf("the cluster's DNS says that kubernetes.default is %v, not %s", addrs, kubernetesIP)
+	}
+	return nil
+}
+
+func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, "", c.Tools.Binary("kubectl"), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+}
+
+func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, "", "/usr/bin/ctr", append([]string{"--address", c.containerdSocket(), "--namespace", "k8s.io"}, args...)...)
+}

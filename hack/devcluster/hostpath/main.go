@@ -1,0 +1,43 @@
+// Command hostpath is the development cluster's storage: it gives every claim of its class a folder on the node, and
+// removes the folder when the claim is gone. One node, no quota, no snapshots.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the cluster")
+	folder := flag.String("folder", "", "folder on the node that holds the volumes")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *kubeconfig, *folder); err != nil {
+		fmt.Fprintln(os.Stderr, "hostpath:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, kubeconfig, folder string) error {
+	if folder == "" {
+		return fmt.Errorf("--folder is required")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading kubeconfig %q: %w", kubeconfig, err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connecting with kubeconfig %q: %w", kubeconfig, err)
+	}
+	return newProvisioner(client, folder).Run(ctx)
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// provisionerName is what the storage class names.
+	provisionerName = "devcluster.atoll.dev/hostpath"
+	// provisionedBy marks our volumes; the stock volume controller reads it to know that somebody deletes them.
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	// requestedFrom is set by the volume controller on a claim that waits for a provisioner.
+	requestedFrom = "volume.kubernetes.io/storage-provisioner"
+)
+
+// provisioner works off one queue, whose keys are claims ("namespace/name") and volumes ("name").
+type provisioner struct {
+	client  kubernetes.Interface
+	folder  string
+	factory informers.SharedInformerFactory
+	claims  corelisters.PersistentVolumeClaimLister
+	volumes corelisters.PersistentVolumeLister
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+}
+
+func newProvisioner(client kubernetes.Interface, folder string) *provisioner {
+	factory := informers.NewSharedInformerFactory(client, 10*time.Minute)
+	return &provisioner{
+		client:  client,
+		folder:  folder,
+		factory: factory,
+		claims:  factory.Core().V1().PersistentVolumeClaims().Lister(),
+		volumes: factory.Core().V1().PersistentVolumes().Lister(),
+		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
+	}
+}
+
+// Run serves until the context ends.
+func (p *provisioner) Run(ctx context.Context) error {
+	core := p.factory.Core().V1()
+	for _, informer := range []cache.SharedIndexInformer{core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer()} {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    p.enqueue,
+			UpdateFunc: func(_, object any) { p.enqueue(object) },
+		}); err != nil {
+			return fmt.Errorf("watching volumes: %w", err)
+		}
+	}
+	p.factory.Start(ctx.Done())
+	for kind, synced := range p.factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("reading %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	defer p.factory.Shutdown()
+	context.AfterFunc(ctx, p.queue.ShutDown)
+	for p.next(ctx) {
+	}
+	return nil
+}
+
+func (p *provisioner) enqueue(object any) {
+	if o, ok := object.(metav1.Object); ok {
+		p.queue.Add(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+	}
+}
+
+func (p *provisioner) next(ctx context.Context) bool {
+	key, shutdown := p.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer p.queue.Done(key)
+	work := p.ensureVolume
+	if key.Namespace == "" {
+		work = p.releaseVolume
+	}
+	if err := work(ctx, key); err != nil && !apierrors.IsNotFound(err) {
+		klog.ErrorS(err, "Will be tried again", "key", key)
+		p.queue.AddRateLimited(key)
+		return true
+	}
+	p.queue.Forget(key)
+	return true
+}
+
+// ensureVolume gives a claim that waits for us a folder and a volume. The volume is bound to the claim from the start.
+func (p *provisioner) ensureVolume(ctx context.Context, key types.NamespacedName) error {
+	claim, err := p.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	if err != nil {
+		return err
+	}
+	if claim.Annotations[requestedFrom] != provisionerName || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
+		return nil
+	}
+	volume := volumeFor(claim, p.folder)
+	path := volume.Spec.HostPath.Path
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return fmt.Errorf("making the folder of claim %s: %w", key, err)
+	}
+	if err := os.Chmod(path, 0o777); err != nil { // whatever the umask is: pods run as any user, and fsGroup skips host paths
+		return fmt.Errorf("opening the folder of claim %s: %w", key, err)
+	}
+	if _, err := p.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating volume %s for claim %s: %w", volume.Name, key, err)
+	}
+	return nil
+}
+
+// releaseVolume removes a volume of ours whose claim is gone, and its folder first.
+func (p *provisioner) releaseVolume(ctx context.Context, key types.NamespacedName) error {
+	volume, err := p.volumes.Get(key.Name)
+	if err != nil {
+		return err
+	}
+	if volume.Annotations[provisionedBy] != provisionerName || volume.Status.Phase != corev1.VolumeReleased ||
+		volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return nil
+	}
+	if filepath.Dir(volume.Spec.HostPath.Path) != filepath.Clean(p.folder) {
+		return fmt.Errorf("volume %s names folder %s, which is not below %s", volume.Name, volume.Spec.HostPath.Path, p.folder)
+	}
+	if err := os.RemoveAll(volume.Spec.HostPath.Path); err != nil {
+		return fmt.Errorf("removing the folder of volume %s: %w", volume.Name, err)
+	}
+	if err := p.client.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("removing volume %s: %w", volume.Name, err)
+	}
+	return nil
+}
+
+// volumeFor is the volume of a claim, named after its UID: a claim made anew gets a new folder.
+func volumeFor(claim *corev1.PersistentVolumeClaim, folder string) *corev1.PersistentVolume {
+	name := "pvc-" + string(claim.UID)
+	kind := corev1.HostPathDirectoryOrCreate
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{provisionedBy: provisionerName}},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   claim.Spec.AccessModes,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			VolumeMode:                    claim.Spec.VolumeMode,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(folder, name), Type: &kind},
+			},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
+		},
+	}
+	if claim.Spec.StorageClassName != nil {
+		volume.Spec.StorageClassName = *claim.Spec.StorageClassName
+	}
+	return volume
+}
