@@ -31,7 +31,7 @@ step() {
 
 modules() { git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n1 dirname | sort; }
 
-# Modules with code of ours; the others only pin tools.
+# Modules with code of ours. The others only pin tools, or hold a single main that would take minutes of compiling first.
 code_modules() { printf '%s\n' . api hack/devcluster; }
 
 # state prints a fingerprint of everything that git sees as changed: names, differences, and files it does not know yet.
@@ -92,9 +92,11 @@ linted() {
 }
 
 tidy() {
-	local module status=0
+	local module difference status=0
 	for module in $(modules); do
-		go -C "$module" mod tidy -diff || { echo "   in $module"; status=1; }
+		difference=$(go -C "$module" mod tidy -diff 2>&1) && continue
+		printf '   %s/go.mod or go.sum, %s lines; the first are:\n%s\n' "$module" "$(wc -l <<<"$difference")" "$(grep -v '^go: downloading' <<<"$difference" | head -n 15)"
+		status=1
 	done
 	return $status
 }

@@ -143,7 +143,7 @@ func (in *installation) forward(t *testing.T, pod *corev1.Pod, localPort, podPor
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- forwarder.ForwardPorts() }()
-	in.closers = append(in.closers, func() { close(stop); <-ended })
+	in.closers = append(in.closers, func() { close(stop); _ = <-ended })
 	select {
 	case <-ready:
 	case err := <-ended:
