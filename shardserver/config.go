@@ -83,7 +83,7 @@ func (c *Config) applyServing(context.Context) error {
 func (c *Config) applyOpenAPI(context.Context) error {
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := generatedopenapi.GetOpenAPIDefinitions(ref)
-		for name, definition := range kcpopenapi.Definitions(ref) {
+		for name, definition := range kcpopenapi.GetOpenAPIDefinitions(ref) {
 			all[name] = definition
 		}
 		return all
@@ -200,6 +200,8 @@ func (c *Config) applyAudit(context.Context) error { return c.options.Audit.Appl
 // keeps to it (wall W7: nothing is served outside of this chain).
 func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
 	handler := filters.WithResourceRules(apiHandler, c.rest.identities, generic.Serializer)
+	handler = authorization.WithDeepReview(handler)
+	handler = authorization.WithImpersonationScope(handler)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = filters.WithCluster(handler, filters.NewResolver(c.registry), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)

@@ -16,6 +16,7 @@ import (
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers kcp's own types in the scheme
 	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	kcptenancy "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -29,7 +30,7 @@ type apiGroups struct {
 
 // newAPIGroups creates the storage of every API, in the order that identities demand: secrets first, then what is
 // keyed by an identity that a secret holds. It fills the registry.
-func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions, registry *storage.Registry, authorizer *authorization.Authorizer, seeds map[string]string) (*apiGroups, error) {
+func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions, resources *storage.Registry, authorizer *authorization.Authorizer, seeds map[string]string) (*apiGroups, error) {
 	coreInfo, err := builtin.Core(cfg, options)
 	if err != nil {
 		return nil, err
@@ -61,11 +62,12 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
 		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
 	)}
-	return groups, groups.register(registry, options)
+	return groups, groups.register(resources, options)
 }
 
 func ownGroup(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	info.NegotiatedSerializer = registry.WithoutProtobuf(legacyscheme.Codecs)
 	info.VersionedResourcesStorageMap[version.Version] = storages
 	return &info
 }
@@ -75,7 +77,7 @@ func (g *apiGroups) all() []*genericapiserver.APIGroupInfo {
 }
 
 // register makes every stored resource known to the shard's own readers.
-func (g *apiGroups) register(registry *storage.Registry, options *restOptions) error {
+func (g *apiGroups) register(resources *storage.Registry, options *restOptions) error {
 	for _, info := range g.all() {
 		group := info.PrioritizedVersions[0].Group
 		for _, version := range info.PrioritizedVersions {
@@ -97,7 +99,7 @@ func (g *apiGroups) register(registry *storage.Registry, options *restOptions) e
 				}
 				scoper, _ := store.(rest.Scoper)
 				_, deletable := store.(rest.GracefulDeleter)
-				registry.Add(&storage.Resource{
+				resources.Add(&storage.Resource{
 					GVR:        version.WithResource(name),
 					Kind:       version.WithKind(kinds[0].Kind),
 					Namespaced: scoper != nil && scoper.NamespaceScoped(),

@@ -109,11 +109,24 @@ func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 // WatchAll is Reader.WatchAll for a resource whose type does not matter.
 func WatchAll(ctx context.Context, resource *Resource) (watch.Interface, error) {
 	sendInitial := true
-	return resource.Store.Watch(scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), ""), &internalversion.ListOptions{
+	ctx = scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), "")
+	stream, err := resource.Store.Watch(ctx, &internalversion.ListOptions{
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		SendInitialEvents:    &sendInitial,
 		AllowWatchBookmarks:  true,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(stream, unwrapped), nil
+}
+
+// unwrapped takes the object out of the envelope in which the watch cache shares one encoding among several watchers.
+func unwrapped(event watch.Event) (watch.Event, bool) {
+	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
+		event.Object = envelope.GetObject()
+	}
+	return event, true
 }
 
 // scoped puts the namespace where registries look for it. It also replaces a request's own RequestInfo, whose name
