@@ -141,14 +141,17 @@ func (in *installation) forward(t *testing.T, pod *corev1.Pod, localPort, podPor
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- forwarder.ForwardPorts() }()
-	in.closers = append(in.closers, func() { close(stop); _ = <-ended })
+	ended := make(chan struct{})
+	var failure error
+	go func() {
+		defer close(ended)
+		failure = forwarder.ForwardPorts()
+	}()
+	in.closers = append(in.closers, func() { close(stop); <-ended })
 	select {
 	case <-ready:
-	case err := <-ended:
-		ended <- err
-		t.Fatalf("port-forward to %s: %v", pod.Name, err)
+	case <-ended:
+		t.Fatalf("port-forward to %s: %v", pod.Name, failure)
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
