@@ -22,7 +22,7 @@ const (
 
 // state is what the steps need to know of a logical cluster.
 type state struct {
-	exists                    bool
+	exists, deleting          bool
 	phase                     string
 	annotations               map[string]string
 	initializers, terminators []string // those still waited for
@@ -47,7 +47,7 @@ func (c logicalClusters) state(ctx context.Context) (state, error) {
 	if err != nil {
 		return state{}, fmt.Errorf("reading its LogicalCluster: %w", err)
 	}
-	s := state{exists: true, phase: string(cluster.Status.Phase), annotations: cluster.Annotations}
+	s := state{exists: true, deleting: cluster.DeletionTimestamp != nil, phase: string(cluster.Status.Phase), annotations: cluster.Annotations}
 	for _, name := range cluster.Status.Initializers {
 		s.initializers = append(s.initializers, string(name))
 	}

@@ -24,8 +24,8 @@ func isDeep(ctx context.Context) bool {
 	return deep
 }
 
-// WithDeepReview marks SubjectAccessReviews that ask for it, and may. It belongs behind authentication, impersonation
-// and request info.
+// WithDeepReview marks SubjectAccessReviews that ask for it, and may. It belongs behind authorization: what it changes
+// is the answer, not whether one may ask.
 func WithDeepReview(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if asked, err := strconv.ParseBool(req.Header.Get(DeepReviewHeader)); err == nil && asked && mayReviewDeep(req.Context()) {

@@ -1,0 +1,45 @@
+package authorization_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
+)
+
+func TestInactiveLogicalClustersAreClosed(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, map[string]string{corev1alpha1.InactiveAnnotationKey: "true"})
+	s.Cluster(t, clusterB, map[string]string{corev1alpha1.InactiveAnnotationKey: "false"})
+	reached := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	handler := authorization.WithoutInactive(reached, s.Registry, legacyscheme.Codecs)
+	for name, tc := range map[string]struct {
+		cluster logicalcluster.Name
+		path    string
+		want    int
+	}{
+		"refuses everything":                {clusterA, "/api/v1/namespaces", http.StatusForbidden},
+		"refuses other kinds of the group":  {clusterA, "/apis/core.kcp.io/v1alpha1/shards", http.StatusForbidden},
+		"refuses what only looks alike":     {clusterA, "/apis/core.kcp.io/v1alpha1/logicalclustersx", http.StatusForbidden},
+		"serves the logical cluster":        {clusterA, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", http.StatusOK},
+		"serves the documents":              {clusterA, "/openapi/v3/api", http.StatusOK},
+		"serves another logical cluster":    {clusterB, "/api/v1/namespaces", http.StatusOK},
+		"leaves unknown ones to the others": {logicalcluster.Root, "/api/v1/namespaces", http.StatusOK},
+		"leaves the wildcard to the others": {logicalcluster.Wildcard, "/api/v1/namespaces", http.StatusOK},
+		"leaves the whole shard alone":      {logicalcluster.Name{}, "/livez", http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(logicalcluster.With(t.Context(), tc.cluster), http.MethodGet, tc.path, nil)
+			recorder := httptest.NewRecorder()
+			if handler.ServeHTTP(recorder, req); recorder.Code != tc.want {
+				t.Errorf("got %d %s", recorder.Code, recorder.Body)
+			}
+		})
+	}
+}
