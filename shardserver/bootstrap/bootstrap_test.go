@@ -1,0 +1,219 @@
+package bootstrap_test
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/bootstrap"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const baseURL = "https://shard.example:6443"
+
+func options() bootstrap.Options {
+	return bootstrap.Options{
+		ShardName: "root", BaseURL: baseURL, ExternalURL: "https://kcp.example", Root: true,
+		Batteries:      []string{"workspace-types", "metrics-viewer"},
+		HomeWorkspaces: true, HomeCreatorGroups: []string{"system:authenticated"},
+	}
+}
+
+// shard is a running shard whose bootstrap has been run once more, with options of our own.
+func shard(t *testing.T) client.Client {
+	t.Helper()
+	s := shardtesting.Start(t)
+	c := s.Client(t, s.Masters(t))
+	must(t, bootstrap.Run(t.Context(), c, options()))
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get[T client.Object](t *testing.T, c client.Client, cluster string, obj T) T {
+	t.Helper()
+	must(t, c.Get(shardtesting.In(t.Context(), cluster), client.ObjectKeyFromObject(obj), obj))
+	return obj
+}
+
+func TestTheShardHoldsWhatTheContractSays(t *testing.T) {
+	c := shard(t)
+	for _, cluster := range []string{"root", "system:shard"} {
+		lc := &corev1alpha1.LogicalCluster{}
+		lc.Name = "cluster"
+		get(t, c, cluster, lc)
+		if lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || lc.Status.URL != "https://kcp.example/clusters/"+cluster || lc.Annotations["kcp.io/path"] != cluster {
+			t.Errorf("%s is %+v of %v", cluster, lc.Status, lc.Annotations)
+		}
+	}
+	for cluster, names := range map[string][]string{"root": {"default", "kube-system"}, "system:admin": {"default", "kube-system"}, "system:shard": {"default"}} {
+		for _, name := range names {
+			namespace := &corev1.Namespace{}
+			namespace.Name = name
+			get(t, c, cluster, namespace)
+		}
+	}
+	for _, name := range []string{"root", "universal", "home", "organization", "team"} {
+		workspaceType := &tenancyv1alpha1.WorkspaceType{}
+		workspaceType.Name = name
+		get(t, c, "root", workspaceType)
+		if name == "root" && workspaceType.Spec.DefaultChildWorkspaceType.Name != "organization" {
+			t.Errorf("children of root are %s", workspaceType.Spec.DefaultChildWorkspaceType.Name)
+		}
+	}
+	registered := &corev1alpha1.Shard{}
+	registered.Name = "root"
+	get(t, c, "root", registered)
+	if want := (corev1alpha1.ShardSpec{BaseURL: baseURL, ExternalURL: "https://kcp.example", VirtualWorkspaceURL: baseURL}); registered.Spec != want || registered.Labels["name"] != "root" {
+		t.Errorf("the shard is registered as %+v, %v", registered.Spec, registered.Labels)
+	}
+}
+
+// versions are the resource versions of everything that a bootstrap writes.
+func versions(t *testing.T, c client.Client) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, cluster := range []string{"root", "system:admin", "system:shard"} {
+		var roles rbacv1.ClusterRoleList
+		var bindings rbacv1.ClusterRoleBindingList
+		var types tenancyv1alpha1.WorkspaceTypeList
+		ctx := shardtesting.In(t.Context(), cluster)
+		must(t, c.List(ctx, &roles))
+		must(t, c.List(ctx, &bindings))
+		must(t, c.List(ctx, &types))
+		for _, role := range roles.Items {
+			found[cluster+"/role/"+role.Name] = role.ResourceVersion
+		}
+		for _, binding := range bindings.Items {
+			found[cluster+"/binding/"+binding.Name] = binding.ResourceVersion
+		}
+		for _, workspaceType := range types.Items {
+			found[cluster+"/type/"+workspaceType.Name] = workspaceType.ResourceVersion
+		}
+	}
+	return found
+}
+
+func TestASecondRunWritesNothing(t *testing.T) {
+	c := shard(t)
+	before := versions(t, c)
+	if len(before) < 60 {
+		t.Fatalf("only %d objects to compare", len(before))
+	}
+	must(t, bootstrap.Run(t.Context(), c, options()))
+	for name, version := range versions(t, c) {
+		// The controller of workspace types may still be writing their status.
+		if before[name] != version && name[:len("root/type")] != "root/type" {
+			t.Errorf("%s was written", name)
+		}
+	}
+}
+
+func TestUpsertsKeepTheContentAndTheAdministratorsChoices(t *testing.T) {
+	c := shard(t)
+	root, admin := shardtesting.In(t.Context(), "root"), shardtesting.In(t.Context(), "system:admin")
+
+	reader := &rbacv1.ClusterRole{}
+	reader.Name = "system:kcp:tenancy:reader"
+	change(t, c, root, reader, func() { reader.Rules = nil; reader.Labels = map[string]string{"own": "kept"} })
+
+	protected := &rbacv1.ClusterRole{}
+	protected.Name = "view"
+	change(t, c, admin, protected, func() {
+		protected.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
+		protected.Rules = protected.Rules[:1]
+	})
+
+	rootType := &tenancyv1alpha1.WorkspaceType{}
+	rootType.Name = "root"
+	change(t, c, root, rootType, func() { rootType.Spec.AdditionalWorkspaceLabels = map[string]string{"own": "kept"} })
+
+	registered := &corev1alpha1.Shard{}
+	registered.Name = "root"
+	change(t, c, root, registered, func() {
+		registered.Labels["region"] = "north"
+		registered.Spec.BaseURL = "https://elsewhere"
+	})
+
+	access := &rbacv1.ClusterRoleBinding{}
+	access.Name = "system:kcp:tenancy:authenticated:access"
+	get(t, c, "root", access)
+	must(t, c.Delete(root, access))
+	access.ResourceVersion, access.UID, access.RoleRef.Name = "", "", "something-else"
+	must(t, c.Create(root, access))
+
+	deleted := &rbacv1.ClusterRoleBinding{}
+	deleted.Name = "cluster-admin"
+	must(t, c.Delete(admin, deleted))
+
+	must(t, bootstrap.Run(t.Context(), c, options()))
+
+	if get(t, c, "root", reader); len(reader.Rules) != 2 || reader.Labels["own"] != "kept" {
+		t.Errorf("a role is restored and keeps what is not ours, got %+v", reader)
+	}
+	if get(t, c, "system:admin", protected); len(protected.Rules) != 1 {
+		t.Error("a protected role is left alone")
+	}
+	if get(t, c, "root", rootType); rootType.Spec.AdditionalWorkspaceLabels["own"] != "kept" {
+		t.Error("a create-only object is left alone")
+	}
+	if get(t, c, "root", registered); registered.Labels["region"] != "north" || registered.Spec.BaseURL != baseURL {
+		t.Errorf("only the URLs of a shard are overwritten, got %+v", registered)
+	}
+	if get(t, c, "root", access); access.RoleRef.Name != "system:kcp:workspace:access" {
+		t.Errorf("a binding to another role is replaced, got %s", access.RoleRef.Name)
+	}
+	get(t, c, "system:admin", deleted)
+}
+
+// change applies a change to the newest version of an object, against controllers that write it too.
+func change(t *testing.T, c client.Client, ctx context.Context, obj client.Object, mutate func()) {
+	t.Helper()
+	for {
+		must(t, c.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+		mutate()
+		if err := c.Update(ctx, obj); !apierrors.IsConflict(err) {
+			must(t, err)
+			return
+		}
+	}
+}
+
+func TestReplicasMayRunAtOnce(t *testing.T) {
+	c := shard(t)
+	before := len(versions(t, c))
+	for _, cluster := range []string{"root", "system:admin"} {
+		must(t, c.DeleteAllOf(shardtesting.In(t.Context(), cluster), &rbacv1.ClusterRoleBinding{}))
+		must(t, c.DeleteAllOf(shardtesting.In(t.Context(), cluster), &rbacv1.ClusterRole{}))
+	}
+	replicas, ctx := errgroup.WithContext(t.Context())
+	for range 3 {
+		replicas.Go(func() error { return bootstrap.Run(ctx, c, options()) })
+	}
+	must(t, replicas.Wait())
+	if after := len(versions(t, c)); after != before {
+		t.Errorf("%d objects after, %d before", after, before)
+	}
+}
+
+func TestAShardThatNeverAnswersIsGivenUpWithTheContext(t *testing.T) {
+	s := shardtesting.Start(t)
+	c := s.Client(t, s.User(t)) // who may not write
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := bootstrap.Run(ctx, c, options()); err == nil {
+		t.Error("nothing was written")
+	}
+}
