@@ -1,0 +1,181 @@
+// Package apply brings rendered objects into the cluster and reads what they depend on. Objects are applied server-side
+// and whole: a field that is no longer rendered goes, what others own stays. It decides nothing about content; what it
+// finds on the way (a Secret that is missing, an object that is refused) it reports as findings of package status.
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// FieldManager owns the fields that the operator renders.
+const FieldManager = "atoll-operator"
+
+// Cluster is the Kubernetes cluster the operator works on.
+type Cluster struct{ client.Client }
+
+// appliedAnnotation holds a hash of what was applied last. With it an object that already is as it should be costs a read
+// from the cache instead of a write, and a field that is rendered no longer is still noticed.
+const appliedAnnotation = "operator.kcp.io/applied"
+
+// Object applies one object whole, if it differs. What the API server refuses as wrong is for the user to correct and
+// comes back as a stalled finding of the given condition type. Afterwards object is the one in the cluster, with its
+// status.
+func (c Cluster) Object(ctx context.Context, conditionType string, object client.Object) error {
+	intent, err := intentOf(object)
+	if err != nil {
+		return err
+	}
+	hash, err := hashOf(intent)
+	if err != nil {
+		return err
+	}
+	annotations := maps.Clone(intent.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[appliedAnnotation] = hash
+	intent.SetAnnotations(annotations)
+
+	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
+	case err == nil:
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+		if err != nil {
+			return fmt.Errorf("reading %T %s: %w", live, live.GetName(), err)
+		}
+		// Typed reads carry no kind of their own.
+		content["apiVersion"], content["kind"] = intent.GetAPIVersion(), intent.GetKind()
+		if covers(content, intent.Object) {
+			reflect.ValueOf(object).Elem().Set(reflect.ValueOf(live).Elem())
+			return nil
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
+	}
+	if err := c.apply(ctx, FieldManager, conditionType, intent); err != nil {
+		return err
+	}
+	reflect.ValueOf(object).Elem().SetZero()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(intent.Object, object); err != nil {
+		return fmt.Errorf("reading the answer about %s %s: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	return nil
+}
+
+// as applies an object, without looking first, in the name of a manager.
+func (c Cluster) as(ctx context.Context, manager, conditionType string, object client.Object) error {
+	intent, err := intentOf(object)
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, manager, conditionType, intent)
+}
+
+func (c Cluster) apply(ctx context.Context, manager, conditionType string, intent *unstructured.Unstructured) error {
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(manager), client.ForceOwnership)
+	switch {
+	case err == nil:
+		return nil
+	case refused(err):
+		return status.Stall(conditionType, "Rejected", "the API server refuses %s %s: %v", intent.GetKind(), intent.GetName(), err).AsError()
+	default:
+		return fmt.Errorf("applying %s %s/%s: %w", intent.GetKind(), intent.GetNamespace(), intent.GetName(), err)
+	}
+}
+
+// refused says whether the API server, or an admission webhook behind it, takes the object for wrong.
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
+}
+
+// intentOf is a typed object as an intent to apply: without the status and the zero values that Go's types carry along,
+// which would claim fields that nobody set.
+func intentOf(object client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %T %s: %w", object, object.GetName(), err)
+	}
+	delete(content, "status")
+	prune(content)
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// prune drops nulls, and maps that are empty because every field in them was left out. Empty maps that mean something
+// (emptyDir: {}, selfSigned: {}) are kept by name.
+func prune(object map[string]any) {
+	for key, value := range object {
+		switch v := value.(type) {
+		case nil:
+			delete(object, key)
+		case map[string]any:
+			prune(v)
+			if len(v) == 0 && !meaningfulWhenEmpty[key] {
+				delete(object, key)
+			}
+		case []any:
+			for _, element := range v {
+				if m, ok := element.(map[string]any); ok {
+					prune(m)
+				}
+			}
+		}
+	}
+}
+
+var meaningfulWhenEmpty = map[string]bool{
+	"emptyDir": true, "selfSigned": true, "podSelector": true, "labelSelector": true, "namespaceSelector": true, "matchLabels": true,
+}
+
+func hashOf(intent *unstructured.Unstructured) (string, error) {
+	// Maps are written in the order of their keys.
+	content, err := json.Marshal(intent.Object)
+	if err != nil {
+		return "", fmt.Errorf("rendering %s %s: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// covers says whether every field of an intent has its value already. Values that the API server writes in another way
+// ("1000m" and "1") count as different: then one write too many is made, never one too few.
+func covers(live, intent any) bool {
+	switch want := intent.(type) {
+	case map[string]any:
+		have, ok := live.(map[string]any)
+		if !ok {
+			return len(want) == 0 && live == nil
+		}
+		for key, value := range want {
+			if !covers(have[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, ok := live.([]any)
+		if !ok || len(have) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !covers(have[i], want[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return reflect.DeepEqual(live, intent)
+	}
+}

@@ -1,0 +1,52 @@
+package apply
+
+import (
+	"context"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Certificates applies cert-manager objects, takes ownership of the Secrets that come of them, and reports whether all
+// are issued.
+func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.Finding, error) {
+	const condition = operatorv1alpha1.ConditionCertificatesReady
+	for _, issuer := range objects.Issuers {
+		if err := c.Object(ctx, condition, issuer); err != nil {
+			return status.Finding{}, err
+		}
+	}
+	for _, certificate := range objects.Certificates {
+		if err := c.Object(ctx, condition, certificate); err != nil {
+			return status.Finding{}, err
+		}
+		if err := c.OwnCertificateSecret(ctx, certificate); err != nil {
+			return status.Finding{}, err
+		}
+	}
+	live := objects.Certificates
+	if notReady := pki.NotReady(live); len(notReady) > 0 {
+		return status.Wait(condition, "Issuing", "%s", pki.Summary(notReady, len(live))), nil
+	}
+	return status.OK(condition, "Issued", "all %d certificates are issued", len(live)), nil
+}
+
+// IssuerExists looks for an issuer of cert-manager that a spec names. Issuers of other groups are taken on trust: their
+// kinds are unknown here.
+func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
+	if ref == nil || (ref.Group != "" && ref.Group != "cert-manager.io") {
+		return true, nil
+	}
+	switch ref.Kind {
+	case "", certmanagerv1.IssuerKind:
+		issuer, err := Get[certmanagerv1.Issuer](ctx, c, namespace, ref.Name)
+		return issuer != nil, err
+	case certmanagerv1.ClusterIssuerKind:
+		issuer, err := Get[certmanagerv1.ClusterIssuer](ctx, c, "", ref.Name)
+		return issuer != nil, err
+	}
+	return true, nil
+}

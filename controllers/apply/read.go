@@ -1,0 +1,95 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+)
+
+// Get reads an object; it returns nil when there is none.
+func Get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Reader, namespace, name string) (P, error) {
+	var object P = new(T)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %T %s/%s: %w", object, namespace, name, err)
+	}
+	return object, nil
+}
+
+// Revisions reads what a pod mounts. missing names, sorted, what is not there yet.
+func (c Cluster) Revisions(ctx context.Context, namespace string, mounts desired.Mounts) (revisions desired.Revisions, missing []string, err error) {
+	revisions = desired.Revisions{Secrets: map[string]string{}, ConfigMaps: map[string]string{}}
+	for _, name := range mounts.ConfigMaps {
+		configMap, err := Get[corev1.ConfigMap](ctx, c, namespace, name)
+		if err != nil {
+			return revisions, nil, err
+		}
+		if configMap == nil {
+			missing = append(missing, "ConfigMap "+name)
+			continue
+		}
+		revisions.ConfigMaps[name] = desired.ConfigMapRevision(configMap)
+	}
+	for _, name := range mounts.Secrets {
+		secret, err := Get[corev1.Secret](ctx, c, namespace, name)
+		if err != nil {
+			return revisions, nil, err
+		}
+		if secret == nil {
+			missing = append(missing, "Secret "+name)
+			continue
+		}
+		revisions.Secrets[name] = desired.SecretRevision(secret)
+	}
+	return revisions, missing, nil
+}
+
+// OwnCertificateSecret makes a Certificate the owner of its Secret. cert-manager leaves Secrets behind by default, and
+// valid private keys with them. The owner is the Certificate and not the custom resource: so the Secret goes only after
+// the Certificate, and cert-manager does not make it anew in between.
+func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmanagerv1.Certificate) error {
+	if certificate.UID == "" {
+		return nil
+	}
+	secret, err := Get[corev1.Secret](ctx, c, certificate.Namespace, certificate.Spec.SecretName)
+	if err != nil || secret == nil {
+		return err
+	}
+	if secret.Annotations[certmanagerv1.CertificateNameKey] != certificate.Name {
+		return nil // not made by cert-manager for this certificate: never the operator's to remove
+	}
+	for _, owner := range secret.OwnerReferences {
+		if owner.UID == certificate.UID {
+			return nil
+		}
+	}
+	return c.as(ctx, FieldManager, operatorv1alpha1.ConditionCertificatesReady, &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: secret.Name, Namespace: secret.Namespace,
+			// An intent of another UID must not make a new, empty Secret when this one is deleted meanwhile.
+			UID: secret.UID,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind,
+				Name: certificate.Name, UID: certificate.UID,
+			}},
+		},
+	})
+}
+
+func containsReplicas(fields []byte) bool { return bytes.Contains(fields, []byte(`"f:replicas"`)) }

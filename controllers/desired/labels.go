@@ -1,0 +1,66 @@
+package desired
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// Components, as the label app.kubernetes.io/component has them.
+const (
+	ComponentRootShard      = "rootshard"
+	ComponentRootShardProxy = "rootshard-proxy"
+	ComponentFrontProxy     = "front-proxy"
+	ComponentEtcd           = "etcd"
+)
+
+// AppLabels are the four labels that Services and Deployments select pods by. Selectors cannot be changed, so these
+// values are those of existing installations, managed-by included.
+func AppLabels(component, instance string) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/managed-by": "kcp-operator",
+		"app.kubernetes.io/name":       "kcp",
+		"app.kubernetes.io/instance":   instance,
+		"app.kubernetes.io/component":  component,
+	}
+}
+
+// OwnedBy makes a custom resource the controller of what is made for it, so that it goes when the resource goes.
+func OwnedBy(kind string, owner metav1.Object) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: operatorv1alpha1.SchemeGroupVersion.String(),
+		Kind:       kind,
+		Name:       owner.GetName(),
+		UID:        owner.GetUID(),
+		Controller: ptr.To(true),
+		// The owner can be deleted in the foreground: then it waits for this object.
+		BlockOwnerDeletion: ptr.To(true),
+	}}
+}
+
+// union puts maps over each other; the last one wins. It is nil when all are empty.
+func union(parts ...map[string]string) map[string]string {
+	var out map[string]string
+	for _, part := range parts {
+		if len(part) == 0 {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		maps.Copy(out, part)
+	}
+	return out
+}
+
+// templated adds a template's annotations and labels to metadata; what is set already stays.
+func templated(meta metav1.ObjectMeta, template *operatorv1alpha1.TemplateMetadata) metav1.ObjectMeta {
+	if template != nil {
+		meta.Annotations = union(template.Annotations, meta.Annotations)
+		meta.Labels = union(template.Labels, meta.Labels)
+	}
+	return meta
+}

@@ -1,0 +1,138 @@
+package desired
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+const (
+	// DefaultClusterDomain is the DNS domain of a Kubernetes cluster that says nothing else.
+	DefaultClusterDomain = "cluster.local"
+	// ServerPort is the port every server of an installation listens on.
+	ServerPort = 6443
+	// virtualWorkspacePort is a second port of a shard's Service that existing manifests may refer to.
+	virtualWorkspacePort = 6444
+)
+
+// CA is one of the certificate authorities of an installation. Its value is the suffix of its Secret's name.
+type CA string
+
+// The certificate authorities of an installation. All but the first are signed by the first.
+const (
+	RootCA           CA = "ca"
+	ServerCA         CA = "server-ca"
+	ClientCA         CA = "client-ca"
+	RequestHeaderCA  CA = "requestheader-client-ca"
+	ServiceAccountCA CA = "service-account-ca"
+)
+
+// CAName is the name of a CA's Issuer and Certificate.
+func CAName(root *operatorv1alpha1.RootShard, ca CA) string { return root.Name + "-" + string(ca) }
+
+// CASecret is the name of the Secret that holds a CA: the Certificate's, except for a root CA that the user brought.
+func CASecret(root *operatorv1alpha1.RootShard, ca CA) string {
+	if ref := root.Spec.Certificates.CASecretRef; ca == RootCA && ref != nil && ref.Name != "" {
+		return ref.Name
+	}
+	return CAName(root, ca)
+}
+
+// ClusterDomain is the DNS domain of the cluster the root shard runs in.
+func ClusterDomain(root *operatorv1alpha1.RootShard) string {
+	if root.Spec.ClusterDomain != "" {
+		return root.Spec.ClusterDomain
+	}
+	return DefaultClusterDomain
+}
+
+// ServiceHost is the full DNS name of a Service.
+func ServiceHost(name, namespace, domain string) string {
+	return fmt.Sprintf("%s.%s.svc.%s", name, namespace, domain)
+}
+
+// RootShardServer is the name of the root shard's Deployment and Service.
+func RootShardServer(root *operatorv1alpha1.RootShard) string { return root.Name + "-kcp" }
+
+// RootShardHost is the DNS name of the root shard's Service.
+func RootShardHost(root *operatorv1alpha1.RootShard) string {
+	return ServiceHost(RootShardServer(root), root.Namespace, ClusterDomain(root))
+}
+
+// RootShardBaseURL is the URL under which other components reach the root shard.
+func RootShardBaseURL(root *operatorv1alpha1.RootShard) string {
+	if root.Spec.ShardBaseURL != "" {
+		return root.Spec.ShardBaseURL
+	}
+	return httpsURL(RootShardHost(root), ServerPort)
+}
+
+// ExternalURL is the URL of an installation's front door.
+func ExternalURL(root *operatorv1alpha1.RootShard) string {
+	return httpsURL(root.Spec.External.Hostname, root.Spec.External.Port)
+}
+
+// PrivateURL is the URL under which shards reach the front door: the private address where there is one.
+func PrivateURL(root *operatorv1alpha1.RootShard) string {
+	external := root.Spec.External
+	if external.PrivateHostname == "" {
+		return ExternalURL(root)
+	}
+	port := external.Port
+	if external.PrivatePort != nil && *external.PrivatePort > 0 {
+		port = *external.PrivatePort
+	}
+	return httpsURL(external.PrivateHostname, port)
+}
+
+// InternalProxyURL is the URL of the root shard's internal proxy.
+func InternalProxyURL(root *operatorv1alpha1.RootShard) string {
+	return httpsURL(ServiceHost(InternalProxy(root).Server(), root.Namespace, ClusterDomain(root)), ServerPort)
+}
+
+// FrontProxyURL is the URL under which clients reach a front proxy.
+func FrontProxyURL(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) string {
+	if external := front.Spec.External; external != nil && external.Hostname != "" {
+		return httpsURL(external.Hostname, external.Port)
+	}
+	if host, port := splitHostPort(front.Spec.ExternalHostname); host != "" {
+		return httpsURL(host, port)
+	}
+	return ExternalURL(root)
+}
+
+// URLHost is the host of a URL without its port, or "" when the URL is none.
+func URLHost(raw string) string {
+	parsed, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return parsed.Hostname()
+}
+
+// HostOnly cuts the port from "host:port".
+func HostOnly(hostport string) string {
+	host, _ := splitHostPort(hostport)
+	return host
+}
+
+// splitHostPort takes "host" and "host:port"; without a port it is ServerPort.
+func splitHostPort(hostport string) (string, int32) {
+	host, port, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return strings.Trim(hostport, "[]"), ServerPort
+	}
+	number, err := strconv.ParseInt(port, 10, 32)
+	if err != nil || number <= 0 {
+		return host, ServerPort
+	}
+	return host, int32(number)
+}
+
+func httpsURL(host string, port int32) string {
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+}

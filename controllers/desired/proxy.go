@@ -1,0 +1,300 @@
+package desired
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// Common names of the certificates by which shards know their proxies.
+const (
+	frontProxyUser    = "kcp-front-proxy"
+	internalProxyUser = "kcp-root-shard-proxy"
+	mountsProxyUser   = "kcp-mounts-proxy"
+)
+
+// Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in
+// where their settings stand.
+type Proxy struct {
+	root  *operatorv1alpha1.RootShard
+	front *operatorv1alpha1.FrontProxy // nil for the internal one
+	spec  operatorv1alpha1.RootShardProxySpec
+}
+
+// InternalProxy is the proxy of a root shard through which the operator reaches any workspace.
+func InternalProxy(root *operatorv1alpha1.RootShard) Proxy {
+	p := Proxy{root: root}
+	if root.Spec.Proxy != nil {
+		p.spec = *root.Spec.Proxy
+	}
+	return p
+}
+
+// FrontProxy is a front proxy of the installation of root.
+func FrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) Proxy {
+	return Proxy{root: root, front: front, spec: operatorv1alpha1.RootShardProxySpec{
+		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
+		ServiceTemplate: front.Spec.ServiceTemplate, DeploymentTemplate: front.Spec.DeploymentTemplate,
+		CertificateTemplates: front.Spec.CertificateTemplates, ContainerExtras: front.Spec.ContainerExtras, Logging: front.Spec.Logging,
+	}}
+}
+
+// Server is the name of the Deployment and the Service.
+func (p Proxy) Server() string {
+	if p.front != nil {
+		return p.front.Name + "-front-proxy"
+	}
+	return p.root.Name + "-proxy"
+}
+
+// Certificate is the name of a certificate: of its server, kubeconfig or requestheader side.
+func (p Proxy) Certificate(side string) string {
+	if p.front != nil {
+		return p.root.Name + "-" + p.front.Name + "-" + side
+	}
+	return p.root.Name + "-proxy-" + side
+}
+
+// CommonName is the name that shards know the proxy by.
+func (p Proxy) CommonName() string {
+	if p.front != nil {
+		return frontProxyUser
+	}
+	return internalProxyUser
+}
+
+// Names the serving certificate is valid for.
+func (p Proxy) ServingNames() []string {
+	namespace, domain := p.root.Namespace, ClusterDomain(p.root)
+	names := []string{p.Server(), p.Server() + "." + namespace, p.Server() + "." + namespace + ".svc", ServiceHost(p.Server(), namespace, domain)}
+	if p.front == nil {
+		return names
+	}
+	names = append(names, p.root.Spec.External.Hostname, p.root.Spec.External.PrivateHostname, HostOnly(p.front.Spec.ExternalHostname))
+	if p.front.Spec.External != nil {
+		names = append(names, p.front.Spec.External.Hostname)
+	}
+	return names
+}
+
+// CertificateTemplates are the user's changes to the certificates.
+func (p Proxy) CertificateTemplates() operatorv1alpha1.CertificateTemplates {
+	return p.spec.CertificateTemplates
+}
+
+// CABundleRef names the user's Secret with CAs of backends, or is nil.
+func (p Proxy) CABundleRef() *corev1.LocalObjectReference {
+	if p.front != nil {
+		return p.front.Spec.CABundleSecretRef
+	}
+	return p.root.Spec.CABundleSecretRef
+}
+
+// ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged.
+func (p Proxy) ClientCABundleRefs() []*corev1.LocalObjectReference {
+	refs := []*corev1.LocalObjectReference{p.root.Spec.ClientCABundleRef}
+	if p.front != nil {
+		refs = append(refs, p.front.Spec.ClientCABundleRef)
+	}
+	return refs
+}
+
+// BundleOwner is the name that the proxy's merged bundles start with.
+func (p Proxy) BundleOwner() string {
+	if p.front != nil {
+		return p.front.Name
+	}
+	return p.root.Name + "-proxy"
+}
+
+// OwnerLabels are the labels of the Secrets made for the proxy's certificates.
+func (p Proxy) OwnerLabels() map[string]string {
+	labels := map[string]string{operatorv1alpha1.LabelRootShard: p.root.Name}
+	if p.front != nil {
+		labels[operatorv1alpha1.LabelFrontProxy] = p.front.Name
+	}
+	return labels
+}
+
+// SecretLabels are the labels of generated Secrets, which carry their owner's only.
+func (p Proxy) SecretLabels() map[string]string {
+	if p.front != nil {
+		return map[string]string{operatorv1alpha1.LabelFrontProxy: p.front.Name}
+	}
+	return map[string]string{operatorv1alpha1.LabelRootShard: p.root.Name}
+}
+
+// Labels are the app labels of the proxy.
+func (p Proxy) Labels() map[string]string {
+	if p.front != nil {
+		return AppLabels(ComponentFrontProxy, p.front.Name)
+	}
+	return AppLabels(ComponentRootShardProxy, p.root.Name)
+}
+
+// Owner is the owner reference of everything made for the proxy.
+func (p Proxy) Owner() []metav1.OwnerReference {
+	if p.front != nil {
+		return OwnedBy("FrontProxy", p.front)
+	}
+	return OwnedBy("RootShard", p.root)
+}
+
+func (p Proxy) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: p.root.Namespace, Labels: p.Labels(), OwnerReferences: p.Owner()}
+}
+
+func (p Proxy) configMap() string {
+	if p.front != nil {
+		return p.front.Name + "-config"
+	}
+	return p.root.Name + "-proxy-config"
+}
+
+func (p Proxy) dynamicKubeconfig() string { return p.Certificate("dynamic-kubeconfig") }
+
+// ProxyService is the Service of a proxy.
+func ProxyService(p Proxy) *corev1.Service {
+	return service(p.meta(p.Server()), p.Labels(), p.spec.ServiceTemplate, httpsPort("https", p.servicePort(), ServerPort))
+}
+
+// servicePort is the port clients are told: the proxy's own, else the installation's.
+func (p Proxy) servicePort() int32 {
+	if p.front == nil {
+		return ServerPort
+	}
+	if p.front.Spec.External != nil && p.front.Spec.External.Port > 0 {
+		return p.front.Spec.External.Port
+	}
+	if host, port := splitHostPort(p.front.Spec.ExternalHostname); host != "" {
+		return port
+	}
+	if p.root.Spec.External.Port > 0 {
+		return p.root.Spec.External.Port
+	}
+	return ServerPort
+}
+
+// ProxyConfig is the mapping file: which URL paths go to which server.
+func ProxyConfig(p Proxy) (*corev1.ConfigMap, error) {
+	ca := proxyCADir + "/tls.crt"
+	if p.CABundleRef() != nil {
+		ca = proxyCADir + "/ca-bundle/tls.crt"
+	}
+	var mappings []operatorv1alpha1.PathMapping
+	for _, path := range []string{"/clusters/", "/services/"} {
+		mappings = append(mappings, operatorv1alpha1.PathMapping{
+			Path: path, Backend: RootShardBaseURL(p.root), BackendServerCA: ca,
+			ProxyClientCert: proxyDir + "/requestheader-client/tls.crt",
+			ProxyClientKey:  proxyDir + "/requestheader-client/tls.key",
+		})
+	}
+	if p.front != nil {
+		mappings = append(mappings, p.front.Spec.AdditionalPathMappings...)
+	}
+	file, err := yaml.Marshal(mappings)
+	if err != nil {
+		return nil, fmt.Errorf("writing the path mappings of %s: %w", p.Server(), err)
+	}
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: p.meta(p.configMap()),
+		Data:       map[string]string{"path-mapping.yaml": string(file)},
+	}, nil
+}
+
+// Where a proxy finds its files.
+const (
+	proxyDir   = "/etc/kcp-front-proxy"
+	proxyCADir = "/etc/kcp/tls/ca"
+)
+
+// ProxyDeployment is the server of a proxy.
+func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
+	line := p.commandLine()
+	var resources corev1.ResourceRequirements
+	if p.spec.Resources != nil {
+		resources = *p.spec.Resources
+	}
+	return server{
+		meta:      p.meta(p.Server()),
+		selector:  p.Labels(),
+		container: "kcp-front-proxy",
+		command:   []string{"/kcp-front-proxy"},
+		args:      line.args,
+		volumes:   line.volumes,
+		mounts:    line.mounts,
+		resources: resources,
+		probes:    probes{readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
+		image:     image,
+		imageSpec: p.spec.Image,
+		replicas:  p.spec.Replicas,
+		template:  p.spec.DeploymentTemplate,
+		extras:    p.spec.ContainerExtras,
+	}.deployment()
+}
+
+func (p Proxy) commandLine() *commandLine {
+	c := &commandLine{}
+	named := func(volume func(name, secret string) corev1.Volume, secret, path string) {
+		c.mount(volume(secret, secret), path)
+	}
+	named(secretVolume, p.dynamicKubeconfig(), proxyDir+"/kubeconfig")
+	named(secretVolume, p.Certificate("kubeconfig"), proxyDir+"/kubeconfig-client-cert")
+	named(secretVolume, p.Certificate("server"), proxyDir+"/tls")
+	named(secretVolume, p.Certificate("requestheader"), proxyDir+"/requestheader-client")
+	rootCA := CAName(p.root, RootCA)
+	c.mount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
+	// Manifests in the wild name the root CA by this path too.
+	c.mounts = append(c.mounts, readOnly(rootCA, proxyDir+"/tls/ca"))
+	named(caVolume, CASecret(p.root, RequestHeaderCA), proxyCADir+"/requestheader-client")
+	if p.CABundleRef() != nil {
+		named(secretVolume, MergedCABundle(p.BundleOwner()), proxyCADir+"/ca-bundle")
+	}
+	named(secretVolume, MergedClientCA(p.BundleOwner()), proxyDir+"/client-ca")
+	c.mount(configMapVolume(p.configMap(), p.configMap()), proxyDir+"/config")
+
+	c.flag("secure-port", ServerPort)
+	c.flag("root-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")
+	c.flag("shards-kubeconfig", proxyDir+"/kubeconfig/kubeconfig")
+	c.flag("tls-private-key-file", proxyDir+"/tls/tls.key")
+	c.flag("tls-cert-file", proxyDir+"/tls/tls.crt")
+	c.flag("mapping-file", proxyDir+"/config/path-mapping.yaml")
+	c.flag("client-ca-file", proxyDir+"/client-ca/tls.crt")
+	c.requestHeader(proxyCADir+"/requestheader-client/tls.crt", p.CommonName()+","+mountsProxyUser)
+	if p.front == nil {
+		c.logging(p.spec.Logging)
+		c.args = append(c.args, p.spec.ExtraArgs...)
+		return c
+	}
+	if auth := p.front.Spec.Auth; auth != nil {
+		// An empty list is not the same as none: it says that no group is dropped, where none is the proxy's default.
+		if auth.DropGroups != nil {
+			c.flag("authentication-drop-groups", groupList(auth.DropGroups))
+		}
+		if auth.PassOnGroups != nil {
+			c.flag("authentication-pass-on-groups", groupList(auth.PassOnGroups))
+		}
+	}
+	c.logging(p.spec.Logging)
+	c.args = append(c.args, p.spec.ExtraArgs...)
+	c.authentication(p.front.Spec.Auth, []string{p.root.Name})
+	return c
+}
+
+// groupList joins groups for a comma-separated flag. The empty group stands for an empty list.
+func groupList(groups []string) string {
+	var out []string
+	for _, group := range groups {
+		if group != "" {
+			out = append(out, group)
+		}
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,87 @@
+package desired
+
+import (
+	"crypto/sha256"
+	"crypto/sha3"
+	"encoding/hex"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
+type Mounts struct{ Secrets, ConfigMaps []string }
+
+// MountsOf finds what a pod mounts. Optional sources are left out: a pod starts without them.
+func MountsOf(pod *corev1.PodSpec) Mounts {
+	secrets, configMaps := map[string]bool{}, map[string]bool{}
+	required := func(optional *bool) bool { return optional == nil || !*optional }
+	for _, volume := range pod.Volumes {
+		if s := volume.Secret; s != nil && required(s.Optional) {
+			secrets[s.SecretName] = true
+		}
+		if c := volume.ConfigMap; c != nil && required(c.Optional) {
+			configMaps[c.Name] = true
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if s := source.Secret; s != nil && required(s.Optional) {
+				secrets[s.Name] = true
+			}
+			if c := source.ConfigMap; c != nil && required(c.Optional) {
+				configMaps[c.Name] = true
+			}
+		}
+	}
+	return Mounts{Secrets: slices.Sorted(maps.Keys(secrets)), ConfigMaps: slices.Sorted(maps.Keys(configMaps))}
+}
+
+// Revisions are content hashes of mounted objects by name.
+type Revisions struct{ Secrets, ConfigMaps map[string]string }
+
+// StampRevisions puts one label per mounted object on the pods, so that they are replaced when its content changes.
+// The keys are those of existing installations; the values are hashes of the content where those have a
+// resourceVersion, so that a new label on a Secret, or a backup restored, does not restart every server.
+func StampRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
+	labels := map[string]string{}
+	for name, revision := range revisions.Secrets {
+		labels["operator.kcp.io/secret-"+nameHash(name)+"-rev"] = revision
+	}
+	for name, revision := range revisions.ConfigMaps {
+		labels["operator.kcp.io/configmap-"+nameHash(name)+"-rev"] = revision
+	}
+	template.Labels = union(template.Labels, labels)
+}
+
+// SecretRevision hashes a Secret's content.
+func SecretRevision(secret *corev1.Secret) string { return contentHash(secret.Data) }
+
+// ConfigMapRevision hashes a ConfigMap's content.
+func ConfigMapRevision(configMap *corev1.ConfigMap) string {
+	data := map[string][]byte{}
+	for key, value := range configMap.Data {
+		data[key] = []byte(value)
+	}
+	maps.Copy(data, configMap.BinaryData)
+	return contentHash(data)
+}
+
+// nameHash shortens an object name to what fits into a label key.
+func nameHash(name string) string {
+	sum := sha3.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])[:20]
+}
+
+func contentHash(data map[string][]byte) string {
+	hash := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		// Every part is hashed to a fixed length first, so that no two contents run together to the same input.
+		k, v := sha256.Sum256([]byte(key)), sha256.Sum256(data[key])
+		hash.Write(k[:])
+		hash.Write(v[:])
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:20]
+}

@@ -1,0 +1,117 @@
+package desired
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// KubeconfigKey is the key under which every Secret holds a kubeconfig.
+const KubeconfigKey = "kubeconfig"
+
+// MergedClientCA is the Secret with all client CAs that a component accepts.
+func MergedClientCA(owner string) string { return owner + "-merged-client-ca" }
+
+// MergedCABundle is the Secret with all server CAs that a component trusts.
+func MergedCABundle(owner string) string { return owner + "-merged-ca-bundle" }
+
+// Bundle is a Secret with CA certificates under the key tls.crt.
+func Bundle(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, pem []byte) *corev1.Secret {
+	return generatedSecret(name, namespace, labels, owner, map[string][]byte{corev1.TLSCertKey: pem})
+}
+
+// RootShardKubeconfigs are the credentials of the root shard's own server, which finds its certificates in files.
+func RootShardKubeconfigs(root *operatorv1alpha1.RootShard) ([]*corev1.Secret, error) {
+	externalCA := "/etc/kcp/tls/ca/server/tls.crt"
+	if root.Spec.CABundleSecretRef != nil {
+		externalCA = "/etc/kcp/tls/ca/ca-bundle/tls.crt"
+	}
+	var out []*corev1.Secret
+	for _, k := range []struct{ user, server, ca string }{
+		{"logical-cluster-admin", RootShardBaseURL(root), "/etc/kcp/tls/ca/server/tls.crt"},
+		{"external-logical-cluster-admin", PrivateURL(root), externalCA},
+	} {
+		files := fileKubeconfig("root-shard", "shard-base", "shard", k.server, k.ca, "/etc/kcp/tls/"+k.user)
+		secret, err := kubeconfigSecret(root.Name+"-"+k.user+"-kubeconfig", root.Namespace,
+			map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, OwnedBy("RootShard", root), files)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, secret)
+	}
+	return out, nil
+}
+
+// ProxyKubeconfig holds the credentials by which a proxy watches the shards.
+func ProxyKubeconfig(p Proxy) (*corev1.Secret, error) {
+	files := fileKubeconfig("system:admin", "system:admin", "admin", RootShardBaseURL(p.root), proxyCADir+"/tls.crt", proxyDir+"/kubeconfig-client-cert")
+	return kubeconfigSecret(p.dynamicKubeconfig(), p.root.Namespace, p.SecretLabels(), p.Owner(), files)
+}
+
+// UserKubeconfig is what a Kubeconfig object asks for, with its credentials inside.
+type UserKubeconfig struct {
+	User            string
+	Server          string // without a path
+	Workspace       string
+	CA, Cert, Key   []byte // PEM
+	WithShardBase   bool   // a third context, for a target that is a shard
+	SecretName      string
+	SecretNamespace string
+}
+
+// File renders the kubeconfig.
+func (k UserKubeconfig) File() ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["default"] = &clientcmdapi.Cluster{Server: k.Server + "/clusters/" + k.Workspace, CertificateAuthorityData: k.CA}
+	config.Clusters["base"] = &clientcmdapi.Cluster{Server: k.Server, CertificateAuthorityData: k.CA}
+	config.AuthInfos[k.User] = &clientcmdapi.AuthInfo{ClientCertificateData: k.Cert, ClientKeyData: k.Key}
+	config.Contexts["default"] = &clientcmdapi.Context{Cluster: "default", AuthInfo: k.User}
+	config.Contexts["base"] = &clientcmdapi.Context{Cluster: "base", AuthInfo: k.User}
+	if k.WithShardBase {
+		config.Contexts["shard-base"] = &clientcmdapi.Context{Cluster: "base", AuthInfo: k.User}
+	}
+	config.CurrentContext = "default"
+	return clientcmd.Write(*config)
+}
+
+// UserSecret is the Secret that a Kubeconfig object writes. Keys that others put into it stay.
+func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, file []byte, owned bool) *corev1.Secret {
+	secret := generatedSecret(kubeconfig.Spec.SecretRef.Name, kubeconfig.Namespace,
+		map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name}, nil, map[string][]byte{KubeconfigKey: file})
+	if owned {
+		secret.OwnerReferences = OwnedBy("Kubeconfig", kubeconfig)
+	}
+	secret.Type = "" // that of a Secret which exists already stays
+	return secret
+}
+
+func fileKubeconfig(cluster, context, user, server, caFile, certDir string) *clientcmdapi.Config {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: caFile}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificate: certDir + "/tls.crt", ClientKey: certDir + "/tls.key"}
+	config.Contexts[context] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
+	config.CurrentContext = context
+	return config
+}
+
+func kubeconfigSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, config *clientcmdapi.Config) (*corev1.Secret, error) {
+	file, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("writing kubeconfig %s: %w", name, err)
+	}
+	return generatedSecret(name, namespace, labels, owner, map[string][]byte{KubeconfigKey: file}), nil
+}
+
+func generatedSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels, OwnerReferences: owner},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       data,
+	}
+}

@@ -1,0 +1,165 @@
+package desired
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// DefaultReplicas is the number of pods of a component whose spec leaves it to the operator or to an autoscaler.
+const DefaultReplicas int32 = 2
+
+// server is what the Deployments of all components have in common; each component fills it in.
+type server struct {
+	meta      metav1.ObjectMeta
+	selector  map[string]string
+	podLabels map[string]string
+
+	container string
+	command   []string
+	args      []string
+	probes    probes
+	volumes   []corev1.Volume
+	mounts    []corev1.VolumeMount
+	resources corev1.ResourceRequirements
+
+	image     Image
+	imageSpec *operatorv1alpha1.ImageSpec
+	replicas  *int32 // nil: not decided here
+	template  *operatorv1alpha1.DeploymentTemplate
+	extras    operatorv1alpha1.ContainerExtras
+}
+
+type probes struct{ startup, readiness, liveness *corev1.Probe }
+
+// deployment renders a component. Replicas stay unset when the spec leaves them out, so that an autoscaler can own them.
+func (s server) deployment() *appsv1.Deployment {
+	pod := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: union(s.podLabels, s.selector)},
+		Spec: corev1.PodSpec{
+			SecurityContext:  &corev1.PodSecurityContext{SeccompProfile: runtimeDefault()},
+			ImagePullSecrets: pullSecrets(s.imageSpec, nil),
+			Volumes:          append(s.volumes, s.extras.ExtraVolumes...),
+			Containers: []corev1.Container{{
+				Name:            s.container,
+				Image:           s.image.With(s.imageSpec).String(),
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Command:         s.command,
+				Args:            s.args,
+				Ports:           []corev1.ContainerPort{{Name: "https", ContainerPort: ServerPort, Protocol: corev1.ProtocolTCP}},
+				Resources:       s.resources,
+				StartupProbe:    s.probes.startup,
+				ReadinessProbe:  s.probes.readiness,
+				LivenessProbe:   s.probes.liveness,
+				VolumeMounts:    append(s.mounts, s.extras.ExtraVolumeMounts...),
+				SecurityContext: ContainerSecurity(),
+			}},
+		},
+	}
+	meta := s.meta
+	if t := s.template; t != nil {
+		meta = templated(meta, t.Metadata)
+		if t.Spec != nil && t.Spec.Template != nil {
+			pod.ObjectMeta = templated(pod.ObjectMeta, t.Spec.Template.Metadata)
+			applyPodTemplate(&pod.Spec, s.imageSpec, t.Spec.Template.Spec)
+		}
+	}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Replicas: s.replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: s.selector},
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxSurge:       ptr.To(intstr.FromInt32(1)),
+					MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+				},
+			},
+			Template: pod,
+		},
+	}
+}
+
+// applyPodTemplate sets what the template names and leaves the rest. Pull secrets add to those of the image.
+func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, template *operatorv1alpha1.PodSpecTemplate) {
+	if template == nil {
+		return
+	}
+	pod.NodeSelector = template.NodeSelector
+	pod.Affinity = template.Affinity
+	pod.Tolerations = template.Tolerations
+	pod.HostAliases = template.HostAliases
+	pod.TopologySpreadConstraints = template.TopologySpreadConstraints
+	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
+}
+
+// ContainerSecurity takes every privilege from a container that a server does not need.
+func ContainerSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		SeccompProfile:           runtimeDefault(),
+		ReadOnlyRootFilesystem:   ptr.To(true),
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+func runtimeDefault() *corev1.SeccompProfile {
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+}
+
+func httpsProbe(path string, delay, period, failures int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Scheme: corev1.URISchemeHTTPS, Path: path, Port: intstr.FromString("https"),
+		}},
+		InitialDelaySeconds: delay, PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 10,
+	}
+}
+
+// serverResources are the defaults of a shard, merged with a spec key by key.
+func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi")},
+	}
+	if spec != nil {
+		maps.Copy(out.Requests, spec.Requests)
+		maps.Copy(out.Limits, spec.Limits)
+		out.Claims = spec.Claims
+	}
+	return out
+}
+
+func secretVolume(name, secret string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To[int32](0o644)},
+	}}
+}
+
+// caVolume mounts a CA's certificate and leaves its private key out: no server signs anything with it.
+func caVolume(name, secret string) corev1.Volume {
+	volume := secretVolume(name, secret)
+	volume.Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
+	return volume
+}
+
+func configMapVolume(name, configMap string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, DefaultMode: ptr.To[int32](0o644),
+		},
+	}}
+}
+
+func readOnly(name, path string) corev1.VolumeMount {
+	return corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true}
+}

@@ -1,0 +1,161 @@
+// Package frontproxy reconciles FrontProxies: certificates, configuration and pods of the door to an installation. What an
+// object looks like is decided in packages desired and pki, not here.
+package frontproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/proxyserver"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Reconciler brings FrontProxies to their spec.
+type Reconciler struct {
+	Cluster  apply.Cluster
+	Recorder events.EventRecorder
+	Image    desired.Image // what runs where a spec names no image
+}
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/finalizers,verbs=update
+
+// scope is one FrontProxy as it was observed, and what was found about it.
+type scope struct {
+	front  *operatorv1alpha1.FrontProxy
+	root   *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	report status.Report
+
+	deployment *appsv1.Deployment
+}
+
+// Reconcile brings one FrontProxy to its spec.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, r.Cluster, req.Namespace, req.Name)
+	if err != nil || front == nil {
+		return ctrl.Result{}, err
+	}
+	s := &scope{front: front}
+	if front.DeletionTimestamp == nil { // else owner references do the rest
+		if err = r.rootShard(ctx, s); err == nil && s.root != nil {
+			err = r.proxy(ctx, s)
+		}
+	}
+	s.report.Transient = err
+	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
+		return ctrl.Result{}, errors.Join(err, writeErr)
+	}
+	if err != nil {
+		return ctrl.Result{}, err // repeated with a growing delay
+	}
+	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+}
+
+// rootShard resolves the reference. Without it nothing can be made; what runs already is left alone.
+func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
+	const condition = operatorv1alpha1.ConditionRootShard
+	ref := s.front.Spec.RootShard.Reference
+	if ref == nil || ref.Name == "" {
+		s.report.Add(status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"))
+		return nil
+	}
+	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, s.front.Namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	if root == nil || root.DeletionTimestamp != nil {
+		s.report.Add(status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
+			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", ref.Name, s.front.Namespace))
+		return nil
+	}
+	if finding := checkNames(s.front, root); finding.Kind != status.Fine {
+		s.report.Add(finding)
+		return nil
+	}
+	s.report.Add(status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s is there", ref.Name))
+	s.root = root
+	return nil
+}
+
+func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
+	proxy := desired.FrontProxy(s.front, s.root)
+	finding, err := r.Cluster.Certificates(ctx, pki.Proxy(proxy, s.root))
+	if err := apply.Settle(&s.report, finding, err); err != nil {
+		return err
+	}
+	gate := s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
+	live, finding, err := proxyserver.Reconcile(ctx, r.Cluster, operatorv1alpha1.ConditionAvailable, s.root, proxy, r.Image, gate)
+	s.deployment = live
+	if err := apply.Settle(&s.report, finding, err); err != nil {
+		return err
+	}
+	s.report.Add(status.SpecHonored(notHonored(s.front)))
+	return nil
+}
+
+// checkNames finds names that cannot be used together.
+func checkNames(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Finding {
+	const condition = operatorv1alpha1.ConditionSpecHonored
+	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
+	if front.Name == "proxy" {
+		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named proxy have the names of those of the RootShard's internal proxy: recreate it under another name")
+	}
+	if length, limit := len(root.Name)+1+len(front.Name), 63-len(longest); length > limit {
+		return status.Stall(condition, "InvalidName", "the names of RootShard and FrontProxy have %d characters together and may have %d: recreate the FrontProxy under a shorter name", length-1, limit-1)
+	}
+	return status.Finding{}
+}
+
+func notHonored(front *operatorv1alpha1.FrontProxy) []status.Unheeded {
+	out := status.UnheededAuth(front.Spec.Auth)
+	if external := front.Spec.External; external != nil && (external.PrivateHostname != "" || external.PrivatePort != nil) {
+		out = append(out, status.Unheeded{Field: "external.privateHostname", Advice: "shards take the private address from the RootShard; set it there"})
+	}
+	return append(out, status.UnheededKeys("certificateTemplates", front.Spec.CertificateTemplates, pki.ProxyTemplateKeys())...)
+}
+
+// writeStatus is the only write to the FrontProxy, and none when nothing changed.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	before := s.front.DeepCopy()
+	computeStatus(s)
+	if equality.Semantic.DeepEqual(before.Status, s.front.Status) {
+		return nil
+	}
+	if err := r.Cluster.Status().Patch(ctx, s.front, client.MergeFrom(before), client.FieldOwner(apply.FieldManager)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing the status of FrontProxy %s: %w", s.front.Name, err))
+	}
+	status.Emit(r.Recorder, s.front, before.Status.Conditions, s.front.Status.Conditions)
+	return nil
+}
+
+func computeStatus(s *scope) {
+	out := &s.front.Status
+	out.ObservedGeneration = s.front.Generation
+	if s.front.DeletionTimestamp != nil {
+		out.Phase = operatorv1alpha1.FrontProxyPhaseDeleting
+		return
+	}
+	out.Conditions = s.report.Conditions(out.Conditions, s.front.Generation)
+	out.Version = status.Version(s.deployment)
+	out.Endpoint = ""
+	if s.root != nil {
+		out.Endpoint = desired.FrontProxyURL(s.front, s.root)
+	}
+	out.Phase = operatorv1alpha1.FrontProxyPhaseProvisioning
+	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
+		out.Phase = operatorv1alpha1.FrontProxyPhaseRunning
+	}
+}

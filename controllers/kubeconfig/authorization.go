@@ -1,0 +1,119 @@
+package kubeconfig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+const (
+	// cleanUpPatience is how long a deletion waits for an installation that does not answer. The bindings that may be
+	// left behind name a group that only this Kubeconfig's certificate was in.
+	cleanUpPatience = 2 * time.Minute
+	cleanUpRetry    = 5 * time.Second
+)
+
+// authorization makes the bindings in the workspace that the spec names, and removes those in another one. The workspace
+// is recorded before anything is made there: a crash leaves no binding that nobody remembers.
+func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
+	wanted, recorded := bindingWorkspace(s.kubeconfig), recordedWorkspace(s.kubeconfig)
+	if s.target == nil {
+		return nil
+	}
+	if recorded != "" && recorded != wanted {
+		if finding := r.inWorkspace(ctx, s.target, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) }); finding.Kind != status.Fine {
+			s.report.Add(finding)
+			return nil
+		}
+		s.kubeconfig.Status.Authorization.ProvisionedCluster = ""
+	}
+	if wanted == "" {
+		meta.RemoveStatusCondition(&s.kubeconfig.Status.Conditions, operatorv1alpha1.ConditionAuthorizationProvisioned)
+		return r.setFinalizer(ctx, s, false)
+	}
+	if err := r.setFinalizer(ctx, s, true); err != nil {
+		return err
+	}
+	if recorded != wanted {
+		s.kubeconfig.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: wanted}
+		s.report.Add(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "making the bindings in workspace %s", wanted))
+		s.again = true
+		return nil
+	}
+	s.report.Add(r.inWorkspace(ctx, s.target, wanted, func(b bindings) error { return b.provide(ctx, s.kubeconfig) }))
+	return nil
+}
+
+// cleanUp removes the bindings of a Kubeconfig that is deleted, and lets it go. It does not wait for ever: an
+// installation that is gone, or does not answer for a while, lets it go too.
+func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC) {
+		return ctrl.Result{}, nil
+	}
+	recorded := recordedWorkspace(s.kubeconfig)
+	if recorded == "" {
+		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+	}
+	found, err := r.installation(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if found == nil { // the bindings are gone with the installation
+		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+	}
+	finding := r.inWorkspace(ctx, found, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
+	if finding.Kind == status.Fine {
+		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+	}
+	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > cleanUpPatience {
+		r.Recorder.Eventf(s.kubeconfig, nil, corev1.EventTypeWarning, "BindingsLeftBehind", "Delete",
+			"bindings in workspace %s could not be removed: %s", recorded, finding.Message)
+		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+	}
+	finding.Message = "deletion waits to remove the bindings in workspace " + recorded + ": " + finding.Message
+	s.report.Add(finding)
+	s.kubeconfig.Status.Conditions = s.report.Conditions(s.kubeconfig.Status.Conditions, s.kubeconfig.Generation)
+	base := s.kubeconfig.DeepCopy()
+	base.Status = s.before
+	if err := r.Cluster.Status().Patch(ctx, s.kubeconfig, client.MergeFrom(base), client.FieldOwner("atoll-operator")); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return ctrl.Result{RequeueAfter: cleanUpRetry}, nil
+}
+
+func recordedWorkspace(k *operatorv1alpha1.Kubeconfig) string {
+	if k.Status.Authorization == nil {
+		return ""
+	}
+	return k.Status.Authorization.ProvisionedCluster
+}
+
+// setFinalizer adds or removes the finalizer and leaves the status in memory as it is.
+func (r *Reconciler) setFinalizer(ctx context.Context, s *scope, present bool) error {
+	changed := s.kubeconfig.DeepCopy()
+	if present == controllerutil.ContainsFinalizer(changed, operatorv1alpha1.FinalizerKubeconfigRBAC) {
+		return nil
+	}
+	base := changed.DeepCopy()
+	if present {
+		controllerutil.AddFinalizer(changed, operatorv1alpha1.FinalizerKubeconfigRBAC)
+	} else {
+		controllerutil.RemoveFinalizer(changed, operatorv1alpha1.FinalizerKubeconfigRBAC)
+	}
+	// Finalizers are a list: the lock keeps one that another controller added meanwhile.
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Cluster.Patch(ctx, changed, patch, client.FieldOwner("atoll-operator")); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of Kubeconfig %s: %w", s.kubeconfig.Name, err))
+	}
+	s.kubeconfig.ObjectMeta = changed.ObjectMeta
+	return nil
+}

@@ -1,0 +1,110 @@
+// Package kubeconfig reconciles Kubeconfigs: a client certificate, the Secret with the kubeconfig made of it, and the
+// bindings inside kcp that the user asks for. The bindings are the only thing the operator does inside an installation.
+package kubeconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Reconciler brings Kubeconfigs to their spec.
+type Reconciler struct {
+	Cluster  apply.Cluster
+	Recorder events.EventRecorder
+	Now      func() time.Time
+}
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=kubeconfigs,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=kubeconfigs/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=kubeconfigs/finalizers,verbs=update
+
+// scope is one Kubeconfig as it was observed, and what was found about it.
+type scope struct {
+	kubeconfig *operatorv1alpha1.Kubeconfig
+	before     operatorv1alpha1.KubeconfigStatus
+	target     *target // nil while it does not resolve
+	now        time.Time
+	report     status.Report
+	expires    *metav1.Time
+	again      bool // go on at once: the status had to be written in between
+}
+
+// Reconcile brings one Kubeconfig to its spec.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	kubeconfig, err := apply.Get[operatorv1alpha1.Kubeconfig](ctx, r.Cluster, req.Namespace, req.Name)
+	if err != nil || kubeconfig == nil {
+		return ctrl.Result{}, err
+	}
+	s := &scope{kubeconfig: kubeconfig, before: *kubeconfig.Status.DeepCopy(), now: r.Now(), expires: kubeconfig.Status.ExpiresAt}
+	if kubeconfig.DeletionTimestamp != nil {
+		return r.cleanUp(ctx, s)
+	}
+	for _, step := range []func(context.Context, *scope) error{r.resolve, r.secret, r.authorization} {
+		if err = step(ctx, s); err != nil {
+			break
+		}
+	}
+	s.report.Transient = err
+	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
+		return ctrl.Result{}, errors.Join(err, writeErr)
+	}
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err // repeated with a growing delay
+	case s.again:
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+}
+
+// writeStatus is the only write to the status, and none when nothing changed.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	computeStatus(s)
+	if equality.Semantic.DeepEqual(s.before, s.kubeconfig.Status) {
+		return nil
+	}
+	base := s.kubeconfig.DeepCopy()
+	base.Status = s.before
+	after := s.kubeconfig.Status.DeepCopy().Conditions
+	if err := r.Cluster.Status().Patch(ctx, s.kubeconfig, client.MergeFrom(base), client.FieldOwner(apply.FieldManager)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing the status of Kubeconfig %s: %w", s.kubeconfig.Name, err))
+	}
+	status.Emit(r.Recorder, s.kubeconfig, s.before.Conditions, after)
+	return nil
+}
+
+func computeStatus(s *scope) {
+	out := &s.kubeconfig.Status
+	out.ObservedGeneration = s.kubeconfig.Generation
+	out.Conditions = s.report.Conditions(out.Conditions, s.kubeconfig.Generation)
+	out.ExpiresAt = s.expires
+	if s.target != nil {
+		out.TargetName = s.target.name
+	}
+	out.Phase = phase(&s.report)
+}
+
+// phase is Ready only once the Secret is there: who waits for it goes on to read the Secret.
+func phase(report *status.Report) operatorv1alpha1.KubeconfigPhase {
+	reference := report.Find(operatorv1alpha1.ConditionReferenceValid)
+	available := report.Find(operatorv1alpha1.ConditionAvailable)
+	switch {
+	case reference.Type != "" && reference.Kind != status.Fine:
+		return operatorv1alpha1.KubeconfigPhaseFailed
+	case available.Type != "" && available.Kind == status.Fine:
+		return operatorv1alpha1.KubeconfigPhaseReady
+	}
+	return operatorv1alpha1.KubeconfigPhaseProvisioning
+}

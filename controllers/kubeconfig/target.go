@@ -1,0 +1,115 @@
+package kubeconfig
+
+import (
+	"context"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// target is what a kubeconfig points at.
+type target struct {
+	name     string // kind and name
+	root     *operatorv1alpha1.RootShard
+	url      string                       // for the user
+	operator string                       // for the operator, to reach any workspace
+	shard    bool                         // the target is a shard and not a proxy
+	trust    *corev1.LocalObjectReference // further CAs of the server, or nil
+}
+
+// resolve finds the target and its installation. Of several references the first counts.
+func (r *Reconciler) resolve(ctx context.Context, s *scope) error {
+	found, finding, err := r.findTarget(ctx, s.kubeconfig)
+	if err != nil {
+		return err
+	}
+	s.report.Add(finding)
+	s.target = found
+	return nil
+}
+
+func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Finding, error) {
+	const condition = operatorv1alpha1.ConditionReferenceValid
+	notFound := func(format string, args ...any) (*target, status.Finding, error) {
+		return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, format, args...), nil
+	}
+	spec, namespace := kubeconfig.Spec.Target, kubeconfig.Namespace
+	switch {
+	case spec.RootShardRef != nil:
+		root, err := r.rootShard(ctx, namespace, spec.RootShardRef.Name)
+		if err != nil {
+			return nil, status.Finding{}, err
+		}
+		if root == nil {
+			return notFound("RootShard %s does not exist in namespace %s: create it, or correct target.rootShardRef", spec.RootShardRef.Name, namespace)
+		}
+		base := desired.RootShardBaseURL(root)
+		return valid(&target{name: "RootShard/" + root.Name, root: root, url: base, operator: base, shard: true})
+	case spec.ShardRef != nil:
+		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound,
+			"target.shardRef names Shard %s, and Shards are not supported yet: use rootShardRef or frontProxyRef", spec.ShardRef.Name), nil
+	case spec.FrontProxyRef != nil:
+		front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, r.Cluster, namespace, spec.FrontProxyRef.Name)
+		if err != nil {
+			return nil, status.Finding{}, err
+		}
+		if front == nil {
+			return notFound("FrontProxy %s does not exist in namespace %s: create it, or correct target.frontProxyRef", spec.FrontProxyRef.Name, namespace)
+		}
+		ref := front.Spec.RootShard.Reference
+		if ref == nil || ref.Name == "" {
+			return notFound("FrontProxy %s names no RootShard: set its rootShard.ref.name", front.Name)
+		}
+		root, err := r.rootShard(ctx, namespace, ref.Name)
+		if err != nil {
+			return nil, status.Finding{}, err
+		}
+		if root == nil {
+			return notFound("RootShard %s, which FrontProxy %s names, does not exist in namespace %s: create it", ref.Name, front.Name, namespace)
+		}
+		return valid(&target{
+			name: "FrontProxy/" + front.Name, root: root, url: desired.FrontProxyURL(front, root),
+			operator: desired.InternalProxyURL(root), trust: front.Spec.CABundleSecretRef,
+		})
+	default:
+		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound, "target names nothing: set rootShardRef or frontProxyRef"), nil
+	}
+}
+
+func valid(t *target) (*target, status.Finding, error) {
+	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s is there", t.name), nil
+}
+
+func (r *Reconciler) rootShard(ctx context.Context, namespace, name string) (*operatorv1alpha1.RootShard, error) {
+	return apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, namespace, name)
+}
+
+// installation is the root shard that bindings were made in, when the target may be gone: the certificate remembers it.
+// It is nil when the installation is gone, or going.
+func (r *Reconciler) installation(ctx context.Context, s *scope) (*target, error) {
+	found, _, err := r.findTarget(ctx, s.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		certificate, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, s.kubeconfig.Namespace, pki.KubeconfigCertificate(s.kubeconfig))
+		if err != nil || certificate == nil {
+			return nil, err
+		}
+		root, err := r.rootShard(ctx, s.kubeconfig.Namespace, certificate.Labels[operatorv1alpha1.LabelRootShard])
+		if err != nil || root == nil {
+			return nil, err
+		}
+		found = &target{root: root, operator: desired.InternalProxyURL(root)}
+	}
+	if found.root.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	return found, nil
+}

@@ -1,0 +1,58 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+)
+
+// Part is one input of a bundle.
+type Part struct {
+	Source string // for errors
+	PEM    []byte
+}
+
+// Merge joins PEM files of certificates. Each part must hold at least one certificate and nothing that is none, so that
+// a wrong Secret is found here and not by a server that does not start.
+func Merge(parts ...Part) ([]byte, error) {
+	var out bytes.Buffer
+	for _, part := range parts {
+		found := 0
+		for rest := bytes.TrimSpace(part.PEM); len(rest) > 0; rest = bytes.TrimSpace(rest) {
+			block, remaining := pem.Decode(rest)
+			if block == nil {
+				return nil, fmt.Errorf("%s holds text that is no PEM", part.Source)
+			}
+			if block.Type != "CERTIFICATE" {
+				return nil, fmt.Errorf("%s holds a PEM block of type %q, want certificates only", part.Source, block.Type)
+			}
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+				return nil, fmt.Errorf("%s: certificate %d: %w", part.Source, found+1, err)
+			}
+			if err := pem.Encode(&out, &pem.Block{Type: block.Type, Bytes: block.Bytes}); err != nil {
+				return nil, err
+			}
+			found++
+			rest = remaining
+		}
+		if found == 0 {
+			return nil, fmt.Errorf("%s holds no certificate", part.Source)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// Expiry is the end of the first certificate of a PEM file: the leaf's, where the file holds its chain too.
+func Expiry(file []byte) (time.Time, error) {
+	block, _ := pem.Decode(file)
+	if block == nil {
+		return time.Time{}, fmt.Errorf("no PEM block")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return certificate.NotAfter, nil
+}

@@ -1,0 +1,104 @@
+package pki
+
+import (
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	caDuration      = 87600 * time.Hour
+	caRenewBefore   = 720 * time.Hour
+	leafDuration    = 8760 * time.Hour
+	leafRenewBefore = 168 * time.Hour
+)
+
+// Scope is whom certificates are made for: where they stand and what they carry.
+type Scope struct {
+	Namespace string
+	Owner     []metav1.OwnerReference
+	Labels    map[string]string // of Certificates and Issuers
+	Secrets   map[string]string // labels of their Secrets
+}
+
+// usages of the leaf certificates, named after what the holder does with them.
+var (
+	servingUsages     = []certmanagerv1.KeyUsage{certmanagerv1.UsageServerAuth, certmanagerv1.UsageKeyEncipherment, certmanagerv1.UsageDigitalSignature}
+	serverOnlyUsages  = []certmanagerv1.KeyUsage{certmanagerv1.UsageServerAuth}
+	clientUsages      = []certmanagerv1.KeyUsage{certmanagerv1.UsageClientAuth}
+	signingUsages     = []certmanagerv1.KeyUsage{certmanagerv1.UsageKeyEncipherment, certmanagerv1.UsageDigitalSignature}
+	servingPeerUsages = append([]certmanagerv1.KeyUsage{certmanagerv1.UsageClientAuth}, servingUsages...)
+)
+
+// leaf is one certificate that is no CA.
+type leaf struct {
+	name          string
+	issuer        string
+	commonName    string
+	organizations []string
+	usages        []certmanagerv1.KeyUsage
+	dnsNames      []string // or IP addresses; each goes where it belongs
+	keepKey       bool     // a renewal keeps the private key
+	elliptic      bool
+}
+
+func (s Scope) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: s.Labels, OwnerReferences: s.Owner}
+}
+
+func (s Scope) leaf(l leaf) *certmanagerv1.Certificate {
+	names, addresses := splitNames(l.dnsNames)
+	out := s.certificate(l.name, cmmeta.IssuerReference{Name: l.issuer, Kind: certmanagerv1.IssuerKind, Group: groupName}, leafDuration, leafRenewBefore)
+	out.Spec.CommonName = l.commonName
+	out.Spec.Usages = l.usages
+	out.Spec.DNSNames, out.Spec.IPAddresses = names, addresses
+	if len(l.organizations) > 0 {
+		out.Spec.Subject = &certmanagerv1.X509Subject{Organizations: l.organizations}
+	}
+	if l.keepKey {
+		out.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
+	}
+	if l.elliptic {
+		out.Spec.PrivateKey.Algorithm, out.Spec.PrivateKey.Size = certmanagerv1.ECDSAKeyAlgorithm, 256
+	}
+	return out
+}
+
+// authority is a CA with an issuer of the same name. Its key stays when it is renewed: what it signed before, and every
+// bundle that holds it, stays valid.
+func (s Scope) authority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
+	out := s.certificate(name, signedBy, caDuration, caRenewBefore)
+	out.Spec.IsCA = true
+	out.Spec.CommonName = name
+	out.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
+	return out, s.caIssuer(name, name)
+}
+
+func (s Scope) caIssuer(name, secret string) *certmanagerv1.Issuer {
+	return s.issuer(name, certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: secret}})
+}
+
+func (s Scope) issuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
+	return &certmanagerv1.Issuer{
+		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.IssuerKind},
+		ObjectMeta: s.meta(name),
+		Spec:       certmanagerv1.IssuerSpec{IssuerConfig: config},
+	}
+}
+
+func (s Scope) certificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
+	return &certmanagerv1.Certificate{
+		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind},
+		ObjectMeta: s.meta(name),
+		Spec: certmanagerv1.CertificateSpec{
+			SecretName:     name,
+			SecretTemplate: &certmanagerv1.CertificateSecretTemplate{Labels: s.Secrets},
+			IssuerRef:      issuer,
+			Duration:       &metav1.Duration{Duration: duration},
+			RenewBefore:    &metav1.Duration{Duration: renewBefore},
+			PrivateKey:     &certmanagerv1.CertificatePrivateKey{Algorithm: certmanagerv1.RSAKeyAlgorithm, Size: 4096},
+		},
+	}
+}

@@ -1,0 +1,104 @@
+package pki
+
+import (
+	"cmp"
+	"slices"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+)
+
+// ProxyTemplateKeys are the keys of a proxy's certificateTemplates.
+func ProxyTemplateKeys() []string { return []string{"kubeconfig", "requestheader", "server"} }
+
+// Proxy is the certificates of a front proxy or internal proxy.
+func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
+	s := Scope{Namespace: root.Namespace, Owner: p.Owner(), Labels: p.Labels(), Secrets: p.OwnerLabels()}
+	var out Objects
+	for key, l := range map[string]leaf{
+		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
+		"kubeconfig":    {issuer: desired.CAName(root, desired.ClientCA), commonName: p.CommonName(), organizations: []string{"system:masters"}, usages: clientUsages},
+		"requestheader": {issuer: desired.CAName(root, desired.RequestHeaderCA), commonName: p.CommonName(), usages: clientUsages},
+	} {
+		l.name = p.Certificate(key)
+		certificate := s.leaf(l)
+		if template, ok := p.CertificateTemplates()[key]; ok {
+			applyTemplate(certificate, template)
+		}
+		out.Certificates = append(out.Certificates, certificate)
+	}
+	sortCertificates(out.Certificates)
+	return out
+}
+
+// KubeconfigCertificate is the name of a Kubeconfig's certificate.
+func KubeconfigCertificate(kubeconfig *operatorv1alpha1.Kubeconfig) string {
+	return "kubeconfig-cert-" + kubeconfig.Name
+}
+
+// KubeconfigGroup is the group that a Kubeconfig's bindings name. Its user is in it and nobody else is.
+func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
+	return "kubeconfig:" + kubeconfig.Name
+}
+
+// Kubeconfig is the client certificate of a Kubeconfig. It carries the object's own labels, and the root shard's name so
+// that the installation is still known when the target is gone.
+func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) *certmanagerv1.Certificate {
+	s := Scope{
+		Namespace: kubeconfig.Namespace,
+		Owner:     desired.OwnedBy("Kubeconfig", kubeconfig),
+		Labels:    under(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, kubeconfig.Labels),
+		Secrets:   map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name},
+	}
+	certificate := s.leaf(leaf{
+		name:          KubeconfigCertificate(kubeconfig),
+		issuer:        desired.CAName(root, desired.ClientCA),
+		commonName:    kubeconfig.Spec.Username,
+		organizations: set(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
+		usages:        clientUsages,
+	})
+	// The validity can be any; cert-manager's own choice, the last third, fits all.
+	certificate.Spec.Duration, certificate.Spec.RenewBefore = ptr.To(kubeconfig.Spec.Validity), nil
+	if kubeconfig.Spec.CertificateTemplate != nil {
+		applyTemplate(certificate, *kubeconfig.Spec.CertificateTemplate)
+	}
+	return certificate
+}
+
+// Etcd names what a managed etcd needs certificates for.
+type Etcd struct {
+	CA, Server, Peer, Client string   // names of the Certificates
+	Hosts                    []string // names members and their Services are reached by
+}
+
+// EtcdPeerName is the common name that members accept as a peer.
+const EtcdPeerName = "etcd-peer"
+
+// ManagedEtcd is the certificates of an etcd. Its CA signs itself: no other certificate of the installation, a user's
+// least of all, can ever open the store.
+func ManagedEtcd(root *operatorv1alpha1.RootShard, etcd Etcd) Objects {
+	s := RootShardScope(root)
+	s.Labels = desired.AppLabels(desired.ComponentEtcd, root.Name)
+	var out Objects
+	if root.Spec.Certificates.IssuerRef != nil || root.Spec.Certificates.CASecretRef != nil {
+		out.Issuers = append(out.Issuers, RootShardScope(root).SelfSigned(SelfSignedIssuer(root)))
+	}
+	self := issuerReference(operatorv1alpha1.IssuerReference{Name: SelfSignedIssuer(root), Kind: certmanagerv1.IssuerKind, Group: groupName})
+	ca, issuer := s.authority(etcd.CA, self)
+	ca.Spec.PrivateKey.Algorithm, ca.Spec.PrivateKey.Size = certmanagerv1.ECDSAKeyAlgorithm, 256
+	out.Issuers = append(out.Issuers, issuer)
+	out.Certificates = append(out.Certificates, ca,
+		// etcd's own gateway calls the server with the server's certificate, so that one is a client's too.
+		s.leaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, elliptic: true}),
+		s.leaf(leaf{name: etcd.Peer, issuer: etcd.CA, commonName: EtcdPeerName, usages: servingPeerUsages, dnsNames: etcd.Hosts, elliptic: true}),
+		s.leaf(leaf{name: etcd.Client, issuer: etcd.CA, commonName: "etcd-client", usages: clientUsages, elliptic: true}),
+	)
+	return out
+}
+
+func sortCertificates(certificates []*certmanagerv1.Certificate) {
+	slices.SortFunc(certificates, func(a, b *certmanagerv1.Certificate) int { return cmp.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,132 @@
+package pki
+
+import (
+	"maps"
+	"net"
+	"slices"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+const groupName = "cert-manager.io"
+
+// applyTemplate changes a certificate as its template says. Maps are united and the operator's own keys stay; lists are
+// united and sorted; single fields of the template win. Common name and usages cannot be changed: they are what makes
+// the certificate trusted for its part.
+func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1alpha1.CertificateTemplate) {
+	if m := template.Metadata; m != nil {
+		certificate.Annotations = under(certificate.Annotations, m.Annotations)
+		certificate.Labels = under(certificate.Labels, m.Labels)
+	}
+	t := template.Spec
+	if t == nil {
+		return
+	}
+	spec := &certificate.Spec
+	switch {
+	case t.IssuerRef != nil && len(t.DNSNames) > 0:
+		// Another issuer, often a public one, signs only the names that its template lists.
+		spec.DNSNames = set(t.DNSNames)
+	default:
+		spec.DNSNames = set(spec.DNSNames, t.DNSNames)
+	}
+	spec.IPAddresses = set(spec.IPAddresses, t.IPAddresses)
+	if t.IssuerRef != nil {
+		spec.IssuerRef = issuerReference(*t.IssuerRef)
+	}
+	if t.Duration != nil {
+		spec.Duration = t.Duration
+	}
+	if t.RenewBefore != nil {
+		spec.RenewBefore = t.RenewBefore
+	}
+	if s := t.SecretTemplate; s != nil {
+		if spec.SecretTemplate == nil {
+			spec.SecretTemplate = &certmanagerv1.CertificateSecretTemplate{}
+		}
+		spec.SecretTemplate.Annotations = under(spec.SecretTemplate.Annotations, s.Annotations)
+		spec.SecretTemplate.Labels = under(spec.SecretTemplate.Labels, s.Labels)
+	}
+	applySubject(spec, t.Subject)
+	applyPrivateKey(spec, t.PrivateKey)
+}
+
+func applySubject(spec *certmanagerv1.CertificateSpec, t *operatorv1alpha1.CertificateSubject) {
+	if t == nil {
+		return
+	}
+	if spec.Subject == nil {
+		spec.Subject = &certmanagerv1.X509Subject{}
+	}
+	s := spec.Subject
+	s.Organizations = set(s.Organizations, t.Organizations)
+	s.Countries = set(s.Countries, t.Countries)
+	s.OrganizationalUnits = set(s.OrganizationalUnits, t.OrganizationalUnits)
+	s.Localities = set(s.Localities, t.Localities)
+	s.Provinces = set(s.Provinces, t.Provinces)
+	s.StreetAddresses = set(s.StreetAddresses, t.StreetAddresses)
+	s.PostalCodes = set(s.PostalCodes, t.PostalCodes)
+	if t.SerialNumber != "" {
+		s.SerialNumber = t.SerialNumber
+	}
+}
+
+func applyPrivateKey(spec *certmanagerv1.CertificateSpec, t *operatorv1alpha1.CertificatePrivateKey) {
+	if t == nil {
+		return
+	}
+	key := spec.PrivateKey
+	if t.RotationPolicy != "" {
+		key.RotationPolicy = certmanagerv1.PrivateKeyRotationPolicy(t.RotationPolicy)
+	}
+	if t.Encoding != "" {
+		key.Encoding = certmanagerv1.PrivateKeyEncoding(t.Encoding)
+	}
+	if t.Algorithm != "" && certmanagerv1.PrivateKeyAlgorithm(t.Algorithm) != key.Algorithm {
+		// The size that goes with the operator's algorithm means nothing to another: cert-manager chooses.
+		key.Algorithm, key.Size = certmanagerv1.PrivateKeyAlgorithm(t.Algorithm), 0
+	}
+	if t.Size != 0 {
+		key.Size = t.Size
+	}
+}
+
+func issuerReference(ref operatorv1alpha1.IssuerReference) cmmeta.IssuerReference {
+	return cmmeta.IssuerReference{Name: ref.Name, Kind: ref.Kind, Group: ref.Group}
+}
+
+// under adds the entries of more whose keys are not taken.
+func under(base, more map[string]string) map[string]string {
+	if len(more) == 0 {
+		return base
+	}
+	out := maps.Clone(more)
+	maps.Copy(out, base)
+	return out
+}
+
+// set unites lists: sorted, each element once, without empty ones. It is nil when there are none.
+func set(lists ...[]string) []string {
+	var out []string
+	for _, element := range slices.Sorted(slices.Values(slices.Concat(lists...))) {
+		if element != "" && (len(out) == 0 || out[len(out)-1] != element) {
+			out = append(out, element)
+		}
+	}
+	return out
+}
+
+// splitNames sorts host names and IP addresses apart: a certificate holds them in different places.
+func splitNames(hosts []string) (names, addresses []string) {
+	for _, host := range set(hosts) {
+		if net.ParseIP(host) != nil {
+			addresses = append(addresses, host)
+		} else {
+			names = append(names, host)
+		}
+	}
+	return names, addresses
+}

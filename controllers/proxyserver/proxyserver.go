@@ -1,0 +1,59 @@
+// Package proxyserver brings up one proxy: a FrontProxy's or the internal one of a RootShard. They differ in names only,
+// which package desired knows; whose condition it is, and what has to be there first, the caller says.
+package proxyserver
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Reconcile applies everything of a proxy but its certificates and reports on its pods. It returns the Deployment as it
+// is now, or nil.
+func Reconcile(ctx context.Context, cluster apply.Cluster, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, status.Finding, error) {
+	if err := cluster.Object(ctx, conditionType, desired.ProxyService(proxy)); err != nil {
+		return nil, status.Finding{}, err
+	}
+	config, err := desired.ProxyConfig(proxy)
+	if err != nil {
+		return nil, status.Finding{}, err
+	}
+	if err := cluster.Object(ctx, conditionType, config); err != nil {
+		return nil, status.Finding{}, err
+	}
+	kubeconfig, err := desired.ProxyKubeconfig(proxy)
+	if err != nil {
+		return nil, status.Finding{}, err
+	}
+	if err := cluster.Object(ctx, conditionType, kubeconfig); err != nil {
+		return nil, status.Finding{}, err
+	}
+	if err := bundles(ctx, cluster, conditionType, root, proxy); err != nil {
+		return nil, status.Finding{}, err
+	}
+	return cluster.Workload(ctx, conditionType, desired.ProxyDeployment(proxy, image), gates...)
+}
+
+// bundles merges the CAs whose clients the proxy accepts and, if there are CAs of backends, those it trusts.
+func bundles(ctx context.Context, cluster apply.Cluster, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy) error {
+	merge := func(name, own string, refs ...*corev1.LocalObjectReference) error {
+		pem, err := cluster.BundleParts(ctx, conditionType, root.Namespace, own, refs...)
+		if err != nil {
+			return err
+		}
+		return cluster.Object(ctx, conditionType, desired.Bundle(name, root.Namespace, proxy.SecretLabels(), proxy.Owner(), pem))
+	}
+	if err := merge(desired.MergedClientCA(proxy.BundleOwner()), desired.CASecret(root, desired.ClientCA), proxy.ClientCABundleRefs()...); err != nil {
+		return err
+	}
+	if proxy.CABundleRef() == nil {
+		return nil
+	}
+	return merge(desired.MergedCABundle(proxy.BundleOwner()), desired.CASecret(root, desired.ServerCA), proxy.CABundleRef())
+}

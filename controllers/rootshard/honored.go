@@ -1,0 +1,40 @@
+package rootshard
+
+import (
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// notHonored lists what a RootShard asks for and does not get.
+func notHonored(root *operatorv1alpha1.RootShard) []status.Unheeded {
+	spec := root.Spec
+	out := status.UnheededAuth(spec.Auth)
+	add := func(set bool, field, advice string) {
+		if set {
+			out = append(out, status.Unheeded{Field: field, Advice: advice})
+		}
+	}
+	add(spec.Cache.Ref != nil, "cache.ref", "cache servers are not supported yet, the root shard holds the cache; remove it")
+	add(spec.Cache.Embedded != nil && !spec.Cache.Embedded.Enabled, "cache.embedded", "the cache cannot be turned off; remove it")
+	add(spec.KCPVirtualWorkspace != nil, "kcpVirtualWorkspace", "virtual workspaces of their own are not supported yet; remove it")
+	add(spec.Certificates.IssuerRef != nil && spec.Certificates.CASecretRef != nil, "certificates.issuerRef", "caSecretRef is set too and wins; remove one of them")
+	add(spec.External.PrivatePort != nil && spec.External.PrivateHostname == "", "external.privatePort", "it counts only with privateHostname")
+	if auth := spec.Auth; auth != nil {
+		add(auth.DropGroups != nil, "auth.dropGroups", "groups are dropped by front proxies; set it on the FrontProxy")
+		add(auth.PassOnGroups != nil, "auth.passOnGroups", "groups are passed on by front proxies; set it on the FrontProxy")
+	}
+	if spec.Authorization != nil && spec.Authorization.Webhook != nil {
+		webhook := spec.Authorization.Webhook
+		const advice = "authorization webhooks are not supported yet and nobody is asked; remove it"
+		add(webhook.ConfigSecretName != "", "authorization.webhook.configSecretName", advice)
+		add(webhook.CacheAuthorizedTTL != nil, "authorization.webhook.cacheAuthorizedTTL", advice)
+		add(webhook.CacheUnauthorizedTTL != nil, "authorization.webhook.cacheUnauthorizedTTL", advice)
+		add(webhook.Version != "", "authorization.webhook.version", advice)
+	}
+	out = append(out, status.UnheededKeys("certificateTemplates", spec.CertificateTemplates, pki.RootShardTemplateKeys())...)
+	if spec.Proxy != nil {
+		out = append(out, status.UnheededKeys("proxy.certificateTemplates", spec.Proxy.CertificateTemplates, pki.ProxyTemplateKeys())...)
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+// Package rootshard reconciles RootShards: it gathers what there is, applies what package desired, pki and etcd compute,
+// and writes the status once. What an object looks like is decided there, not here.
+package rootshard
+
+import (
+	"context"
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/proxyserver"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Reconciler brings RootShards to their spec.
+type Reconciler struct {
+	Cluster  apply.Cluster
+	Recorder events.EventRecorder
+	Image    desired.Image // what runs where a spec names no image
+}
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates;issuers,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=cert-manager.io,resources=clusterissuers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// scope is one RootShard as it was observed, and what was found about it.
+type scope struct {
+	root   *operatorv1alpha1.RootShard
+	report status.Report
+
+	certificates status.Finding
+	store        status.Finding
+	deployment   *appsv1.Deployment // of the server, nil while there is none
+}
+
+// Reconcile brings one RootShard to its spec. Each step stands on those before it; one that has to wait leaves its
+// finding, and those after it say that they wait for it.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, req.Namespace, req.Name)
+	if err != nil || root == nil {
+		return ctrl.Result{}, err
+	}
+	s := &scope{root: root}
+	if root.DeletionTimestamp == nil { // else owner references do the rest
+		for _, step := range []func(context.Context, *scope) error{
+			r.specification,
+			r.issue,
+			r.etcd,
+			r.server,
+			r.internalProxy,
+		} {
+			if err = step(ctx, s); err != nil {
+				break
+			}
+		}
+	}
+	if errors.Is(err, errStop) {
+		err = nil
+	}
+	s.report.Transient = err
+	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
+		return ctrl.Result{}, errors.Join(err, writeErr)
+	}
+	if err != nil {
+		return ctrl.Result{}, err // repeated with a growing delay
+	}
+	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+}
+
+// errStop ends the ladder without being an error: the finding says why.
+var errStop = errors.New("stop")
+
+func (r *Reconciler) specification(_ context.Context, s *scope) error {
+	finding := checkSpec(s.root)
+	s.report.Add(finding)
+	if finding.Kind == status.Stalled {
+		return errStop
+	}
+	return nil
+}
+
+// issue makes the PKI. A user's issuer that is not there is named, because cert-manager says it only on an object that
+// nobody looks at.
+func (r *Reconciler) issue(ctx context.Context, s *scope) error {
+	objects := pki.RootShard(s.root)
+	if etcd.IsManaged(s.root) {
+		objects.Append(etcd.For(s.root).Certificates())
+	}
+	finding, err := r.Cluster.Certificates(ctx, objects)
+	if err == nil && finding.Kind != status.Fine {
+		if missing, lookErr := r.missingSource(ctx, s.root); lookErr != nil {
+			return lookErr
+		} else if missing != "" {
+			finding = status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing)
+		}
+	}
+	if err := apply.Settle(&s.report, finding, err); err != nil {
+		return err
+	}
+	s.certificates = s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
+	return nil
+}
+
+// server makes the root shard's own server, with the files it reads.
+func (r *Reconciler) server(ctx context.Context, s *scope) error {
+	live, finding, err := r.reconcileServer(ctx, s)
+	s.deployment = live
+	return apply.Settle(&s.report, finding, err)
+}
+
+func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (*appsv1.Deployment, status.Finding, error) {
+	const condition = operatorv1alpha1.ConditionAvailable
+	if err := r.Cluster.Object(ctx, condition, desired.RootShardService(s.root)); err != nil {
+		return nil, status.Finding{}, err
+	}
+	if err := r.credentials(ctx, s.root); err != nil {
+		return nil, status.Finding{}, err
+	}
+	connection := desired.Etcd{}
+	gates := []status.Finding{s.certificates}
+	if etcd.IsManaged(s.root) {
+		connection = etcd.For(s.root).Connection()
+	} else {
+		connection = etcd.External(s.root.Spec.Etcd)
+	}
+	if s.store.Type != "" {
+		gates = append(gates, s.store)
+	}
+	return r.Cluster.Workload(ctx, condition, desired.RootShardDeployment(s.root, r.Image, connection), gates...)
+}
+
+// internalProxy makes the proxy through which the operator reaches workspaces.
+func (r *Reconciler) internalProxy(ctx context.Context, s *scope) error {
+	_, finding, err := proxyserver.Reconcile(ctx, r.Cluster, operatorv1alpha1.ConditionProxyAvailable,
+		s.root, desired.InternalProxy(s.root), r.Image, s.certificates)
+	return apply.Settle(&s.report, finding, err)
+}
+
+// writeStatus is the only write to the RootShard, and none when nothing changed.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	before := s.root.DeepCopy()
+	computeStatus(s)
+	if equality.Semantic.DeepEqual(before.Status, s.root.Status) {
+		return nil
+	}
+	if err := r.Cluster.Status().Patch(ctx, s.root, client.MergeFrom(before), client.FieldOwner(apply.FieldManager)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	status.Emit(r.Recorder, s.root, before.Status.Conditions, s.root.Status.Conditions)
+	return nil
+}

@@ -1,0 +1,60 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// Event is something that happened between two states of an object.
+type Event struct{ Type, Reason, Note string }
+
+// Transitions are what a user wants to be told: that the object became ready, stopped being it, or got stuck, and that
+// a part changed for the worse. States that stay the same make no event.
+func Transitions(before, after []metav1.Condition) []Event {
+	var out []Event
+	for _, now := range after {
+		was := meta.FindStatusCondition(before, now.Type)
+		changed := was == nil || was.Status != now.Status
+		isTrue := now.Status == metav1.ConditionTrue
+		switch now.Type {
+		case operatorv1alpha1.ConditionReady:
+			switch {
+			case changed && isTrue:
+				out = append(out, Event{corev1.EventTypeNormal, "Ready", now.Message})
+			case was != nil && was.Status == metav1.ConditionTrue && !isTrue:
+				out = append(out, Event{corev1.EventTypeWarning, "NotReady", now.Message})
+			}
+		case operatorv1alpha1.ConditionStalled:
+			if isTrue && (changed || was.Reason != now.Reason) {
+				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
+			}
+		case operatorv1alpha1.ConditionSpecHonored:
+			if !isTrue && (changed || was.Message != now.Message) {
+				out = append(out, Event{corev1.EventTypeWarning, now.Reason, now.Message})
+			}
+		case operatorv1alpha1.ConditionReconciling:
+		default:
+			if changed && isTrue {
+				out = append(out, Event{corev1.EventTypeNormal, now.Type, now.Message})
+			}
+		}
+	}
+	return out
+}
+
+// Emit records the transitions on an object.
+func Emit(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition) {
+	const maxNote = 1024
+	for _, event := range Transitions(before, after) {
+		note := event.Note
+		if len(note) > maxNote {
+			note = note[:maxNote]
+		}
+		recorder.Eventf(object, nil, event.Type, event.Reason, "Reconcile", "%s", note)
+	}
+}
