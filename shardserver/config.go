@@ -214,7 +214,6 @@ func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
 	}
 	return newAPIGroups(ctx, builtin.Config{
 		Resources:          c.Generic.MergedResourceConfig,
-		StorageFactory:     c.rest.factory,
 		EventTTL:           c.options.EventTTL,
 		Authenticator:      c.Generic.Authentication.Authenticator,
 		APIAudiences:       c.Generic.Authentication.APIAudiences,
@@ -222,6 +221,8 @@ func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
 		RuleResolver:       c.authorizer,
 		TokenIssuer:        c.tokenIssuer,
 		TokenMaxExpiration: c.options.Authentication.ServiceAccounts.MaxExpiration,
+		ExtendTokens:       c.options.Authentication.ServiceAccounts.ExtendExpiration,
+		TokenMaxExtension:  c.options.Authentication.ServiceAccounts.MaxExtendedExpiration,
 	}, c.rest, c.registry, c.authorizer, seeds)
 }
 

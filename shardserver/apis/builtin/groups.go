@@ -21,7 +21,6 @@ import (
 	authenticationrest "k8s.io/kubernetes/pkg/registry/authentication/rest"
 	authorizationrest "k8s.io/kubernetes/pkg/registry/authorization/rest"
 	coordinationrest "k8s.io/kubernetes/pkg/registry/coordination/rest"
-	corerest "k8s.io/kubernetes/pkg/registry/core/rest"
 	eventsrest "k8s.io/kubernetes/pkg/registry/events/rest"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
@@ -45,23 +44,13 @@ func Resources() *serverstorage.ResourceConfig {
 			config.EnableResources(version.WithResource(resource))
 		}
 	}
-	for _, off := range unserved {
-		config.DisableResources(off)
-	}
 	return config
-}
-
-// unserved are resources of served versions whose controllers come with a later version: without them they would
-// be accepted and do nothing.
-var unserved = []schema.GroupVersionResource{
-	corev1.SchemeGroupVersion.WithResource("resourcequotas"),
 }
 
 // Config is what the built-in groups depend on.
 type Config struct {
-	Resources      *serverstorage.ResourceConfig
-	StorageFactory serverstorage.StorageFactory
-	EventTTL       time.Duration
+	Resources *serverstorage.ResourceConfig
+	EventTTL  time.Duration
 
 	Authenticator authenticator.Request
 	APIAudiences  authenticator.Audiences
@@ -70,21 +59,9 @@ type Config struct {
 
 	TokenIssuer        serviceaccount.TokenGenerator
 	TokenMaxExpiration time.Duration
-}
-
-// Core returns the legacy group. It comes first: others depend on what its secrets hold.
-func Core(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
-	info, err := (&corerest.GenericConfig{
-		StorageFactory:              cfg.StorageFactory,
-		EventTTL:                    cfg.EventTTL,
-		ServiceAccountIssuer:        cfg.TokenIssuer,
-		ServiceAccountMaxExpiration: cfg.TokenMaxExpiration,
-		APIAudiences:                cfg.APIAudiences,
-	}).NewRESTStorage(cfg.Resources, getter)
-	if err != nil {
-		return info, fmt.Errorf("creating the core group: %w", err)
-	}
-	return info, nil
+	// ExtendTokens makes injected tokens live up to TokenMaxExtension, for clients that do not reload them.
+	ExtendTokens      bool
+	TokenMaxExtension time.Duration
 }
 
 // Named returns the other built-in groups but RBAC, in the order of discovery.

@@ -1,0 +1,82 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	configmapstore "k8s.io/kubernetes/pkg/registry/core/configmap/storage"
+	eventstore "k8s.io/kubernetes/pkg/registry/core/event/storage"
+	namespacestore "k8s.io/kubernetes/pkg/registry/core/namespace/storage"
+	secretstore "k8s.io/kubernetes/pkg/registry/core/secret/storage"
+	serviceaccountstore "k8s.io/kubernetes/pkg/registry/core/serviceaccount/storage"
+)
+
+// Core returns the legacy group. It comes first: others depend on what its secrets hold. Upstream's own assembly is
+// not used because it also opens the storage, and the watch cache, of resources that are switched off.
+func Core(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	storages := map[string]rest.Storage{}
+	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
+		addNamespaces, addConfigMaps, addSecretsAndServiceAccounts, addEvents,
+	} {
+		if err := add(cfg, getter, storages); err != nil {
+			return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating the core group: %w", err)
+		}
+	}
+	info := genericapiserver.NewDefaultAPIGroupInfo(corev1.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	info.VersionedResourcesStorageMap[corev1.SchemeGroupVersion.Version] = storages
+	return info, nil
+}
+
+func addNamespaces(_ Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	namespaces, status, finalize, err := namespacestore.NewREST(getter)
+	if err != nil {
+		return err
+	}
+	storages["namespaces"], storages["namespaces/status"], storages["namespaces/finalize"] = namespaces, status, finalize
+	return nil
+}
+
+func addConfigMaps(_ Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	configMaps, err := configmapstore.NewREST(getter)
+	storages["configmaps"] = configMaps
+	return err
+}
+
+func addSecretsAndServiceAccounts(cfg Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	secrets, err := secretstore.NewREST(getter)
+	if err != nil {
+		return err
+	}
+	// Tokens can be bound to secrets. There are no pods and nodes to bind them to.
+	accounts, err := serviceaccountstore.NewREST(getter, cfg.TokenIssuer, cfg.APIAudiences, cfg.TokenMaxExpiration,
+		absent{schema.GroupResource{Resource: "pods"}}, secrets.Store, absent{schema.GroupResource{Resource: "nodes"}},
+		cfg.ExtendTokens, cfg.TokenMaxExtension)
+	if err != nil {
+		return err
+	}
+	storages["secrets"], storages["serviceaccounts"], storages["serviceaccounts/token"] = secrets, accounts, accounts.Token
+	return nil
+}
+
+func addEvents(cfg Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	events, err := eventstore.NewREST(getter, uint64(cfg.EventTTL.Seconds()))
+	storages["events"] = events
+	return err
+}
+
+// absent is the storage of a resource that no logical cluster has.
+type absent struct{ resource schema.GroupResource }
+
+// Get implements rest.Getter: nothing is ever found.
+func (a absent) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	return nil, apierrors.NewNotFound(a.resource, name)
+}
