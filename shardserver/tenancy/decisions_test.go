@@ -1,0 +1,340 @@
+package tenancy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
+	shard := &corev1alpha1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
+		Spec:       corev1alpha1.ShardSpec{BaseURL: "https://" + name + ":6443"},
+	}
+	for _, c := range change {
+		c(shard)
+	}
+	return shard
+}
+
+func TestPlacement(t *testing.T) {
+	closed := func(s *corev1alpha1.Shard) {
+		s.Annotations = map[string]string{corev1alpha1.UnschedulableAnnotationKey: ""}
+	}
+	selecting := func(name string) *tenancyv1alpha1.WorkspaceLocation {
+		return &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": name}}}
+	}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		location    *tenancyv1alpha1.WorkspaceLocation
+		shards      []*corev1alpha1.Shard
+		placed      bool
+		refused     string
+		reason      string
+	}{
+		"takes this shard where every shard will do":   {shards: []*corev1alpha1.Shard{shardNamed("other"), shardNamed("own")}, placed: true},
+		"takes this shard where the selector names it": {location: selecting("own"), shards: []*corev1alpha1.Shard{shardNamed("own")}, placed: true},
+		"refuses without any shard":                    {refused: "No available shards to schedule the workspace"},
+		"refuses a closed shard":                       {shards: []*corev1alpha1.Shard{shardNamed("own", closed)}, refused: "No available shards to schedule the workspace"},
+		"refuses what only another shard could hold": {
+			location: selecting("other"), shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, refused: "not supported by this version",
+		},
+		"refuses a selector that is none": {
+			location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}},
+			shards:   []*corev1alpha1.Shard{shardNamed("own")}, refused: "spec.location.selector is invalid",
+		},
+		"keeps a decision even if the shard is closed now": {
+			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "own"}, shards: []*corev1alpha1.Shard{shardNamed("own", closed)}, placed: true,
+		},
+		"keeps a decision of which only the hash is left": {
+			annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("own")}, shards: []*corev1alpha1.Shard{shardNamed("own")}, placed: true,
+		},
+		"refuses where the decision names a shard that is gone": {
+			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "gone"}, shards: []*corev1alpha1.Shard{shardNamed("own")}, refused: `chosen shard "gone" does not exist anymore`,
+		},
+		"refuses where the decision names another shard": {
+			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, refused: "not supported by this version",
+		},
+		"refuses a shard to which no URL leads": {
+			shards:  []*corev1alpha1.Shard{shardNamed("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "nowhere" })},
+			refused: "invalid external URL", reason: tenancyv1alpha1.ReasonUnknown,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}, Spec: tenancyv1alpha1.WorkspaceSpec{Location: tc.location}}
+			got, refused := place(workspace, tc.shards, "own", func(int) int { return 0 })
+			if tc.placed {
+				if refused != nil || got.Name != "own" {
+					t.Fatalf("got %v, %+v", got, refused)
+				}
+				return
+			}
+			reason := tc.reason
+			if reason == "" {
+				reason = tenancyv1alpha1.ReasonUnschedulable
+			}
+			if refused == nil || refused.reason != reason || !strings.Contains(refused.message, tc.refused) {
+				t.Errorf("got %+v, want %s: %q", refused, reason, tc.refused)
+			}
+		})
+	}
+}
+
+func TestURLs(t *testing.T) {
+	shard := shardNamed("own")
+	if got := clusterURL(shard, logicalcluster.MustParsePath("root:a")); got != "https://own:6443/clusters/root:a" {
+		t.Error(got)
+	}
+	shard.Spec.ExternalURL = "https://kcp.example.com/"
+	if got := clusterURL(shard, logicalcluster.MustParseName("abc").Path()); got != "https://kcp.example.com/clusters/abc" {
+		t.Error(got)
+	}
+}
+
+func TestWorkspaceStatus(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cluster := func(phase corev1alpha1.LogicalClusterPhaseType, initializers ...corev1alpha1.LogicalClusterInitializer) *corev1alpha1.LogicalCluster {
+		return &corev1alpha1.LogicalCluster{
+			Spec:   corev1alpha1.LogicalClusterSpec{Initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}},
+			Status: corev1alpha1.LogicalClusterStatus{Phase: phase, Initializers: initializers},
+		}
+	}
+	for name, tc := range map[string]struct {
+		placed  bool
+		age     time.Duration
+		phase   corev1alpha1.LogicalClusterPhaseType
+		facts   workspaceFacts
+		want    corev1alpha1.LogicalClusterPhaseType
+		reasons map[conditionsv1alpha1.Type]string // "" is True
+		waiting int                                // initializers
+		again   time.Duration
+	}{
+		"a refused one stays in Scheduling, for it never was available": {
+			facts: workspaceFacts{refused: unschedulable("x")}, want: "Scheduling",
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: tenancyv1alpha1.ReasonUnschedulable},
+		},
+		"one whose cluster was just made shows the initializers of its spec": {
+			placed: true, facts: workspaceFacts{cluster: cluster("")}, want: "Initializing", waiting: 1,
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonInitializerExists},
+		},
+		"one whose cluster initializes shows what is left": {
+			placed: true, facts: workspaceFacts{cluster: cluster("Initializing", "root:a", "root:b")}, want: "Initializing", waiting: 2,
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonInitializerExists},
+		},
+		"one is ready with its cluster": {
+			placed: true, phase: "Initializing", facts: workspaceFacts{cluster: cluster("Ready")}, want: "Ready",
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
+		},
+		"one whose cluster is switched off stays ready": {
+			placed: true, phase: "Ready", facts: workspaceFacts{cluster: cluster("Inactive")}, want: "Ready",
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
+		},
+		"a young one without a cluster waits": {
+			placed: true, age: 20 * time.Second, facts: workspaceFacts{}, want: "Initializing", again: 40 * time.Second,
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: ""},
+		},
+		"an old one whose cluster is gone is unavailable": {
+			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{}, want: "Unavailable",
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonWorkspaceDisappeared},
+		},
+		"one whose cluster came back is ready again": {
+			placed: true, age: time.Hour, phase: "Unavailable", facts: workspaceFacts{cluster: cluster("Ready")}, want: "Ready",
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
+		},
+		"one on another shard is not judged": {
+			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{elsewhere: true}, want: "Ready",
+			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-tc.age))}}
+			workspace.Status.Phase = tc.phase
+			if tc.placed {
+				workspace.Spec.Cluster = "abc"
+			}
+			tc.facts.now = now
+			if again := setStatus(workspace, tc.facts); again != tc.again {
+				t.Errorf("looks again after %s, want %s", again, tc.again)
+			}
+			if workspace.Status.Phase != tc.want {
+				t.Errorf("phase %q, want %q", workspace.Status.Phase, tc.want)
+			}
+			if len(workspace.Status.Initializers) != tc.waiting {
+				t.Errorf("initializers %v", workspace.Status.Initializers)
+			}
+			if len(workspace.Status.Conditions) != len(tc.reasons) {
+				t.Errorf("conditions %+v", workspace.Status.Conditions)
+			}
+			for kind, reason := range tc.reasons {
+				condition := conditionsv1alpha1.Get(workspace, kind)
+				if condition == nil || condition.Reason != reason || (reason == "") != (condition.Status == corev1.ConditionTrue) {
+					t.Errorf("condition %s is %+v, want reason %q", kind, condition, reason)
+				}
+			}
+		})
+	}
+}
+
+func TestPhasesOfALogicalCluster(t *testing.T) {
+	inactive := map[string]string{corev1alpha1.InactiveAnnotationKey: "true"}
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		phase        corev1alpha1.LogicalClusterPhaseType
+		initializers []corev1alpha1.LogicalClusterInitializer
+		terminators  []corev1alpha1.LogicalClusterTerminator
+		annotations  map[string]string
+		deleted      *metav1.Time
+		want         corev1alpha1.LogicalClusterPhaseType
+	}{
+		"a new one begins":                             {want: "Initializing"},
+		"a scheduled one begins":                       {phase: "Scheduling", want: "Initializing"},
+		"waits for its initializers":                   {phase: "Initializing", initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}, want: "Initializing"},
+		"is ready without them":                        {phase: "Initializing", want: "Ready"},
+		"stays ready":                                  {phase: "Ready", want: "Ready"},
+		"is switched off":                              {phase: "Ready", annotations: inactive, want: "Inactive"},
+		"is switched off by the older annotation":      {phase: "Ready", annotations: map[string]string{corev1alpha1.LegacyInactiveAnnotationKey: "true"}, want: "Inactive"},
+		"is not switched off by any other value":       {phase: "Ready", annotations: map[string]string{corev1alpha1.InactiveAnnotationKey: "yes"}, want: "Ready"},
+		"is not switched off before it is ready":       {phase: "Initializing", initializers: []corev1alpha1.LogicalClusterInitializer{"root:a"}, annotations: inactive, want: "Initializing"},
+		"stays off":                                    {phase: "Inactive", annotations: inactive, want: "Inactive"},
+		"is switched on":                               {phase: "Inactive", want: "Ready"},
+		"a deleted one waits for its terminators":      {phase: "Ready", deleted: &now, terminators: []corev1alpha1.LogicalClusterTerminator{"root:a"}, want: "Terminating"},
+		"a deleted one without them is being deleted":  {phase: "Terminating", deleted: &now, want: "Deleting"},
+		"one that is deleted early is never ready":     {phase: "Initializing", deleted: &now, want: "Deleting"},
+		"one that is deleted while off is not ready":   {phase: "Inactive", deleted: &now, want: "Deleting"},
+		"an unknown phase is left to who understands ": {phase: "Unavailable", want: "Unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &corev1alpha1.LogicalCluster{
+				ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations, DeletionTimestamp: tc.deleted},
+				Status:     corev1alpha1.LogicalClusterStatus{Phase: tc.phase, Initializers: tc.initializers, Terminators: tc.terminators},
+			}
+			if got := nextPhase(cluster); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDeletingStatusFollowsTheCluster(t *testing.T) {
+	workspace, cluster := &tenancyv1alpha1.Workspace{}, &corev1alpha1.LogicalCluster{}
+	cluster.Status.Terminators = []corev1alpha1.LogicalClusterTerminator{"root:a"}
+	conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "x")
+	setDeletingStatus(workspace, cluster)
+	if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseTerminating || conditionsv1alpha1.GetReason(workspace, corev1alpha1.WorkspaceContentDeleted) != corev1alpha1.ReasonSomeResourcesRemain {
+		t.Errorf("got %+v", workspace.Status)
+	}
+	setDeletingStatus(workspace, nil)
+	if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseDeleting {
+		t.Errorf("got %+v", workspace.Status)
+	}
+}
+
+func TestStatusLabels(t *testing.T) {
+	// Both values are the SHA-224 of the name as `printf 'root:universal' | sha224sum` prints it.
+	const universal = "d1d6459a03641b6fd7560fc2849f6c66fa971a0afeded6ba2d2743f2"
+	key, value := InitializerLabel("root:universal")
+	if value != universal || key != "initializer.internal.kcp.io/"+universal[:35] || len(key) != 63 {
+		t.Errorf("initializer label %s=%s", key, value)
+	}
+	terminatorKey, terminatorValue := TerminatorLabel("root:universal")
+	if terminatorValue != universal || terminatorKey != "terminator.internal.kcp.io/"+universal[:36] || len(terminatorKey) != 63 {
+		t.Errorf("terminator label %s=%s", terminatorKey, terminatorValue)
+	}
+
+	got := statusLabels(map[string]string{"own": "x", "initializer.internal.kcp.io/gone": "y"}, corev1alpha1.LogicalClusterStatus{
+		Phase: "Initializing", Initializers: []corev1alpha1.LogicalClusterInitializer{"root:universal"},
+	})
+	if len(got) != 3 || got["own"] != "x" || got[corev1alpha1.PhaseLabelKey] != "Initializing" || got[key] != value {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOwnersAreTrimmedToTheirName(t *testing.T) {
+	for name, tc := range map[string]struct{ in, want string }{
+		"drops groups and extra":           {`{"username":"alice","uid":"1","groups":["g"],"extra":{"a":["b"]}}`, `{"username":"alice"}`},
+		"leaves a trimmed one as it is":    {`{"username":"alice"}`, `{"username":"alice"}`},
+		"leaves alone what it cannot read": {`alice`, `alice`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations := map[string]string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: tc.in}
+			trimOwner(annotations)
+			if got := annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]; got != tc.want {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+	none := map[string]string{}
+	trimOwner(none)
+	if len(none) != 0 {
+		t.Errorf("made an owner up: %v", none)
+	}
+}
+
+func TestDefaultBindingsThatCannotBeMade(t *testing.T) {
+	typed := func(cluster string, bindings ...tenancyv1alpha1.APIExportReference) workspacetype.Resolved {
+		return workspacetype.Resolved{
+			WorkspaceType: &tenancyv1alpha1.WorkspaceType{Spec: tenancyv1alpha1.WorkspaceTypeSpec{DefaultAPIBindings: bindings}},
+			Cluster:       logicalcluster.MustParseName(cluster),
+		}
+	}
+	for name, tc := range map[string]struct {
+		aliases []workspacetype.Resolved
+		want    string
+	}{
+		"none of the universal type": {[]workspacetype.Resolved{typed("root", tenancyv1alpha1.APIExportReference{Path: "root", Export: "tenancy.kcp.io"}, tenancyv1alpha1.APIExportReference{Export: "topology.kcp.io"})}, ""},
+		"an export of the type's own cluster, once, in order": {
+			[]workspacetype.Resolved{
+				typed("abc", tenancyv1alpha1.APIExportReference{Export: "tenancy.kcp.io"}, tenancyv1alpha1.APIExportReference{Path: "abc", Export: "tenancy.kcp.io"}),
+				typed("root", tenancyv1alpha1.APIExportReference{Path: "aaa", Export: "x"}),
+			}, "aaa:x abc:tenancy.kcp.io",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(unservedBindings(tc.aliases), " "); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRemainsReadTheSameForTheSameCounts(t *testing.T) {
+	left := newRemains()
+	left.add("namespaces", nil)
+	left.add("workspaces.tenancy.kcp.io", []string{"b", "a"})
+	left.add("namespaces", []string{"a"})
+	want := "Some resources are remaining: namespaces has 2 resource instances, workspaces.tenancy.kcp.io has 1 resource instances; " +
+		"Some content in the logical cluster has finalizers remaining: a in 2 resource instances, b in 1 resource instances"
+	if got := left.String(); got != want || left.none() {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestVirtualWorkspacesOfATypeAreSortedByShard(t *testing.T) {
+	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	virtual := func(url string) func(*corev1alpha1.Shard) {
+		return func(s *corev1alpha1.Shard) { s.Spec.VirtualWorkspaceURL = url }
+	}
+	setVirtualWorkspaces(of, logicalcluster.Root, []*corev1alpha1.Shard{shardNamed("b", virtual("https://b/")), shardNamed("none"), shardNamed("a", virtual("https://a"))})
+	var got []string
+	for _, v := range of.Status.VirtualWorkspaces {
+		got = append(got, string(v.Type)+" "+v.URL)
+	}
+	want := "initializing https://a/services/initializingworkspaces/root:team,terminating https://a/services/terminatingworkspaces/root:team," +
+		"initializing https://b/services/initializingworkspaces/root:team,terminating https://b/services/terminatingworkspaces/root:team"
+	if strings.Join(got, ",") != want || !conditionsv1alpha1.IsTrue(of, conditionsv1alpha1.Ready) {
+		t.Errorf("got %v, %+v", got, of.Status.Conditions)
+	}
+	setVirtualWorkspaces(of, logicalcluster.Root, []*corev1alpha1.Shard{shardNamed("a", virtual("nowhere"))})
+	if len(of.Status.VirtualWorkspaces) != 4 || conditionsv1alpha1.GetReason(of, conditionsv1alpha1.Ready) != tenancyv1alpha1.ReasonErrorGeneratingURLs {
+		t.Errorf("got %+v", of.Status)
+	}
+}
