@@ -126,6 +126,11 @@ func (s *Server) drainable(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
+		if s.draining.Err() != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "shutting down", http.StatusServiceUnavailable)
+			return
+		}
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		defer context.AfterFunc(s.draining, cancel)()

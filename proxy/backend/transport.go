@@ -110,7 +110,7 @@ func newPool(config *tls.Config, http2 bool) *http.Transport {
 	}
 	pool.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	pool.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	return pool
+	return utilnet.SetOldTransportDefaults(pool)
 }
 
 // RoundTrip sends the request once; nothing is tried again.

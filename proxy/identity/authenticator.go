@@ -33,11 +33,6 @@ type Authenticator struct {
 // then service account tokens with their logical cluster, then all other tokens. The stock service account
 // authenticators are replaced, because they know no logical clusters. ctx ends background work (OIDC keys).
 func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, lookup Lookup, groups GroupFilter) (*Authenticator, error) {
-	certificates := kubeauthenticator.Config{
-		RequestHeaderConfig:     config.RequestHeaderConfig,
-		ClientCAContentProvider: config.ClientCAContentProvider,
-		APIAudiences:            config.APIAudiences,
-	}
 	others := config
 	others.RequestHeaderConfig = nil
 	others.ClientCAContentProvider = nil
@@ -46,15 +41,22 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 		others.AuthenticationConfig = nil // else it counts as a token authenticator, one that knows nobody
 	}
 
-	var chain []authenticator.Request
-	byCertificate, _, _, _, err := certificates.New(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("authentication by certificate: %w", err)
-	}
-	if byCertificate != nil {
-		chain = append(chain, byCertificate)
-	}
 	a := &Authenticator{groups: groups, audiences: config.APIAudiences}
+	var chain []authenticator.Request
+	if config.RequestHeaderConfig != nil {
+		byHeader, _, _, _, err := kubeauthenticator.Config{RequestHeaderConfig: config.RequestHeaderConfig, APIAudiences: config.APIAudiences}.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("authentication by request header: %w", err)
+		}
+		chain = append(chain, byHeader)
+	}
+	if ca := config.ClientCAContentProvider; ca != nil {
+		byCertificate, _, _, _, err := kubeauthenticator.Config{ClientCAContentProvider: ca, APIAudiences: config.APIAudiences}.New(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("authentication by certificate: %w", err)
+		}
+		chain = append(chain, rememberChains(byCertificate, ca.VerifyOptions))
+	}
 	if config.ServiceAccountPublicKeysGetter != nil {
 		tokens := tokencache.New(ServiceAccounts(config.ServiceAccountIssuers, config.ServiceAccountPublicKeysGetter, config.APIAudiences, lookup),
 			true, config.TokenSuccessCacheTTL, config.TokenFailureCacheTTL)

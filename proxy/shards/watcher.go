@@ -36,6 +36,7 @@ type Watcher struct {
 	mu        sync.Mutex
 	ctx       context.Context // of Run; nil before and after
 	followers map[string]*follower
+	ready     bool
 }
 
 // follower watches one shard at one base URL.
@@ -99,13 +100,17 @@ func (w *Watcher) WaitForShards(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil when the index is as good as it can be, else what is missing.
+// Ready returns nil once the index was as good as it can be, else what is missing. It does not change back: a shard
+// that joins or moves later is no reason to stop serving the others.
 func (w *Watcher) Ready() error {
 	if synced, failure := w.rootHealth.get(); !synced {
 		return fmt.Errorf("the Shard objects of the root shard were not read yet (last failure: %v)", failure)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ready {
+		return nil
+	}
 	var missing []string
 	for name, f := range w.followers {
 		for _, h := range []*health{&f.workspaces, &f.cluster} {
@@ -119,6 +124,7 @@ func (w *Watcher) Ready() error {
 		slices.Sort(missing)
 		return fmt.Errorf("shards not read yet: %s", strings.Join(missing, ", "))
 	}
+	w.ready = true
 	return nil
 }
 
