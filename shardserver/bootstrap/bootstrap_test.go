@@ -2,7 +2,10 @@ package bootstrap_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +29,28 @@ func options() bootstrap.Options {
 	}
 }
 
-// shard is a running shard whose bootstrap has been run once more, with options of our own.
-func shard(t *testing.T) client.Client {
-	t.Helper()
+// TestBootstrap runs on one shard, whose bootstrap has been run once more with options of our own. No part relies on
+// what another left.
+func TestBootstrap(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Masters(t))
 	must(t, bootstrap.Run(t.Context(), c, options()))
-	return c
+	for name, part := range map[string]func(*testing.T, client.Client){
+		"the shard holds what the contract says":                   holdsTheContract,
+		"a second run writes nothing":                              secondRunWritesNothing,
+		"upserts keep the content and the administrator's choices": upsertsKeepChoices,
+		"replicas may run at once":                                 replicasAtOnce,
+	} {
+		t.Run(name, func(t *testing.T) { part(t, c) })
+	}
+	t.Run("a shard that never accepts is given up with the context", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		err := bootstrap.Run(ctx, s.Client(t, s.User(t)), options()) // who may not write
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("the error says why it was given up and what was wrong, got %v", err)
+		}
+	})
 }
 
 func must(t *testing.T, err error) {
@@ -48,8 +66,7 @@ func get[T client.Object](t *testing.T, c client.Client, cluster string, obj T) 
 	return obj
 }
 
-func TestTheShardHoldsWhatTheContractSays(t *testing.T) {
-	c := shard(t)
+func holdsTheContract(t *testing.T, c client.Client) {
 	for _, cluster := range []string{"root", "system:shard"} {
 		lc := &corev1alpha1.LogicalCluster{}
 		lc.Name = "cluster"
@@ -106,8 +123,7 @@ func versions(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-func TestASecondRunWritesNothing(t *testing.T) {
-	c := shard(t)
+func secondRunWritesNothing(t *testing.T, c client.Client) {
 	before := versions(t, c)
 	if len(before) < 60 {
 		t.Fatalf("only %d objects to compare", len(before))
@@ -121,8 +137,7 @@ func TestASecondRunWritesNothing(t *testing.T) {
 	}
 }
 
-func TestUpsertsKeepTheContentAndTheAdministratorsChoices(t *testing.T) {
-	c := shard(t)
+func upsertsKeepChoices(t *testing.T, c client.Client) {
 	root, admin := shardtesting.In(t.Context(), "root"), shardtesting.In(t.Context(), "system:admin")
 
 	reader := &rbacv1.ClusterRole{}
@@ -191,8 +206,7 @@ func change(t *testing.T, c client.Client, ctx context.Context, obj client.Objec
 	}
 }
 
-func TestReplicasMayRunAtOnce(t *testing.T) {
-	c := shard(t)
+func replicasAtOnce(t *testing.T, c client.Client) {
 	before := len(versions(t, c))
 	for _, cluster := range []string{"root", "system:admin"} {
 		must(t, c.DeleteAllOf(shardtesting.In(t.Context(), cluster), &rbacv1.ClusterRoleBinding{}))
@@ -205,15 +219,5 @@ func TestReplicasMayRunAtOnce(t *testing.T) {
 	must(t, replicas.Wait())
 	if after := len(versions(t, c)); after != before {
 		t.Errorf("%d objects after, %d before", after, before)
-	}
-}
-
-func TestAShardThatNeverAnswersIsGivenUpWithTheContext(t *testing.T) {
-	s := shardtesting.Start(t)
-	c := s.Client(t, s.User(t)) // who may not write
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := bootstrap.Run(ctx, c, options()); err == nil {
-		t.Error("nothing was written")
 	}
 }
