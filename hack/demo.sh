@@ -111,7 +111,7 @@ find_kubectl() {
 	kubectl=$(type -P kubectl || true)
 	if [[ -z $kubectl && $(recall cluster) == devcluster ]]; then
 		mkdir -p bin
-		ln -sf "$(devcluster kubectl)" bin/kubectl
+		ln -sf "$(devcluster tools)/kubectl" bin/kubectl
 		kubectl=$root/bin/kubectl
 	fi
 	[[ -n $kubectl ]] || fail "kubectl is missing in PATH; 'go -C hack/devcluster build -o $root/bin/kubectl k8s.io/kubernetes/cmd/kubectl' builds it"
@@ -186,8 +186,13 @@ and run this again."
 
 # --- the operator ----------------------------------------------------------------------------------------------------
 
-# operator_manifests writes .demo/operator: config/default with the image that was chosen.
+# operator_manifests prints the folder to install: config/default, or .demo/operator with the image that was chosen. The
+# operator runs all servers from the same image.
 operator_manifests() {
+	if [[ $image == "$local_image" ]]; then
+		echo config/default
+		return
+	fi
 	mkdir -p "$state/operator"
 	cat >"$state/operator/kustomization.yaml" <<-YAML
 		# Written by hack/demo.sh.
@@ -195,11 +200,13 @@ operator_manifests() {
 		kind: Kustomization
 		resources:
 		- ../../config/default
-		images:
-		- name: ${local_image%:*}
-		  newName: ${image%:*}
-		  newTag: "${image##*:}"
+		patches:
+		- target: {kind: Deployment, name: atoll-controller-manager}
+		  patch: |
+		    - {op: replace, path: /spec/template/spec/containers/0/image, value: "$image"}
+		    - {op: replace, path: /spec/template/spec/containers/0/env/0/value, value: "$image"}
 	YAML
+	echo "$state/operator"
 }
 
 operator_available() {
@@ -212,10 +219,10 @@ install_operator() {
 	cluster_up
 	cert_manager
 	load_image
-	step "installing the operator: kubectl apply -k config/default"
 	kubectl get namespace atoll-system >/dev/null 2>&1 || remember made-operator yes
-	operator_manifests
-	kubectl apply -k "$state/operator" >"$state/apply.log" || fail "$(cat "$state/apply.log")"
+	remember operator "$(operator_manifests)"
+	step "installing the operator: kubectl apply -k $(recall operator)"
+	kubectl apply -k "$(recall operator)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
 	if [[ $(recall restart) == yes ]]; then
 		say "   the image has changed: restarting what runs it"
 		kubectl -n atoll-system rollout restart deployment >/dev/null
@@ -244,8 +251,8 @@ choose_address() {
 	service_ip=$(kubectl -n default get service kubernetes -o 'jsonpath={.spec.clusterIP}')
 	if [[ $service_ip == *.*.*.* ]] && port_open "$service_ip" 443; then
 		used=$(kubectl get services --all-namespaces -o 'jsonpath={range .items[*]}{.spec.clusterIP}{"\n"}{end}')
-		# The low addresses of the range are kept for fixed ones.
-		for ((last = 200; last < 250; last++)); do
+		# The first sixteen addresses of any range are kept for fixed ones: no other Service gets one of these by chance.
+		for ((last = 11; last < 15; last++)); do
 			grep -qx "${service_ip%.*}.$last" <<<"$used" || break
 		done
 		remember route cluster-ip
@@ -259,9 +266,7 @@ choose_address() {
 
 # installation_manifests writes .demo/installation: config/development with that address.
 installation_manifests() {
-	local address host port private= service= addresses="[127.0.0.1]" own_image=
-	# Left out, it is the operator's own.
-	[[ $image == "$local_image" ]] || own_image="image: {repository: ${image%:*}, tag: \"${image##*:}\"}"
+	local address host port private= service= addresses="[127.0.0.1]"
 	address=$(recall address)
 	host=${address%:*} port=${address##*:}
 	if [[ $(recall route) == forward ]]; then
@@ -283,8 +288,6 @@ installation_manifests() {
 		    kind: RootShard
 		    metadata: {name: root, namespace: $namespace}
 		    spec:
-		      $own_image
-		      proxy: {$own_image}
 		      external:
 		        hostname: "$host"
 		        port: $port
@@ -294,7 +297,6 @@ installation_manifests() {
 		    kind: FrontProxy
 		    metadata: {name: frontproxy, namespace: $namespace}
 		    spec:
-		      $own_image
 		      $service
 		      certificateTemplates:
 		        server:
@@ -397,7 +399,7 @@ remove_objects() {
 	fi
 	if [[ $(recall made-operator) == yes ]]; then
 		step "deleting the operator"
-		kubectl delete -k "$state/operator" --wait --timeout 120s --ignore-not-found >/dev/null
+		kubectl delete -k "$(recall operator)" --wait --timeout 120s --ignore-not-found >/dev/null
 	fi
 }
 

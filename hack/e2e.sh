@@ -25,5 +25,5 @@ for plugin in kubectl-ws kubectl-create-workspace kubectl-kcp; do
 done
 
 printf '\nend-to-end tests\n'
-E2E_KUBECONFIG=$PWD/.demo/kubeconfig E2E_BIN=$PWD/bin E2E_IMAGE=${IMAGE:-} \
+E2E_KUBECONFIG=$PWD/.demo/kubeconfig E2E_BIN=$PWD/bin \
 	go test -tags e2e -count 1 -timeout 20m -v ./test/e2e/... "$@"

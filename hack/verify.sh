@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The same flags as in the Makefile, so that all share one build cache.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/atoll
+cache=${ATOLL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/atoll
 failed=()
 started=$SECONDS
 

@@ -116,8 +116,6 @@ func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 				external["privateHostname"] = "frontproxy-front-proxy." + namespace + ".svc.cluster.local"
 			}
 			set(t, u, external, "spec", "external")
-			setImage(t, u, "spec", "image")
-			setImage(t, u, "spec", "proxy", "image")
 		case "FrontProxy":
 			addresses := []any{"127.0.0.1"}
 			if in.route.clusterIP != "" {
@@ -125,7 +123,6 @@ func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 				addresses = append(addresses, in.route.clusterIP)
 			}
 			set(t, u, addresses, "spec", "certificateTemplates", "server", "spec", "ipAddresses")
-			setImage(t, u, "spec", "image")
 		}
 		if u.GetKind() != "Namespace" {
 			u.SetNamespace(namespace)
@@ -140,16 +137,6 @@ func set(t *testing.T, u *unstructured.Unstructured, value any, path ...string) 
 	if err := unstructured.SetNestedField(u.Object, value, path...); err != nil {
 		t.Fatalf("%s %s: %v", u.GetKind(), strings.Join(path, "."), err)
 	}
-}
-
-func setImage(t *testing.T, u *unstructured.Unstructured, path ...string) {
-	t.Helper()
-	image := os.Getenv(envImage)
-	if image == "" {
-		return
-	}
-	colon := strings.LastIndex(image, ":")
-	set(t, u, map[string]any{"repository": image[:colon], "tag": image[colon+1:]}, path...)
 }
 
 // apply applies objects server-side, in order, and returns them as the server has them then.

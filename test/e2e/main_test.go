@@ -34,7 +34,6 @@ import (
 const (
 	envKubeconfig = "E2E_KUBECONFIG" // of a cluster in which the operator runs
 	envBinaries   = "E2E_BIN"        // folder with the kubectl plug-ins
-	envImage      = "E2E_IMAGE"      // optional: repository:tag of the servers, where it is not the operator's own
 )
 
 // The namespace the installation lives in. It is made and removed here.
