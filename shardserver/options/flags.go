@@ -29,28 +29,6 @@ var refusedFlags = map[string]bool{"service-account-signing-endpoint": true, "se
 
 // AddFlags binds the options to named flag sets. Help prints them by set.
 func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
-	for name, add := range map[string]func(*pflag.FlagSet){
-		"Generic":        func(fs *pflag.FlagSet) { o.ServerRun.AddUniversalFlags(fs) },
-		"Etcd":           o.Etcd.AddFlags,
-		"Secure serving": o.SecureServing.AddFlags,
-		"Authentication": o.Authentication.AddFlags,
-		"Audit":          o.Audit.AddFlags,
-		"Debug":          o.Features.AddFlags,
-		"Logs":           func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) },
-	} {
-		all := pflag.NewFlagSet(name, pflag.ContinueOnError)
-		add(all)
-		target := fss.FlagSet(name)
-		all.VisitAll(func(flag *pflag.Flag) {
-			if accepted(flag.Name) {
-				target.AddFlag(flag)
-			}
-		})
-	}
-	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
-		flag.Usage = fmt.Sprintf("URLs of etcd 3.5 or newer, separated by commas, or %q to run etcd in this process.", EmbeddedEtcd)
-	}
-
 	fs := fss.FlagSet("Shard")
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory of generated files. Empty: generate none, then --service-account-private-key-file is required.")
 	fs.StringVar(&o.Shard.Name, "shard-name", o.Shard.Name, "Name of this shard.")
@@ -95,6 +73,31 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs = fss.FlagSet("Admin authentication")
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")
 	fs.StringVar(&o.AdminAuth.TokenHashPath, "authentication-admin-token-path", o.AdminAuth.TokenHashPath, "File with the SHA-256 of the shard-admin token. Default: <root directory>/.admin-token-store.")
+
+	for _, stock := range []struct {
+		name string
+		add  func(*pflag.FlagSet)
+	}{
+		{"Etcd", o.Etcd.AddFlags},
+		{"Secure serving", o.SecureServing.AddFlags},
+		{"Authentication", o.Authentication.AddFlags},
+		{"Audit", o.Audit.AddFlags},
+		{"Generic", o.ServerRun.AddUniversalFlags},
+		{"Debug", o.Features.AddFlags},
+		{"Logs", func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
+	} {
+		all := pflag.NewFlagSet(stock.name, pflag.ContinueOnError)
+		stock.add(all)
+		target := fss.FlagSet(stock.name)
+		all.VisitAll(func(flag *pflag.Flag) {
+			if accepted(flag.Name) {
+				target.AddFlag(flag)
+			}
+		})
+	}
+	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
+		flag.Usage = fmt.Sprintf("URLs of etcd 3.5 or newer, separated by commas, or %q to run etcd in this process.", EmbeddedEtcd)
+	}
 }
 
 func accepted(name string) bool {
