@@ -16,14 +16,17 @@ var startOrder = []string{
 // Down ends the cluster and removes everything it left on the machine. It is safe when there is none, or half of one.
 // It goes on after a failure and tells all of them.
 func (c *Cluster) Down(ctx context.Context) error {
-	if _, err := os.Stat(c.State); os.IsNotExist(err) && !c.owned() {
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if owner, err := os.ReadFile(ownerFile); err == nil && !c.owned() {
+		return fmt.Errorf("this machine's cluster has its state in %s: end it with --state %s", owner, owner)
+	}
+	if !c.marked() && !c.owned() {
 		c.Progress("nothing to end: no cluster in %s", c.State)
 		return nil
-	}
-	if !c.owned() {
-		if owner, err := os.ReadFile(ownerFile); err == nil {
-			return fmt.Errorf("this machine's cluster has its state in %s: end it with --state %s", owner, owner)
-		}
 	}
 	c.Progress("ending processes and containers")
 	var failed []error
@@ -38,7 +41,11 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("the cluster did not end cleanly; run down again: %w", err)
 	}
-	if err := errors.Join(c.removeStrays(), os.RemoveAll(c.State), os.RemoveAll(runFolder)); err != nil {
+	failed = append(failed, c.removeStrays())
+	if c.marked() {
+		failed = append(failed, os.RemoveAll(c.State))
+	}
+	if err := errors.Join(append(failed, os.RemoveAll(runFolder))...); err != nil {
 		return fmt.Errorf("removing the cluster's files: %w", err)
 	}
 	c.Progress("the cluster is gone")

@@ -84,21 +84,48 @@ func (l Layout) kubeconfigOf(user string) string { return l.config(user + ".kube
 // ownerFile says which state folder the machine's one cluster belongs to.
 var ownerFile = filepath.Join(runFolder, "owner")
 
-// claim makes the machine's one cluster ours, or says whose it is.
+// marker is the file that makes a folder a state folder. Down removes no folder that lacks it.
+const marker = ".atoll-devcluster"
+
+// claim makes the machine's one cluster and the state folder ours, or says whose they are.
 func (l Layout) claim() error {
 	owner, err := os.ReadFile(ownerFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(runFolder, 0o711); err != nil {
-			return err
-		}
-		return os.WriteFile(ownerFile, []byte(l.State), 0o644)
-	case err != nil:
-		return err
-	case string(owner) != l.State:
+	if err == nil && string(owner) != l.State {
 		return fmt.Errorf("this machine already runs a development cluster with state folder %s; use it (--state) or end it with `devcluster down --state %s`", owner, owner)
 	}
-	return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := l.claimFolder(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(runFolder, 0o711); err != nil {
+		return err
+	}
+	return os.WriteFile(ownerFile, []byte(l.State), 0o644)
+}
+
+// claimFolder marks a new or empty folder as a state folder, and refuses one that holds something else.
+func (l Layout) claimFolder() error {
+	if l.marked() {
+		return nil
+	}
+	entries, err := os.ReadDir(l.State)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("state folder %s holds files that are not a development cluster's; name a new folder", l.State)
+	}
+	if err := os.MkdirAll(l.State, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(l.path(marker), nil, 0o644)
+}
+
+func (l Layout) marked() bool {
+	_, err := os.Stat(l.path(marker))
+	return err == nil
 }
 
 // owned says whether the machine's cluster is this one.

@@ -69,7 +69,7 @@ func (l Layout) writeConfig() error {
 		if err := os.MkdirAll(filepath.Dir(l.config(file)), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(l.config(file), content, 0o644); err != nil {
+		if err := writeChanged(l.config(file), content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,15 @@ func (l Layout) writeKubeconfig(path, user string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, content, 0o600)
+	return writeChanged(path, content, 0o600)
+}
+
+// writeChanged leaves a file alone that already says the same: kube-proxy ends itself when its configuration is written.
+func writeChanged(path string, content []byte, mode os.FileMode) error {
+	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, content) {
+		return nil
+	}
+	return os.WriteFile(path, content, mode)
 }
 
 // nameservers are the machine's own that a pod can reach too: one on loopback is the machine's alone. Where a local

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,33 +82,75 @@ func removeCgroups() error {
 	return errors.Join(failed...)
 }
 
-// strays are folders and files that programs write outside the state folder, whatever they are told.
+// stray is a kind of file that programs write outside the state folder, whatever they are told.
 type stray struct {
 	pattern string
 	ours    func(path string) bool
 }
 
 func (l Layout) strays() []stray {
-	always := func(string) bool { return true }
 	return []stray{
 		// The kubelet links every container's log here.
 		{"/var/log/containers/*.log", func(path string) bool {
 			target, err := os.Readlink(path)
 			return err == nil && strings.HasPrefix(target, l.State+"/")
 		}},
-		{"/var/lib/cni/results/" + networkName + "-*", always},
-		{"/var/lib/cni/cache/results/" + networkName + "-*", always},
+		// The CNI library keeps one result for each network interface; ours name a network namespace in our folder.
+		{"/var/lib/cni/results/*", mentions(runFolder + "/")},
+		// The kubelet's device socket has a fixed place, and a path that nobody listens on is nobody's.
+		{"/var/lib/kubelet/device-plugins/kubelet.sock", func(path string) bool {
+			conn, err := net.Dial("unix", path)
+			if err == nil {
+				conn.Close()
+			}
+			return errors.Is(err, syscall.ECONNREFUSED)
+		}},
 	}
+}
+
+// mentions says whether a file holds a text.
+func mentions(text string) func(path string) bool {
+	return func(path string) bool {
+		content, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(content), text)
+	}
+}
+
+// shimSockets are the sockets of our shims, which containerd puts into a folder that all containerds share. Each shim's
+// bundle, in our folder, names its own: they must be read before the bundles go.
+func shimSockets() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(runFolder, "containerd", "io.containerd.runtime.v2.task", "*", "*", "address"))
+	if err != nil {
+		return nil, err
+	}
+	var sockets []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if path, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "unix://"); ok && strings.HasPrefix(path, "/run/containerd/s/") {
+			sockets = append(sockets, path)
+		}
+	}
+	return sockets, nil
 }
 
 // sharedFolders are made by the cluster's programs for everybody; they go if nobody left anything in them.
 var sharedFolders = []string{
-	"/var/log/containers", "/var/lib/cni/results", "/var/lib/cni/cache/results", "/var/lib/cni/cache", "/var/lib/cni",
+	"/var/log/containers", "/var/lib/cni/results", "/var/lib/cni", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet",
 	"/run/containerd/s", "/run/containerd",
 }
 
 func (l Layout) removeStrays() error {
 	var failed []error
+	sockets, err := shimSockets()
+	failed = append(failed, err)
+	for _, socket := range sockets {
+		if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, err)
+		}
+	}
 	for _, s := range l.strays() {
 		paths, err := filepath.Glob(s.pattern)
 		failed = append(failed, err)

@@ -22,6 +22,11 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a development cluster needs root: it makes a bridge, cgroups and mounts (or set KUBECONFIG to a cluster you have)")
 	}
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := c.claim(); err != nil {
 		return err
 	}
@@ -60,9 +65,6 @@ func (c *Cluster) tools(ctx context.Context) error {
 }
 
 func (c *Cluster) files(context.Context) error {
-	if err := os.MkdirAll(c.State, 0o755); err != nil {
-		return err
-	}
 	// git ignores a folder that says so itself; the checkout's own list need not know every --state.
 	if err := os.WriteFile(c.path(".gitignore"), []byte("*\n"), 0o644); err != nil {
 		return err
