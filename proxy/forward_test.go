@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-dev/atoll/proxy"
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
@@ -217,71 +216,6 @@ func TestCORS(t *testing.T) {
 		if got := res.Header.Get("Access-Control-Allow-Origin"); got != want {
 			t.Errorf("origin %s: allowed %q, want %q", origin, got, want)
 		}
-	}
-}
-
-// TestConfigErrors: what cannot work is told before anything listens, with what was got and what is expected.
-func TestConfigErrors(t *testing.T) {
-	for sentence, tc := range map[string]struct {
-		mapping string
-		change  func(*options.Options)
-		want    string
-	}{
-		"shards without a root kubeconfig": {change: func(o *options.Options) { o.RootKubeconfig = "" }, want: "--root-kubeconfig: got nothing"},
-		"a mapping file that is not there": {change: func(o *options.Options) { o.MappingFile = "nowhere" }, want: "--mapping-file: mapping file"},
-		"a kubeconfig that is not there":   {change: func(o *options.Options) { o.ShardsKubeconfig = "nowhere" }, want: "--shards-kubeconfig: nowhere"},
-		"a CA that is not there":           {mapping: "/x", change: func(o *options.Options) {}, want: "backend_server_ca"},
-		"a client CA that is not there":    {change: func(o *options.Options) { o.Authentication.ClientCert.ClientCA = "nowhere" }, want: "nowhere"},
-		"conflicting placeholders":         {mapping: "/services/{a}/x", change: func(o *options.Options) {}, want: "conflicts with"},
-		"a broken placeholder":             {mapping: "/services/{", change: func(o *options.Options) {}, want: "bad wildcard"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			i := &installation{t: t, dir: t.TempDir(), serverCA: newAuthority(t, "a"), headerCA: newAuthority(t, "b"), clientCA: newAuthority(t, "c")}
-			admin, key := i.headerCA.issue(t, "x")
-			for name, data := range map[string][]byte{"server-ca.crt": i.serverCA.pem, "admin.crt": admin, "admin.key": key} {
-				i.write(name, data)
-			}
-			i.kubeconfig("kubeconfig", "https://localhost:1")
-			entry := func(path, ca string) string {
-				return "- {path: '" + path + "', backend: 'https://b', backend_server_ca: '" + ca + "', proxy_client_cert: '" + i.file("admin.crt") + "', proxy_client_key: '" + i.file("admin.key") + "'}\n"
-			}
-			file := entry("/clusters/", i.file("server-ca.crt")) + entry("/services/y/{b}", i.file("server-ca.crt"))
-			switch tc.mapping {
-			case "":
-			case "/x":
-				file += entry(tc.mapping, i.file("nowhere"))
-			default:
-				file += entry(tc.mapping, i.file("server-ca.crt"))
-			}
-			i.write("mapping.yaml", []byte(file))
-			o := options.New()
-			o.RootDirectory, o.MappingFile, o.RootKubeconfig, o.ShardsKubeconfig = i.dir, i.file("mapping.yaml"), i.file("kubeconfig"), i.file("kubeconfig")
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			must(t, err)
-			defer listener.Close()
-			o.SecureServing.Listener = listener
-			tc.change(o)
-
-			err = func() error {
-				completed, err := o.Complete()
-				if err != nil {
-					return err
-				}
-				config, err := proxy.NewConfig(completed)
-				if err != nil {
-					return err
-				}
-				complete, err := config.Complete()
-				if err != nil {
-					return err
-				}
-				_, err = proxy.NewServer(complete)
-				return err
-			}()
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want %q", err, tc.want)
-			}
-		})
 	}
 }
 
