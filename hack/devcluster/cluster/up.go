@@ -16,6 +16,9 @@ import (
 	"github.com/atoll-dev/atoll/hack/devcluster/toolchain"
 )
 
+// versionFile says what version of the programs the cluster was started with.
+const versionFile = "version"
+
 // Up brings the cluster up, whatever of it runs already, and returns when a pod can be deployed: the node is ready, DNS
 // answers and certificates can be asked for.
 func (c *Cluster) Up(ctx context.Context) error {
@@ -30,15 +33,21 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.claim(); err != nil {
 		return err
 	}
+	// Even where the cluster is up: its kubectl is promised to the user.
+	if err := c.tools(ctx); err != nil {
+		return err
+	}
 	if err := c.Health(ctx); err == nil {
 		c.Progress("the cluster is already up")
+		if started, err := os.ReadFile(c.path(versionFile)); err == nil && string(started) != c.Tools.Version() {
+			c.Progress("it runs programs of another version (%s, now %s): down and up would renew them", started, c.Tools.Version())
+		}
 		return nil
 	}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"bringing packages and programs", c.tools},
 		{"writing certificates and configuration", c.files},
 		{"making the network", c.ensureNetwork},
 		{"starting etcd and containerd", c.storageAndRuntime},
@@ -67,6 +76,9 @@ func (c *Cluster) tools(ctx context.Context) error {
 func (c *Cluster) files(context.Context) error {
 	// git ignores a folder that says so itself; the checkout's own list need not know every --state.
 	if err := os.WriteFile(c.path(".gitignore"), []byte("*\n"), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path(versionFile), []byte(c.Tools.Version()), 0o644); err != nil {
 		return err
 	}
 	if err := c.ensurePKI(time.Now()); err != nil {

@@ -58,6 +58,9 @@ func At(module string) (*Toolchain, error) {
 	return &Toolchain{module: module, folder: filepath.Join(cache, "atoll", "devcluster", key)}, nil
 }
 
+// Version names what the programs are built from; it changes with every source that could change them.
+func (t *Toolchain) Version() string { return filepath.Base(t.folder) }
+
 // Folder is where the programs of this version are cached.
 func (t *Toolchain) Folder() string { return t.folder }
 
@@ -86,6 +89,9 @@ func versionKey(module string) (string, error) {
 			return "", err
 		}
 		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
 			content, err := os.ReadFile(file)
 			if err != nil {
 				return "", err

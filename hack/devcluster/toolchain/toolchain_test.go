@@ -71,6 +71,7 @@ func TestTheVersionKeyChangesWithWhatIsBuiltAndNothingElse(t *testing.T) {
 		t.Errorf("key %q does not name the release", first)
 	}
 	write("README.md", "words")
+	write("hostpath/some_test.go", "package main")
 	if key() != first {
 		t.Error("the key changes with a file that is not built")
 	}
