@@ -1,0 +1,67 @@
+package authorization_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
+)
+
+func TestTheAuditLogTellsEveryStep(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access, readConfigMaps)
+
+	own := &request.RequestInfo{Path: "/api/v1/namespaces/default/configmaps/x", Verb: "get"}
+	review := &request.RequestInfo{Path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", Verb: "create", APIGroup: "authorization.k8s.io", Resource: "subjectaccessreviews"}
+	other := &request.RequestInfo{Path: "/apis/rbac.authorization.k8s.io/v1/clusterroles", Verb: "create", APIGroup: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+	for name, tc := range map[string]struct {
+		user string
+		info *request.RequestInfo
+		want map[string]string // decisions by key
+	}{
+		"of a request that local RBAC allows": {"alice", own, map[string]string{
+			"request.auth.kcp.io/01-requiredgroups-decision": "Allowed",
+			"request.auth.kcp.io/02-content-decision":        "Allowed",
+			"request.auth.kcp.io/03-systemcrd-decision":      "Allowed",
+			"request.auth.kcp.io/05-bootstrap-decision":      "Allowed",
+			"request.auth.kcp.io/05-local-decision":          "Allowed",
+		}},
+		"up to the one that refuses": {"mallory", own, map[string]string{
+			"request.auth.kcp.io/01-requiredgroups-decision": "NoOpinion",
+			"request.auth.kcp.io/02-content-decision":        "NoOpinion",
+		}},
+		"of a review under its own name": {"mallory", review, map[string]string{
+			"sar.auth.kcp.io/01-requiredgroups-decision": "NoOpinion",
+			"sar.auth.kcp.io/02-content-decision":        "NoOpinion",
+		}},
+		"but of no check on the way": {"mallory", other, map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := audit.WithAuditContext(logicalcluster.With(context.Background(), clusterA))
+			ctx = request.WithRequestInfo(ctx, tc.info)
+			attributes := getConfigMap(named(tc.user))
+			attributes.Path = own.Path
+			if _, _, err := s.Authorizer.Authorize(ctx, attributes); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
+				if strings.HasSuffix(key, "-decision") {
+					got[key] = value
+				} else if !strings.HasSuffix(key, "-reason") || value == "" {
+					t.Errorf("%s = %q", key, value)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

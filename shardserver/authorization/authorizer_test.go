@@ -1,0 +1,95 @@
+package authorization
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// asked records what a webhook is asked and allows one user.
+type asked struct {
+	allow string
+	users []user.Info
+}
+
+func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	a.users = append(a.users, attributes.GetUser())
+	if attributes.GetUser().GetName() == a.allow {
+		return authorizer.DecisionAllow, "because", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func TestTheWebhookLearnsTheLogicalClusterAndEveryEffectiveUser(t *testing.T) {
+	hook := &asked{allow: "bob"}
+	a, err := New(Config{Registry: storage.NewRegistry(), Webhook: hook, Order: []string{ModeAlwaysAllowGroups, ModeWebhook}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string][]string{WarrantExtraKey: {`{"user":"bob"}`}, clusterNameForWebhook: {"forged"}}
+	attributes := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "alice", Extra: own}, Verb: "get", Path: "/x"}
+	decision, reason, err := a.Authorize(logicalcluster.With(t.Context(), logicalcluster.Root), attributes)
+	if decision != authorizer.DecisionAllow || reason != "access granted" || err != nil {
+		t.Errorf("got %v, %q, %v", decision, reason, err)
+	}
+	if len(hook.users) != 2 || hook.users[0].GetName() != "alice" || hook.users[1].GetName() != "bob" {
+		t.Fatalf("asked about %v", hook.users)
+	}
+	for _, u := range hook.users {
+		for _, key := range []string{"authorization.kcp.io/cluster-name", "authorization.kubernetes.io/cluster-name"} {
+			if diff := cmp.Diff([]string{"root"}, u.GetExtra()[key]); diff != "" {
+				t.Errorf("%s: %s", key, diff)
+			}
+		}
+	}
+	for name, ctx := range map[string]context.Context{"no": t.Context(), "all": logicalcluster.With(t.Context(), logicalcluster.Wildcard)} {
+		if decision, _, _ := a.Authorize(ctx, attributes); decision == authorizer.DecisionAllow {
+			t.Errorf("the webhook has no say about requests to %s logical clusters", name)
+		}
+	}
+	if len(hook.users) != 2 {
+		t.Error("and is not asked")
+	}
+}
+
+func TestTheOrderOfAuthorizers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config Config
+		wrong  string // part of the error; empty: none
+	}{
+		"by default":              {Config{}, ""},
+		"RBAC alone":              {Config{Order: []string{ModeRBAC}}, ""},
+		"a mode that is unknown":  {Config{Order: []string{"ABAC"}}, `unknown mode "ABAC"`},
+		"a mode that comes twice": {Config{Order: []string{ModeRBAC, ModeRBAC}}, "listed twice"},
+		"a path that is none":     {Config{AlwaysAllowPaths: []string{"/a*b"}}, "always allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.config.Registry = storage.NewRegistry()
+			_, err := New(tc.config)
+			if (err == nil) != (tc.wrong == "") || (err != nil && !strings.Contains(err.Error(), tc.wrong)) {
+				t.Errorf("got %v, want %q", err, tc.wrong)
+			}
+		})
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("a registry is needed")
+	}
+}
+
+func TestReadingFailsClosedWhileAPIsAreNotInstalled(t *testing.T) {
+	a, err := New(Config{Registry: storage.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attributes := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "alice", Groups: []string{GroupAdmin}}, Verb: "get", Path: "/api"}
+	if decision, _, err := a.Authorize(logicalcluster.With(t.Context(), logicalcluster.Root), attributes); decision == authorizer.DecisionAllow || err == nil {
+		t.Errorf("got %v, %v", decision, err)
+	}
+}

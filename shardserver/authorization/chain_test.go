@@ -1,0 +1,162 @@
+package authorization_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestTheChainOfARunningShard asks a whole shard, over its port, what the parts promise each by itself.
+func TestTheChainOfARunningShard(t *testing.T) {
+	s := shardtesting.Start(t)
+	admin := shardtesting.At(s.Admin(t), "root")
+	as := func(config *rest.Config, user string, groups ...string) *rest.Config {
+		impersonating := rest.CopyConfig(config)
+		impersonating.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+		return impersonating
+	}
+	review := func(t *testing.T, config *rest.Config) (authenticationv1.UserInfo, error) {
+		t.Helper()
+		answer, err := s.Kubernetes(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return authenticationv1.UserInfo{}, err
+		}
+		return answer.Status.UserInfo, nil
+	}
+	const scopes = "authentication.kcp.io/scopes"
+
+	t.Run("who is impersonated counts in this logical cluster alone", func(t *testing.T) {
+		got, err := review(t, as(admin, "bob"))
+		if err != nil || got.Username != "bob" || !slices.Equal(got.Extra[scopes], []string{"cluster:root"}) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("unless masters ask", func(t *testing.T) {
+		got, err := review(t, as(shardtesting.At(s.Masters(t), "root"), "bob"))
+		if err != nil || got.Username != "bob" || len(got.Extra[scopes]) != 0 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("who is not impersonated has no scope", func(t *testing.T) {
+		got, err := review(t, admin)
+		if err != nil || len(got.Extra[scopes]) != 0 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("groups above logical clusters are for their members", func(t *testing.T) {
+		if _, err := review(t, as(admin, "bob", "system:masters")); !apierrors.IsForbidden(err) {
+			t.Errorf("masters: %v", err)
+		}
+		if _, err := review(t, as(admin, "bob", "system:kcp:admin")); err != nil {
+			t.Errorf("by a member: %v", err)
+		}
+	})
+	t.Run("impersonation needs the right to it", func(t *testing.T) {
+		if _, err := review(t, as(shardtesting.At(s.User(t), "root"), "bob")); !apierrors.IsForbidden(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+	shardtesting.Eventually(t, "the service account exists", func(ctx context.Context) error {
+		_, err := s.Kubernetes(t, admin).CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	t.Run("a service account's token works on the bare URL and in its logical cluster", func(t *testing.T) {
+		clients := s.Kubernetes(t, admin)
+		request, err := clients.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bare := rest.AnonymousClientConfig(s.Admin(t))
+		bare.BearerToken = request.Status.Token
+		for _, config := range []*rest.Config{bare, shardtesting.At(bare, "root")} {
+			got, err := review(t, config)
+			if err != nil || got.Username != "system:serviceaccount:default:default" || !slices.Equal(got.Extra["authentication.kcp.io/cluster-name"], []string{"root"}) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		}
+		if _, err := review(t, shardtesting.At(bare, "system:shard")); !apierrors.IsForbidden(err) {
+			t.Errorf("elsewhere it is nobody: %v", err)
+		}
+	})
+	t.Run("a token in a secret works", func(t *testing.T) {
+		clients := s.Kubernetes(t, admin)
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "legacy", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+			Type:       corev1.SecretTypeServiceAccountToken,
+		}
+		if _, err := clients.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		bare := rest.AnonymousClientConfig(s.Admin(t))
+		shardtesting.Eventually(t, "the token is filled in and works", func(context.Context) error {
+			filled, err := clients.CoreV1().Secrets("default").Get(t.Context(), "legacy", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			bare.BearerToken = string(filled.Data[corev1.ServiceAccountTokenKey])
+			_, err = review(t, bare)
+			return err
+		})
+	})
+	t.Run("a review of somebody else's access tells no details", func(t *testing.T) {
+		answer, err := s.Kubernetes(t, admin).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: "mallory", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets"}},
+		}, metav1.CreateOptions{})
+		if err != nil || answer.Status.Allowed || answer.Status.Reason != "access denied" {
+			t.Errorf("got %+v, %v", answer, err)
+		}
+	})
+	t.Run("metrics are opened by RBAC of root", func(t *testing.T) {
+		scrape := func() error {
+			return s.Kubernetes(t, s.User(t)).Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Error()
+		}
+		if err := scrape(); !apierrors.IsForbidden(err) {
+			t.Fatalf("before: %v", err)
+		}
+		_, err := s.Kubernetes(t, admin).RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kcp:metrics-reader"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "user"}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "scraping", func(context.Context) error { return scrape() })
+	})
+	t.Run("an inactive logical cluster is closed to everybody until it is active again", func(t *testing.T) {
+		workspace := s.NewWorkspace(t, "root", "sleeper")
+		config := shardtesting.At(s.Masters(t), workspace.Spec.Cluster)
+		clients := s.Kubernetes(t, config)
+		const path = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
+		mark := func(value string) {
+			body := []byte(`{"metadata":{"annotations":{"core.kcp.io/inactive":` + value + `}}}`)
+			if err := clients.Discovery().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Body(body).Do(t.Context()).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list := func() error {
+			_, err := clients.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+			return err
+		}
+		mark(`"true"`)
+		shardtesting.Eventually(t, "the logical cluster closes", func(context.Context) error {
+			if err := list(); !apierrors.IsForbidden(err) {
+				return errors.New("still open")
+			}
+			return nil
+		})
+		mark("null")
+		shardtesting.Eventually(t, "listing", func(context.Context) error { return list() })
+	})
+}
