@@ -26,6 +26,7 @@ import (
 const (
 	hookBootstrap   = "kcp-bootstrap-policy"
 	hookControllers = "kcp-start-controllers"
+	hookPolicy      = "kcp-follow-bootstrap-policy"
 )
 
 // Server is a shard that is ready to run.
@@ -76,6 +77,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	}
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
+	s.Generic.AddPostStartHookOrDie(hookPolicy, s.followPolicy)
 	return s, s.config.writeKubeconfig()
 }
 
@@ -191,6 +193,12 @@ func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) er
 			klog.ErrorS(err, "Controllers stopped")
 		}
 	})
+	return nil
+}
+
+// followPolicy keeps the policy of system:admin compiled, which every request is decided by.
+func (s *Server) followPolicy(hook genericapiserver.PostStartHookContext) error {
+	s.running.Go(func() { s.config.authorizer.Run(hook) })
 	return nil
 }
 
