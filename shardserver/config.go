@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
+	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/filters"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -73,6 +74,7 @@ func (c *Config) applyServing(context.Context) error {
 	if err := c.options.Features.ApplyTo(c.Generic, nil, nil); err != nil {
 		return err
 	}
+	c.Generic.AggregatedDiscoveryGroupManager = filters.NewDiscovery()
 	c.Generic.LoopbackClientConfig.DisableCompression = true
 	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	var err error
@@ -199,10 +201,13 @@ func (c *Config) applyAudit(context.Context) error { return c.options.Audit.Appl
 // handlerChain puts the stock chain between our outermost filters, which find the cluster, and our innermost, which
 // keeps to it (wall W7: nothing is served outside of this chain).
 func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
-	handler := filters.WithResourceRules(apiHandler, c.rest.identities, generic.Serializer)
+	handler := filters.WithDiscoveryRules(apiHandler, generic.Serializer)
+	handler = filters.WithResourceRules(handler, c.rest.identities, generic.Serializer)
 	handler = authorization.WithDeepReview(handler)
 	handler = authorization.WithImpersonationScope(handler)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
+	handler = requester.With(handler)
+	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
 	handler = filters.WithCluster(handler, filters.NewResolver(c.registry), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }

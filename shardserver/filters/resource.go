@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -41,9 +40,9 @@ func WithResourceRules(handler http.Handler, identities map[schema.GroupResource
 			respond(w, req, serializer, err)
 			return
 		}
-		if isShards(info) && cluster != logicalcluster.Root && cluster != logicalcluster.Shard && !cluster.IsWildcard() {
-			respond(w, req, serializer, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb,
-				corev1alpha1.Resource(info.Resource), info.Name, "", 0, true))
+		resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+		if !served(resource, req) {
+			respond(w, req, serializer, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, resource, info.Name, "", 0, true))
 			return
 		}
 		handler.ServeHTTP(w, req)
@@ -78,8 +77,4 @@ func withoutIdentity(req *http.Request, info *request.RequestInfo, identities ma
 	clone.URL.Path = strings.Replace(req.URL.Path, "/"+info.Resource, "/"+resource, 1)
 	clone.URL.RawPath = ""
 	return clone, &stripped, nil
-}
-
-func isShards(info *request.RequestInfo) bool {
-	return info.APIGroup == corev1alpha1.SchemeGroupVersion.Group && info.Resource == "shards"
 }

@@ -1,0 +1,60 @@
+package shardserver_test
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// walked is what the walk needs to know of one stored resource beyond its discovery.
+type walked struct {
+	// body is the least that is valid, without apiVersion, kind and metadata. "NS" stands for the namespace.
+	body string
+	// selects is a field selector of this kind's own that matches what body creates; "NS" as above. May be empty.
+	selects string
+	// notCreated says why users cannot create the kind; the walk then uses the object of that name.
+	notCreated, existing string
+	// afterlife says that deletion only begins with the request: a controller drains what hangs below first.
+	afterlife bool
+}
+
+// walkedKinds has one row for every stored resource of a workspace. The walk fails for a resource without a row, so
+// that no kind is ever served without having been walked.
+var walkedKinds = map[schema.GroupResource]walked{
+	{Resource: "namespaces"}:                           {selects: "status.phase=Active", afterlife: true},
+	{Resource: "configmaps"}:                           {body: `data: {a: b}`},
+	{Resource: "secrets"}:                              {body: `{type: example.com/walk, stringData: {a: b}}`, selects: "type=example.com/walk"},
+	{Resource: "serviceaccounts"}:                      {body: `automountServiceAccountToken: false`},
+	{Resource: "events"}:                               {body: `{involvedObject: {kind: Walk, namespace: NS}, reason: Walked, type: Normal}`, selects: "involvedObject.kind=Walk,reason=Walked"},
+	{Group: "events.k8s.io", Resource: "events"}:       {body: `{regarding: {kind: Hike, namespace: NS}, eventTime: "2026-01-01T00:00:00.000000Z", reportingController: example.com/walk, reportingInstance: one, action: Walk, reason: Walked, type: Normal}`, selects: "regarding.kind=Hike"},
+	{Group: "coordination.k8s.io", Resource: "leases"}: {body: `spec: {holderIdentity: me, leaseDurationSeconds: 10}`},
+
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:               {body: `rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        {body: `rules: [{nonResourceURLs: [/], verbs: [access]}]`},
+	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:        {body: `{roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: User, name: walker, apiGroup: rbac.authorization.k8s.io}]}`},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: {body: `{roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: User, name: walker, apiGroup: rbac.authorization.k8s.io}]}`},
+
+	{Group: "tenancy.kcp.io", Resource: "workspaces"}:     {body: `spec: {type: {name: universal, path: root}}`, afterlife: true},
+	{Group: "tenancy.kcp.io", Resource: "workspacetypes"}: {body: `spec: {extend: {with: [{name: universal, path: root}]}}`},
+	{Group: "core.kcp.io", Resource: "logicalclusters"}:   {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
+}
+
+// object returns a minimal valid object of the kind.
+func (k walked) object(gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal([]byte(k.inNamespace(k.body, namespace)), &obj.Object); err != nil {
+		panic(fmt.Sprintf("the row of %s is no YAML: %v", gvk, err))
+	}
+	obj.SetGroupVersionKind(gvk)
+	obj.SetName(name)
+	obj.SetNamespace(namespace)
+	obj.SetLabels(map[string]string{"walk": name, "walked": "yes"})
+	return obj
+}
+
+func (k walked) inNamespace(text, namespace string) string {
+	return strings.ReplaceAll(text, "NS", namespace)
+}

@@ -1,0 +1,357 @@
+package shardserver_test
+
+import (
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/openapi3"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+// TestDocumentsAboutTheAPI is about everything that clients read before they know what to ask for.
+func TestDocumentsAboutTheAPI(t *testing.T) {
+	shard := shardtesting.Start(t)
+	shard.NewWorkspace(t, "root", "docs")
+	admin := shardtesting.At(shard.Admin(t), "root:docs")
+	root := shardtesting.At(shard.Admin(t), "root")
+
+	t.Run("both forms of discovery say the same", func(t *testing.T) { sameDiscovery(t, admin, root) })
+	t.Run("shards are shown where they are", func(t *testing.T) { shardsInPlace(t, shard, admin) })
+	t.Run("names and kinds are mapped as kubectl maps them", func(t *testing.T) { mapsNames(t, admin) })
+	t.Run("OpenAPI v3 has a document for every version", func(t *testing.T) { openAPIv3(t, admin) })
+	t.Run("OpenAPI v3 has no meaning without a logical cluster", func(t *testing.T) {
+		for _, path := range []string{"/openapi/v3", "/openapi/v3/api/v1"} {
+			if got := statusOf(t, shard.Masters(t), path); got != http.StatusNotFound {
+				t.Errorf("GET %s: got %d, want 404", path, got)
+			}
+		}
+	})
+	t.Run("OpenAPI v2 is one document", func(t *testing.T) { openAPIv2(t, admin) })
+	t.Run("explain finds fields", func(t *testing.T) { explains(t, admin) })
+	t.Run("the version is that of Kubernetes", func(t *testing.T) {
+		var info version.Info
+		decode(t, admin, "/version", &info)
+		if info.Major != "1" || info.Minor == "" {
+			t.Errorf("got %+v", info)
+		}
+	})
+	t.Run("clients that prefer protobuf get it for the kinds that have it", func(t *testing.T) { prefersProtobuf(t, admin) })
+}
+
+// discovered returns a line for everything that discovery shows. Legacy is the unaggregated form.
+func discovered(t *testing.T, config *rest.Config, legacy bool) []string {
+	t.Helper()
+	client := discovery.NewDiscoveryClientForConfigOrDie(config)
+	client.UseLegacyDiscovery = legacy
+	groups, lists, err := client.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			slices.Sort(r.Verbs)
+			if strings.Contains(r.Name, "/") {
+				r.SingularName = "" // clients make one up from the aggregated form
+			}
+			all = append(all, fmt.Sprintf("%s %s %s namespaced=%t %v %v %v %s", list.GroupVersion, r.Name, r.Kind, r.Namespaced, r.Verbs, r.ShortNames, r.Categories, r.SingularName))
+		}
+	}
+	for _, group := range groups {
+		all = append(all, fmt.Sprintf("%s prefers %s", group.Name, group.PreferredVersion.GroupVersion))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func sameDiscovery(t *testing.T, configs ...*rest.Config) {
+	for _, config := range configs {
+		legacy, aggregated := discovered(t, config, true), discovered(t, config, false)
+		for _, line := range legacy {
+			if !slices.Contains(aggregated, line) {
+				t.Errorf("%s: not in the aggregated form: %s", config.Host, line)
+			}
+		}
+		for _, line := range aggregated {
+			if !slices.Contains(legacy, line) {
+				t.Errorf("%s: not in the unaggregated form: %s", config.Host, line)
+			}
+		}
+		if len(aggregated) < 30 {
+			t.Errorf("%s: only %d lines of discovery", config.Host, len(aggregated))
+		}
+	}
+}
+
+func shardsInPlace(t *testing.T, shard *shardtesting.Shard, workspace *rest.Config) {
+	for config, want := range map[*rest.Config]bool{
+		workspace:                               false,
+		shardtesting.At(shard.Admin(t), "root"): true,
+		shardtesting.At(shard.Masters(t), "system:shard"): true,
+		shardtesting.At(shard.Masters(t), "system:admin"): false,
+	} {
+		for _, legacy := range []bool{true, false} {
+			shown := slices.ContainsFunc(discovered(t, config, legacy), func(line string) bool {
+				return strings.HasPrefix(line, "core.kcp.io/v1alpha1 shards ")
+			})
+			if shown != want {
+				t.Errorf("%s, unaggregated %t: shards are shown: %t, want %t", config.Host, legacy, shown, want)
+			}
+		}
+		want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[want]
+		if got := statusOf(t, config, "/apis/core.kcp.io/v1alpha1/shards"); got != want {
+			t.Errorf("%s: GET shards: got %d, want %d", config.Host, got, want)
+		}
+	}
+	// The two documents have tags of their own: a cache must not take one for the other.
+	tags := map[string]bool{}
+	for _, config := range []*rest.Config{workspace, shardtesting.At(shard.Admin(t), "root")} {
+		response := send(t, config, http.MethodGet, "/apis", http.Header{"Accept": {"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}, "")
+		tags[response.Header.Get("ETag")] = true
+	}
+	if len(tags) != 2 || tags[""] {
+		t.Errorf("tags are %v", tags)
+	}
+}
+
+func mapsNames(t *testing.T, config *rest.Config) {
+	client := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))
+	deferred := restmapper.NewDeferredDiscoveryRESTMapper(client)
+	mapper := restmapper.NewShortcutExpander(deferred, client, nil)
+	for name, want := range map[string]string{
+		"cm": "/v1, Resource=configmaps", "ns": "/v1, Resource=namespaces", "sa": "/v1, Resource=serviceaccounts", "secret": "/v1, Resource=secrets",
+		"ws": "tenancy.kcp.io/v1alpha1, Resource=workspaces", "workspace": "tenancy.kcp.io/v1alpha1, Resource=workspaces",
+		"workspacetype": "tenancy.kcp.io/v1alpha1, Resource=workspacetypes", "logicalcluster": "core.kcp.io/v1alpha1, Resource=logicalclusters",
+		"lease": "coordination.k8s.io/v1, Resource=leases", "clusterrole": "rbac.authorization.k8s.io/v1, Resource=clusterroles", "ev": "/v1, Resource=events",
+	} {
+		got, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: name})
+		if err != nil || got.String() != want {
+			t.Errorf("%q is mapped to %q (%v), want %q", name, got, err, want)
+		}
+	}
+	for kind, want := range map[schema.GroupKind]meta.RESTScopeName{
+		{Kind: "ConfigMap"}: meta.RESTScopeNameNamespace, {Group: "tenancy.kcp.io", Kind: "Workspace"}: meta.RESTScopeNameRoot,
+	} {
+		mapping, err := mapper.RESTMapping(kind)
+		if err != nil || mapping.Scope.Name() != want {
+			t.Errorf("%s is mapped to %v (%v), want scope %s", kind, mapping, err, want)
+		}
+	}
+	if _, err := mapper.RESTMapping(schema.GroupKind{Kind: "Pod"}); !meta.IsNoMatchError(err) {
+		t.Errorf("a kind that is not served: got %v, want no match", err)
+	}
+}
+
+func openAPIv3(t *testing.T, config *rest.Config) {
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	decode(t, config, "/openapi/v3", &index)
+	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		name := "apis/" + list.GroupVersion
+		if !strings.Contains(list.GroupVersion, "/") {
+			name = "api/" + list.GroupVersion
+		}
+		entry, ok := index.Paths[name]
+		if !ok {
+			t.Errorf("no document for %s", name)
+			continue
+		}
+		_, hash, hashed := strings.Cut(entry.ServerRelativeURL, "?hash=")
+		if !hashed {
+			t.Errorf("%s: the URL %q has no hash", name, entry.ServerRelativeURL)
+		}
+		path := "/openapi/v3/" + name
+		document := send(t, config, http.MethodGet, path+"?hash="+hash, http.Header{"Accept": {"application/json"}}, "")
+		sum := sha512.Sum512([]byte(document.body))
+		if tag := strings.Trim(document.Header.Get("ETag"), `"`); tag != hash || tag != strings.ToUpper(hex.EncodeToString(sum[:])) {
+			t.Errorf("%s: the ETag %q, the hash %q and the content do not agree", name, tag, hash)
+		}
+		if !strings.Contains(document.Header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: a document with its hash may be cached for ever, got %q", name, document.Header.Get("Cache-Control"))
+		}
+		again := send(t, config, http.MethodGet, path, http.Header{"Accept": {"application/json"}, "If-None-Match": {document.Header.Get("ETag")}}, "")
+		if again.StatusCode != http.StatusNotModified {
+			t.Errorf("%s: asked again with its ETag: got %d, want 304", name, again.StatusCode)
+		}
+		var content struct {
+			Paths      map[string]any
+			Components struct{ Schemas map[string]any }
+		}
+		if err := json.Unmarshal([]byte(document.body), &content); err != nil || len(content.Paths) == 0 {
+			t.Errorf("%s: %v, %d paths", name, err, len(content.Paths))
+		}
+	}
+}
+
+func openAPIv2(t *testing.T, config *rest.Config) {
+	document, err := discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPISchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, definition := range document.GetDefinitions().GetAdditionalProperties() {
+		names = append(names, definition.GetName())
+	}
+	if !slices.Contains(names, "io.k8s.api.core.v1.ConfigMap") {
+		t.Errorf("%d definitions, none of ConfigMap", len(names))
+	}
+}
+
+// explains looks fields up as kubectl explain does: the kind by its extension, then reference by reference.
+func explains(t *testing.T, config *rest.Config) {
+	root := openapi3.NewRoot(discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPIV3())
+	for _, tc := range []struct {
+		gvk  schema.GroupVersionKind
+		path []string
+	}{
+		{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, []string{"data"}},
+		{schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, []string{"rules", "verbs"}},
+		{schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "Workspace"}, []string{"spec", "type", "path"}},
+		{schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "WorkspaceType"}, []string{"spec", "extend", "with", "name"}},
+		{schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, []string{"status", "phase"}},
+	} {
+		spec, err := root.GVSpecAsMap(tc.gvk.GroupVersion())
+		if err != nil {
+			t.Errorf("%s: %v", tc.gvk, err)
+			continue
+		}
+		schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
+		current := ofKind(schemas, tc.gvk)
+		if current == nil {
+			t.Errorf("%s has no schema", tc.gvk)
+			continue
+		}
+		for _, field := range tc.path {
+			properties, _ := follow(schemas, current)["properties"].(map[string]any)
+			next, ok := properties[field].(map[string]any)
+			if !ok {
+				t.Errorf("%s: no field %s of %v", tc.gvk, field, tc.path)
+				break
+			}
+			if description, _ := next["description"].(string); description == "" {
+				t.Errorf("%s: field %s of %v has no description", tc.gvk, field, tc.path)
+			}
+			current = next
+		}
+	}
+}
+
+func ofKind(schemas map[string]any, want schema.GroupVersionKind) map[string]any {
+	for _, candidate := range schemas {
+		kinds, _ := candidate.(map[string]any)["x-kubernetes-group-version-kind"].([]any)
+		for _, kind := range kinds {
+			k := kind.(map[string]any)
+			if len(kinds) == 1 && k["group"] == want.Group && k["version"] == want.Version && k["kind"] == want.Kind {
+				return candidate.(map[string]any)
+			}
+		}
+	}
+	return nil
+}
+
+// follow resolves a reference, alone or behind allOf, and steps into lists.
+func follow(schemas, node map[string]any) map[string]any {
+	for {
+		if items, ok := node["items"].(map[string]any); ok {
+			node = items
+			continue
+		}
+		ref, _ := node["$ref"].(string)
+		if all, ok := node["allOf"].([]any); ok && len(all) == 1 {
+			ref, _ = all[0].(map[string]any)["$ref"].(string)
+		}
+		if ref == "" {
+			return node
+		}
+		node, _ = schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any)
+	}
+}
+
+func prefersProtobuf(t *testing.T, config *rest.Config) {
+	for path, want := range map[string]string{
+		"/api/v1/namespaces":                              protobuf,
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles": protobuf,
+		"/apis/tenancy.kcp.io/v1alpha1/workspaces":        "application/json",
+		"/apis/tenancy.kcp.io/v1alpha1/workspaces/nobody": "application/json",
+		"/apis/core.kcp.io/v1alpha1/logicalclusters":      "application/json",
+		"/apis/core.kcp.io/v1alpha1":                      protobuf,
+		"/apis":                                           protobuf,
+	} {
+		response := send(t, config, http.MethodGet, path, http.Header{"Accept": {protobuf + ",application/json"}}, "")
+		if got := response.Header.Get("Content-Type"); got != want {
+			t.Errorf("GET %s came as %q, want %q", path, got, want)
+		}
+	}
+	typed := rest.CopyConfig(config)
+	typed.AcceptContentTypes, typed.ContentType = protobuf+",application/json", protobuf
+	clientset := (&shardtesting.Shard{}).Kubernetes(t, typed)
+	if namespaces, err := clientset.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil || len(namespaces.Items) == 0 {
+		t.Errorf("a typed client that speaks protobuf: %v, %v", namespaces, err)
+	}
+}
+
+// answer is a response whose body has been read.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// send makes one plain HTTP request with the credentials of a client configuration.
+func send(t *testing.T, config *rest.Config, method, path string, header http.Header, body string) answer {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response, string(raw)}
+}
+
+func decode(t *testing.T, config *rest.Config, path string, into any) {
+	t.Helper()
+	got := send(t, config, http.MethodGet, path, http.Header{"Accept": {"application/json"}}, "")
+	if got.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: got %d: %s", path, got.StatusCode, got.body)
+	}
+	if err := json.Unmarshal([]byte(got.body), into); err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+}
