@@ -49,7 +49,9 @@ func unmountBelow(folder string) error {
 	}
 	var failed []error
 	for _, point := range mountsBelow(string(info), folder) {
-		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+		// A mount point that is not there is hidden below a later mount and goes with it.
+		err := syscall.Unmount(point, syscall.MNT_DETACH)
+		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 			failed = append(failed, fmt.Errorf("unmounting %s: %w", point, err))
 		}
 	}
