@@ -231,7 +231,9 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		volumes:   line.volumes,
 		mounts:    line.mounts,
 		resources: resources,
-		probes:    probes{readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
+		// A proxy listens once it knows the shards. Without the first probe it would be killed, again and again, while
+		// the root shard starts; with it five minutes pass before.
+		probes:    probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
 		image:     image,
 		imageSpec: p.spec.Image,
 		replicas:  p.spec.Replicas,

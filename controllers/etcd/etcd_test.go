@@ -1,0 +1,120 @@
+package etcd_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/internal/golden"
+)
+
+var image = desired.Image{Repository: "registry.example.com/atoll", Tag: "v0.1.0"}
+
+func managed(t *testing.T, spec *operatorv1alpha1.ManagedEtcd) etcd.Cluster {
+	t.Helper()
+	root := golden.Sample[operatorv1alpha1.RootShard](t, "rootshard_minimal.yaml")
+	if spec != nil {
+		root.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: spec}
+	}
+	return etcd.For(root)
+}
+
+func TestRenderedObjects(t *testing.T) {
+	size := resource.MustParse("20Gi")
+	for name, spec := range map[string]*operatorv1alpha1.ManagedEtcd{
+		"minimal": nil,
+		"three":   {Replicas: ptr.To[int32](3), Storage: &operatorv1alpha1.EtcdStorage{Size: &size, StorageClassName: ptr.To("fast")}},
+		"trial":   {Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := managed(t, spec)
+			objects := []client.Object{cluster.StatefulSet(image)}
+			for _, service := range cluster.Services() {
+				objects = append(objects, service)
+			}
+			if budget := cluster.DisruptionBudget(); budget != nil {
+				objects = append(objects, budget)
+			}
+			for _, issuer := range cluster.Certificates().Issuers {
+				objects = append(objects, issuer)
+			}
+			for _, certificate := range cluster.Certificates().Certificates {
+				objects = append(objects, certificate)
+			}
+			golden.Check(t, name, objects...)
+		})
+	}
+}
+
+func TestChanges(t *testing.T) {
+	quantity := func(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
+	storage := func(s operatorv1alpha1.EtcdStorage) *operatorv1alpha1.ManagedEtcd {
+		return &operatorv1alpha1.ManagedEtcd{Storage: &s}
+	}
+	emptyDir := storage(operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	for sentence, tc := range map[string]struct {
+		live, wanted *operatorv1alpha1.ManagedEtcd
+		reason, text string
+	}{
+		"the same is no change":                 {nil, nil, "", ""},
+		"a size written out is the default one": {nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("8Gi")}), "", ""},
+		"more members are refused": {
+			nil, &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}, "EtcdReplicasImmutable", "Set it back to 1"},
+		"another size is refused": {
+			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi")}), "EtcdStorageImmutable", "asks for a persistent volume claim of 20Gi and etcd runs on a persistent volume claim of 8Gi"},
+		"another class is refused": {
+			nil, storage(operatorv1alpha1.EtcdStorage{StorageClassName: ptr.To("fast")}), "EtcdStorageImmutable", "of storage class fast"},
+		"a claim instead of an emptyDir is refused": {emptyDir, nil, "EtcdStorageImmutable", "etcd runs on an emptyDir volume"},
+		"an emptyDir instead of a claim is refused": {nil, emptyDir, "EtcdStorageImmutable", "asks for an emptyDir volume"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			refusal := etcd.MayChange(managed(t, tc.live).StatefulSet(image), managed(t, tc.wanted).StatefulSet(image))
+			switch {
+			case tc.reason == "" && refusal != nil:
+				t.Errorf("refused: %s", refusal.Message)
+			case tc.reason != "" && (refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.text)):
+				t.Errorf("got %+v, want %s with %q", refusal, tc.reason, tc.text)
+			}
+		})
+	}
+}
+
+func TestAnEtcdWithDataIsNotLeftSilently(t *testing.T) {
+	if etcd.MayAbandon(nil) != nil {
+		t.Error("nothing runs, and leaving it is refused")
+	}
+	if refusal := etcd.MayAbandon(managed(t, nil).StatefulSet(image)); refusal == nil || refusal.Reason != "EtcdHoldsData" {
+		t.Errorf("got %+v", refusal)
+	}
+}
+
+func TestQuotaLeavesRoomOnTheVolume(t *testing.T) {
+	size := func(s string) *operatorv1alpha1.ManagedEtcd {
+		q := resource.MustParse(s)
+		return &operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{Size: &q}}
+	}
+	for sentence, tc := range map[string]struct {
+		spec *operatorv1alpha1.ManagedEtcd
+		want string
+	}{
+		"three quarters of the default claim":   {nil, "--quota-backend-bytes=6442450944"},
+		"no more than etcd is meant for":        {size("100Gi"), "--quota-backend-bytes=8589934592"},
+		"two gibibytes where no limit is known": {&operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, "--quota-backend-bytes=2147483648"},
+		"three quarters of a limited emptyDir": {&operatorv1alpha1.ManagedEtcd{Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{
+			SizeLimit: ptr.To(resource.MustParse("1Gi"))}}}, "--quota-backend-bytes=805306368"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			args := managed(t, tc.spec).StatefulSet(image).Spec.Template.Spec.Containers[0].Args
+			if !strings.Contains(strings.Join(args, " ")+" ", tc.want+" ") {
+				t.Errorf("%s is missing from %q", tc.want, args)
+			}
+		})
+	}
+}
