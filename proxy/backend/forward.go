@@ -62,8 +62,9 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 		ErrorLog:      quiet,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			f.metrics.failed(shard, err)
+			// An outage is logged once, by who follows the shard; here it would be once per request.
 			if !errors.Is(err, context.Canceled) && req.Context().Err() == nil {
-				klog.V(2).InfoS("Backend does not answer", "backend", shard, "host", target.Host, "err", err)
+				klog.V(4).InfoS("Backend does not answer", "backend", shard, "host", target.Host, "err", err)
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},

@@ -128,8 +128,9 @@ func (h *health) get() (synced bool, failure error) {
 func follow(ctx context.Context, s source, store cache.ReflectorStore, h *health) {
 	logger := klog.FromContext(ctx)
 	pauses := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: maxPause}
+	quiet := logger.V(2) // what it has to say about a healthy shard is for debugging
 	reflector := cache.NewReflectorWithOptions(s, s.example, store, cache.ReflectorOptions{
-		Logger:  &logger,
+		Logger:  &quiet,
 		Name:    s.resource + "@" + s.shard,
 		Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: maxPause},
 	})
@@ -137,7 +138,7 @@ func follow(ctx context.Context, s source, store cache.ReflectorStore, h *health
 
 	pause := pauses
 	for ctx.Err() == nil {
-		err := reflector.ListAndWatchWithContext(ctx)
+		err := reflector.ListAndWatchWithContext(klog.NewContext(ctx, quiet))
 		switch {
 		case ctx.Err() != nil:
 			return

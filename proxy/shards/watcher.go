@@ -90,8 +90,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// WaitForShards blocks until the Shard objects are known, and each shard's contents were either listed once or could
-// not be: a shard that is down must not keep the proxy of all others from starting.
+// WaitForShards blocks until there is a Shard object, and each shard's contents were either listed once or could not
+// be: a shard that is down must not keep the proxy of all others from starting.
 func (w *Watcher) WaitForShards(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) { return w.Ready() == nil, nil })
 	if err != nil {
@@ -110,6 +110,9 @@ func (w *Watcher) Ready() error {
 	defer w.mu.Unlock()
 	if w.ready {
 		return nil
+	}
+	if len(w.index.Load().ShardNames()) == 0 {
+		return errors.New("there is no Shard object yet: a root shard that starts registers itself")
 	}
 	var missing []string
 	for name, f := range w.followers {
