@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -16,23 +17,29 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace/deletion"
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
+
+// namespaceWorkers is how many namespaces are emptied at once. They mostly wait for watch caches to catch up.
+const namespaceWorkers = 32
 
 // namespaceController empties and finalizes namespaces that are being deleted. Upstream's deleter does the work; its
 // clients take the cluster from the context, so that one serves all.
 type namespaceController struct {
-	cfg Config
+	cfg        Config
+	namespaces *storage.Reader[*core.Namespace]
 
 	once    sync.Once
 	deleter deletion.NamespacedResourcesDeleterInterface
 }
 
 func newNamespaceController(cfg Config) controller.Controller {
-	c := &namespaceController{cfg: cfg}
+	c := &namespaceController{cfg: cfg, namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces)}
 	return controller.Controller{
 		Name:      "namespace",
 		Inputs:    []controller.Input{{Resource: namespaces, Keys: terminating}},
+		Workers:   namespaceWorkers,
 		Reconcile: c.reconcile,
 	}
 }
@@ -49,10 +56,14 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 	// The deleter asks for the resources once when it is built and ends the process if there are none. There are some
 	// now: a namespace led here.
 	c.once.Do(func() {
-		c.deleter = deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), c.cfg.Clients.Metadata,
+		c.deleter = deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), knowing{c.cfg.Clients.Metadata},
 			c.cfg.Clients.Kubernetes.CoreV1(), c.namespacedResources, corev1.FinalizerKubernetes)
 	})
-	err := c.deleter.Delete(ctx, key.Name)
+	ctx, err := c.prepare(ctx, key.Name)
+	if err != nil {
+		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
+	}
+	err = c.deleter.Delete(ctx, key.Name)
 	var remaining *deletion.ResourcesRemainingError
 	switch {
 	case errors.As(err, &remaining):
@@ -61,6 +72,30 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
 	}
 	return controller.Result{}, nil
+}
+
+// prepare deletes what the watch cache knows to be in a namespace and returns a context that says which resources hold
+// nothing any more. The deleter would send two requests for every resource to find that out, one after the other.
+//
+// It is true from then on: nothing can be created in a namespace whose phase is Terminating, and only if it is are the
+// resources looked at.
+func (c *namespaceController) prepare(ctx context.Context, name string) (context.Context, error) {
+	namespace, err := c.namespaces.Get(ctx, "", name)
+	if apierrors.IsNotFound(err) || (err == nil && namespace.Status.Phase != core.NamespaceTerminating) {
+		return ctx, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	resources := slices.DeleteFunc(c.cfg.Registry.All(), func(resource *storage.Resource) bool { return !resource.Namespaced || !resource.Deletable })
+	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached); err != nil {
+		return nil, err
+	}
+	empty, err := content.Empty(ctx, resources, name)
+	if err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, emptyKey{}, empty), nil
 }
 
 // namespacedResources lists what the shard stores inside namespaces, as discovery would, for all clusters alike: a

@@ -306,18 +306,6 @@ func TestDefaultBindingsThatCannotBeMade(t *testing.T) {
 	}
 }
 
-func TestRemainsReadTheSameForTheSameCounts(t *testing.T) {
-	left := newRemains()
-	left.add("namespaces", nil)
-	left.add("workspaces.tenancy.kcp.io", []string{"b", "a"})
-	left.add("namespaces", []string{"a"})
-	want := "Some resources are remaining: namespaces has 2 resource instances, workspaces.tenancy.kcp.io has 1 resource instances; " +
-		"Some content in the logical cluster has finalizers remaining: a in 2 resource instances, b in 1 resource instances"
-	if got := left.String(); got != want || left.none() {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestVirtualWorkspacesOfATypeAreSortedByShard(t *testing.T) {
 	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 	virtual := func(url string) func(*corev1alpha1.Shard) {

@@ -31,7 +31,6 @@ type logicalClusterController struct {
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
 	shards   shardReader
-	content  *content
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
@@ -40,7 +39,6 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
 		shards:   newShardReader(cfg.Registry),
-		content:  &content{registry: cfg.Registry, metadata: cfg.Clients.Metadata},
 	}
 	return controller.Controller{
 		Name: "logicalcluster",

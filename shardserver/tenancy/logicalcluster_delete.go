@@ -14,6 +14,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -39,10 +40,12 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 			return controller.Result{}, writeErr
 		}
 		return controller.Result{}, fmt.Errorf("emptying logical cluster %q: %w", scope.name, err)
-	case !left.none():
-		conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "%s", left)
+	case !left.None():
+		if !justCounted(cluster, time.Now()) {
+			conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "%s", left)
+		}
 		again := remainsAgain
-		if len(left.finalizers) > 0 {
+		if len(left.Finalizers) > 0 {
 			again = finalizersAgain
 		}
 		return controller.Result{RequeueAfter: again}, c.writeDeleting(ctx, scope)
@@ -51,20 +54,30 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 	return controller.Result{}, c.release(ctx, scope)
 }
 
+// countsLast is how long the counts of the condition may lag behind. Each object that goes wakes the deletion up, and
+// writing every count down would cost two writes for each: one here, one in the mirroring Workspace.
+const countsLast = 2 * time.Second
+
+// justCounted tells whether the condition has counts that are fresh enough.
+func justCounted(cluster *corev1alpha1.LogicalCluster, now time.Time) bool {
+	condition := conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted)
+	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && now.Sub(condition.LastTransitionTime.Time) < countsLast
+}
+
 // empty deletes all content, and returns what has to be waited for.
-func (c *logicalClusterController) empty(ctx context.Context) (*remains, error) {
-	all := c.cfg.Registry.All()
-	left, err := c.content.delete(ctx, slices.DeleteFunc(slices.Clone(all), notTenantContent), cached)
-	if err != nil || !left.none() {
+func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains, error) {
+	all, client := c.cfg.Registry.All(), c.cfg.Clients.Metadata
+	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notTenantContent), "", content.Cached)
+	if err != nil || !left.None() {
 		return left, err
 	}
-	left, err = c.content.delete(ctx, slices.DeleteFunc(slices.Clone(all), notPolicy), cached)
-	if err != nil || !left.none() {
+	left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notPolicy), "", content.Cached)
+	if err != nil || !left.None() {
 		return left, err
 	}
 	// The watch cache may have been behind, and objects inside namespaces were others' to delete: ask storage itself
 	// whether anything is left under any resource, since nobody would ever look again.
-	return c.content.delete(ctx, slices.DeleteFunc(slices.Clone(all), isLogicalCluster), latest)
+	return content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), isLogicalCluster), "", content.Latest)
 }
 
 func notTenantContent(resource *storage.Resource) bool {

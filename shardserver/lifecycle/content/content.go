@@ -1,0 +1,165 @@
+// Package content deletes what a namespace or a whole logical cluster holds, resource by resource, through the shard's
+// API. It reads the watch cache first and sends requests only for objects that exist: most resources hold nothing.
+package content
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/metadata"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// A list from storage waits up to a tenth of a second for the watch cache to catch up, so resources are listed side by
+// side; requests that delete cost the server work.
+const (
+	parallelLists   = 32
+	parallelDeletes = 8
+)
+
+// Resource versions of a list: what the watch cache has at once, or what a client would see.
+const (
+	Cached = "0"
+	Latest = ""
+)
+
+var namespaces = schema.GroupResource{Resource: "namespaces"}
+
+// Remains counts what a deletion left: objects per resource, and objects per finalizer that holds them.
+type Remains struct {
+	mu         sync.Mutex
+	Resources  map[string]int
+	Finalizers map[string]int
+}
+
+func NewRemains() *Remains {
+	return &Remains{Resources: map[string]int{}, Finalizers: map[string]int{}}
+}
+
+func (r *Remains) None() bool { return len(r.Resources) == 0 }
+
+func (r *Remains) Add(resource string, finalizers []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Resources[resource]++
+	for _, finalizer := range finalizers {
+		r.Finalizers[finalizer]++
+	}
+}
+
+// String is the message of the condition WorkspaceContentDeleted. It is the same for the same counts.
+func (r *Remains) String() string {
+	counts := func(of map[string]int, format string) string {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			parts = append(parts, fmt.Sprintf(format, name, of[name]))
+		}
+		return strings.Join(parts, ", ")
+	}
+	text := "Some resources are remaining: " + counts(r.Resources, "%s has %d resource instances")
+	if len(r.Finalizers) > 0 {
+		text += "; Some content in the logical cluster has finalizers remaining: " + counts(r.Finalizers, "%s in %d resource instances")
+	}
+	return text
+}
+
+// Delete deletes all objects of the resources in the logical cluster of the context, or in one of its namespaces, and
+// returns what did not go at once. Every deletion is tried even if one fails; the first error is returned.
+func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remains, error) {
+	left := NewRemains()
+	var lists errgroup.Group
+	lists.SetLimit(parallelLists)
+	for _, resource := range resources {
+		lists.Go(func() error {
+			objects, err := list(ctx, resource, namespace, resourceVersion)
+			if err != nil || len(objects) == 0 {
+				return err
+			}
+			var deletes errgroup.Group
+			deletes.SetLimit(parallelDeletes)
+			for _, object := range objects {
+				deletes.Go(func() error {
+					gone, err := deleteOne(ctx, client, resource, object)
+					if !gone {
+						left.Add(resource.GVR.GroupResource().String(), object.GetFinalizers())
+					}
+					return err
+				})
+			}
+			return deletes.Wait()
+		})
+	}
+	return left, lists.Wait()
+}
+
+// Empty returns those of the resources that hold nothing in the namespace, as storage itself has it now.
+func Empty(ctx context.Context, resources []*storage.Resource, namespace string) (map[schema.GroupVersionResource]bool, error) {
+	empty := make([]bool, len(resources))
+	var lists errgroup.Group
+	lists.SetLimit(parallelLists)
+	for i, resource := range resources {
+		lists.Go(func() error {
+			objects, err := list(ctx, resource, namespace, Latest)
+			empty[i] = err == nil && len(objects) == 0
+			return err
+		})
+	}
+	if err := lists.Wait(); err != nil {
+		return nil, err
+	}
+	set := make(map[schema.GroupVersionResource]bool, len(resources))
+	for i, resource := range resources {
+		set[resource.GVR] = empty[i]
+	}
+	return set, nil
+}
+
+func list(ctx context.Context, resource *storage.Resource, namespace, resourceVersion string) ([]metav1.Object, error) {
+	found, err := resource.Store.List(request.WithNamespace(ctx, namespace), &internalversion.ListOptions{ResourceVersion: resourceVersion})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", resource.GVR.GroupResource(), err)
+	}
+	var objects []metav1.Object
+	err = meta.EachListItem(found, func(obj runtime.Object) error {
+		object, err := meta.Accessor(obj)
+		objects = append(objects, object)
+		return err
+	})
+	return objects, err
+}
+
+// deleteOne deletes one object unless that is under way. It tells whether the object is gone, rather than held by
+// finalizers or by what it contains.
+func deleteOne(ctx context.Context, client metadata.Interface, resource *storage.Resource, object metav1.Object) (gone bool, err error) {
+	held := len(object.GetFinalizers()) > 0 || resource.GVR.GroupResource() == namespaces
+	if object.GetDeletionTimestamp() != nil {
+		return false, nil
+	}
+	background, uid := metav1.DeletePropagationBackground, object.GetUID()
+	err = client.Resource(resource.GVR).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{
+		PropagationPolicy: &background,
+		Preconditions:     &metav1.Preconditions{UID: &uid},
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err): // another object has the name now; the next pass sees it
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting %s %q: %w", resource.GVR.GroupResource(), object.GetName(), err)
+	}
+	return !held, nil
+}

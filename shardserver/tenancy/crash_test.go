@@ -1,0 +1,104 @@
+package tenancy_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestACrashAtAnyStepIsCarriedOn leaves workspaces behind as a shard that was killed between two writes would, starts
+// the controllers over them, and expects each to end up where it was going, with the logical cluster it had.
+func TestACrashAtAnyStepIsCarriedOn(t *testing.T) {
+	idle := shardtesting.Start(t, func(o *options.Options) { o.Controllers.Enable = false })
+	masters := idle.Client(t, idle.Masters(t))
+	root := shardtesting.In(t.Context(), "root")
+
+	create := func(name string, change func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		change(workspace)
+		if err := masters.Create(root, workspace); err != nil {
+			t.Fatal(err)
+		}
+		return workspace
+	}
+	reserved := func(w *tenancyv1alpha1.Workspace) {
+		w.Annotations = map[string]string{corev1alpha1.ShardAnnotationKey: "root", tenancyv1alpha1.WorkspaceClusterAnnotationKey: "cluster-of-" + w.Name}
+		w.Finalizers = []string{corev1alpha1.LogicalClusterFinalizer}
+	}
+	clusters := map[string]types.UID{}
+	createCluster := func(w *tenancyv1alpha1.Workspace) {
+		cluster := &corev1alpha1.LogicalCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, Annotations: map[string]string{
+				corev1alpha1.LogicalClusterPathAnnotationKey: "root:" + w.Name, corev1alpha1.LogicalClusterTypeAnnotationKey: "root:universal",
+			}},
+			Spec: corev1alpha1.LogicalClusterSpec{
+				Owner:        &corev1alpha1.LogicalClusterOwner{APIVersion: "tenancy.kcp.io/v1alpha1", Resource: "workspaces", Name: w.Name, Cluster: "root", UID: w.UID},
+				Initializers: []corev1alpha1.LogicalClusterInitializer{"root:universal", corev1alpha1.SystemAPIBindingsInitializer},
+			},
+		}
+		if err := masters.Create(shardtesting.In(t.Context(), "cluster-of-"+w.Name), cluster); err != nil {
+			t.Fatal(err)
+		}
+		clusters[w.Name] = cluster.UID
+	}
+
+	create("before-anything", func(*tenancyv1alpha1.Workspace) {})
+	create("after-reserving", reserved)
+	createCluster(create("after-making", reserved))
+	createCluster(create("after-publishing", func(w *tenancyv1alpha1.Workspace) {
+		reserved(w)
+		w.Spec.Cluster, w.Spec.URL = "cluster-of-"+w.Name, "https://elsewhere/clusters/root:"+w.Name
+	}))
+	deleted := create("deleted-meanwhile", reserved)
+	createCluster(deleted)
+	inDeleted := shardtesting.In(t.Context(), "cluster-of-deleted-meanwhile")
+	if err := masters.Create(inDeleted, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := masters.Delete(root, deleted); err != nil {
+		t.Fatal(err)
+	}
+	if err := idle.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	shard := shardtesting.StartIn(t, idle.Directory)
+	masters = shard.Client(t, shard.Masters(t))
+	for _, name := range []string{"before-anything", "after-reserving", "after-making", "after-publishing"} {
+		workspace := waitReady(t, masters, "root", name)
+		if name != "before-anything" && workspace.Spec.Cluster != "cluster-of-"+name {
+			t.Errorf("%s: cluster %q", name, workspace.Spec.Cluster)
+		}
+		if want := urlOf(shard, name); workspace.Spec.URL != want {
+			t.Errorf("%s: URL %q, want %q", name, workspace.Spec.URL, want)
+		}
+		cluster := &corev1alpha1.LogicalCluster{}
+		get(t, masters, shardtesting.In(t.Context(), workspace.Spec.Cluster), cluster, "", corev1alpha1.LogicalClusterName)
+		if uid, made := clusters[name]; made && cluster.UID != uid {
+			t.Errorf("%s: another logical cluster than before", name)
+		}
+	}
+	shardtesting.Eventually(t, "the deletion", func(context.Context) error {
+		err := masters.Get(root, client.ObjectKeyFromObject(deleted), deleted)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("still there (%v): %+v", err, deleted.Status)
+	})
+	assertNoKey(t, shard, "cluster-of-deleted-meanwhile")
+}
+
+func urlOf(shard *shardtesting.Shard, name string) string {
+	return "https://" + shard.Server.Host() + "/clusters/root:" + name
+}
