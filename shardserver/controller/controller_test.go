@@ -38,7 +38,7 @@ var configMaps = schema.GroupResource{Resource: "configmaps"}
 // newRegistry serves config maps from an embedded etcd, the way the shard stores them.
 func newRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, QuietLogs: true})
+	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
