@@ -44,9 +44,11 @@ func (s server) deployment() *appsv1.Deployment {
 	pod := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: union(s.podLabels, s.selector)},
 		Spec: corev1.PodSpec{
-			SecurityContext:  &corev1.PodSecurityContext{SeccompProfile: runtimeDefault()},
-			ImagePullSecrets: pullSecrets(s.imageSpec, nil),
-			Volumes:          append(s.volumes, s.extras.ExtraVolumes...),
+			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: runtimeDefault()},
+			// No server asks the cluster it runs on anything.
+			AutomountServiceAccountToken: ptr.To(false),
+			ImagePullSecrets:             pullSecrets(s.imageSpec, nil),
+			Volumes:                      append(s.volumes, s.extras.ExtraVolumes...),
 			Containers: []corev1.Container{{
 				Name:            s.container,
 				Image:           s.image.With(s.imageSpec).String(),

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFlags(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		env  string
+		args []string
+		want string // image, or the error's text
+		ok   bool
+	}{
+		"no image at all is an error":       {"", nil, "--default-image is required", false},
+		"the environment names the image":   {"example.com/atoll:v1", nil, "example.com/atoll:v1", true},
+		"the flag wins":                     {"example.com/atoll:v1", []string{"--default-image=example.com/atoll:v2"}, "example.com/atoll:v2", true},
+		"an image without tag is an error":  {"", []string{"--default-image=example.com/atoll"}, "want repository:tag", false},
+		"an unknown flag is an error":       {"a:b", []string{"--feature-gates=x"}, "flag provided but not defined", false},
+		"an argument is an error":           {"a:b", []string{"run"}, "unexpected argument", false},
+		"the flags of existing deployments": {"a:b", []string{"--leader-elect", "--metrics-bind-address=:8443", "--metrics-secure=false", "--enable-http2", "--health-probe-bind-address=:8081", "--zap-log-level=debug"}, "a:b", true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Setenv("ATOLL_DEFAULT_IMAGE", tc.env)
+			_, image, err := parse(tc.args)
+			have := image.String()
+			if err != nil {
+				have = err.Error()
+			}
+			if (err == nil) != tc.ok || !strings.Contains(have, tc.want) {
+				t.Errorf("got %q, want %q", have, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package apply
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestIntentHoldsOnlyWhatWasSet(t *testing.T) {
+	intent, err := intentOf(&appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c"}},
+			Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"status"} {
+		if _, ok := intent.Object[field]; ok {
+			t.Errorf("%s is claimed", field)
+		}
+	}
+	spec := intent.Object["spec"].(map[string]any)
+	if _, ok := spec["strategy"]; ok {
+		t.Error("an empty strategy is claimed")
+	}
+	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
+	if _, ok := pod["containers"].([]any)[0].(map[string]any)["resources"]; ok {
+		t.Error("empty resources are claimed")
+	}
+	if _, ok := pod["volumes"].([]any)[0].(map[string]any)["emptyDir"]; !ok {
+		t.Error("an emptyDir is lost, and the volume with it")
+	}
+}
+
+func TestCovers(t *testing.T) {
+	type m = map[string]any
+	for sentence, tc := range map[string]struct {
+		live, intent any
+		want         bool
+	}{
+		"the same":                            {m{"a": "1"}, m{"a": "1"}, true},
+		"a field more, of others":             {m{"a": "1", "b": "2"}, m{"a": "1"}, true},
+		"a field less":                        {m{}, m{"a": "1"}, false},
+		"another value":                       {m{"a": "2"}, m{"a": "1"}, false},
+		"a default inside a list":             {m{"a": []any{m{"n": "x", "d": int64(1)}}}, m{"a": []any{m{"n": "x"}}}, true},
+		"an element more in a list":           {m{"a": []any{"x", "y"}}, m{"a": []any{"x"}}, false},
+		"an empty map where there is nothing": {m{}, m{"a": m{}}, true},
+		"a map where there is a text":         {m{"a": "x"}, m{"a": m{"b": "c"}}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if have := covers(tc.live, tc.intent); have != tc.want {
+				t.Errorf("got %v", have)
+			}
+		})
+	}
+}
+
+func TestReplicasAreTakenOnlyFromNobody(t *testing.T) {
+	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	const replicas, other = `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:paused":{}}}`
+	for sentence, tc := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   bool
+	}{
+		"the operator alone":   {[]metav1.ManagedFieldsEntry{entry(FieldManager, replicas), entry("kubectl", other)}, true},
+		"an autoscaler too":    {[]metav1.ManagedFieldsEntry{entry(FieldManager, replicas), entry("autoscaler", replicas)}, false},
+		"the initial one only": {[]metav1.ManagedFieldsEntry{entry(FieldManager, other), entry(replicasManager, replicas)}, false},
+		"nobody":               {nil, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if have := onlyOperatorOwnsReplicas(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}}); have != tc.want {
+				t.Errorf("got %v", have)
+			}
+		})
+	}
+}

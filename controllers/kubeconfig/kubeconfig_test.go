@@ -1,0 +1,114 @@
+package kubeconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+func TestPhase(t *testing.T) {
+	const reference, available = operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ConditionAvailable
+	for sentence, tc := range map[string]struct {
+		findings []status.Finding
+		want     operatorv1alpha1.KubeconfigPhase
+	}{
+		"a target alone is not ready": {[]status.Finding{status.OK(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseProvisioning},
+		"a written Secret is":         {[]status.Finding{status.OK(reference, "R", ""), status.OK(available, "R", "")}, operatorv1alpha1.KubeconfigPhaseReady},
+		"no target is a failure":      {[]status.Finding{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
+		"nothing known is neither":    {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			report := status.Report{Findings: tc.findings}
+			if have := phase(&report); have != tc.want {
+				t.Errorf("got %s, want %s", have, tc.want)
+			}
+		})
+	}
+}
+
+func TestOwnership(t *testing.T) {
+	k := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "k", UID: "1"}}
+	with := func(meta metav1.ObjectMeta, keys ...string) *corev1.Secret {
+		secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{}}
+		for _, key := range keys {
+			secret.Data[key] = []byte("x")
+		}
+		return secret
+	}
+	other := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "2"}}
+	for sentence, tc := range map[string]struct {
+		existing *corev1.Secret
+		owned    bool
+		taken    string
+	}{
+		"a new Secret is owned":                         {nil, true, ""},
+		"one with only the kubeconfig is taken over":    {with(metav1.ObjectMeta{}, "kubeconfig"), true, ""},
+		"one that holds more stays the user's":          {with(metav1.ObjectMeta{}, "kubeconfig", "mine"), false, ""},
+		"its own is its own":                            {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", k)}, "kubeconfig"), true, ""},
+		"another Kubeconfig's is left alone":            {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", other)}), false, "Kubeconfig other"},
+		"a certificate's is left alone, whoever has it": {with(metav1.ObjectMeta{Annotations: map[string]string{certmanagerv1.CertificateNameKey: "c"}}), false, "Certificate c"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if owned, taken := ownership(tc.existing, k); owned != tc.owned || taken != tc.taken {
+				t.Errorf("got %v, %q", owned, taken)
+			}
+		})
+	}
+}
+
+func TestWorkspaces(t *testing.T) {
+	authorization := func(cluster string) *operatorv1alpha1.KubeconfigAuthorization {
+		return &operatorv1alpha1.KubeconfigAuthorization{ClusterRoleBindings: operatorv1alpha1.KubeconfigClusterRoleBindings{
+			Cluster: cluster, ClusterRoles: []string{"b", "a", "b"},
+		}}
+	}
+	for sentence, tc := range map[string]struct {
+		spec               operatorv1alpha1.KubeconfigSpec
+		pointsAt, bindings string
+	}{
+		"root is the default":                    {operatorv1alpha1.KubeconfigSpec{Authorization: authorization("")}, "root", "root"},
+		"the target workspace is for both":       {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("")}, "root:a", "root:a"},
+		"the deprecated field is for bindings":   {operatorv1alpha1.KubeconfigSpec{Authorization: authorization("root:b")}, "root", "root:b"},
+		"without authorization there are none":   {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a"}, "root:a", ""},
+		"the new field wins over the deprecated": {operatorv1alpha1.KubeconfigSpec{TargetWorkspace: "root:a", Authorization: authorization("root:b")}, "root:a", "root:a"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			k := &operatorv1alpha1.Kubeconfig{ObjectMeta: metav1.ObjectMeta{Name: "k", UID: "uid"}, Spec: tc.spec}
+			if workspace(k) != tc.pointsAt || bindingWorkspace(k) != tc.bindings {
+				t.Errorf("points at %q, bindings in %q", workspace(k), bindingWorkspace(k))
+			}
+			if tc.bindings == "" {
+				return
+			}
+			bindings := wantedBindings(k)
+			if len(bindings) != 2 || bindings[0].Name != "uid:a" || bindings[1].Name != "uid:b" || bindings[0].Subjects[0].Name != "kubeconfig:k" {
+				t.Errorf("bindings are %+v", bindings)
+			}
+		})
+	}
+}
+
+func TestStableText(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "clusterrolebindings"}, "", errors.New("no"))
+	for want, err := range map[string]error{
+		forbidden.Status().Message:               fmt.Errorf("listing: %w", forbidden),
+		"no answer within 10s":                   &url.Error{Op: "Get", URL: "https://a", Err: context.DeadlineExceeded},
+		"no connection; the attempt is repeated": errors.New("read tcp 10.0.0.1:40312->10.0.0.2:6443: connection reset"),
+	} {
+		if have := stableText(err); have != want {
+			t.Errorf("got %q, want %q", have, want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package rootshard
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/internal/golden"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+func TestCheckSpec(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		change func(*operatorv1alpha1.RootShard)
+		kind   status.Kind
+		text   string
+	}{
+		"the least is honored": {func(*operatorv1alpha1.RootShard) {}, status.Fine, ""},
+		"a long name is refused": {
+			func(r *operatorv1alpha1.RootShard) { r.Name = strings.Repeat("a", 41) }, status.Stalled, "has 41 characters and may have 40"},
+		"a name with a dot is refused": {func(r *operatorv1alpha1.RootShard) { r.Name = "a.b" }, status.Stalled, "contains a dot"},
+		"a port out of range is refused": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.External.Port = 70000 }, status.Stalled, "external.port"},
+		"an etcd without endpoints is refused": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{} }, status.Stalled, "etcd.endpoints is empty"},
+		"a base URL without TLS is refused": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.ShardBaseURL = "http://root" }, status.Stalled, "must be an https URL"},
+		"a cache server is told of": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, status.Told, "spec.cache.ref"},
+		"a virtual workspace server is told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "v"}
+			}, status.Told, "spec.kcpVirtualWorkspace"},
+		"two sources of trust are told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.Certificates = operatorv1alpha1.Certificates{
+					IssuerRef: &operatorv1alpha1.IssuerReference{Name: "i"}, CASecretRef: &corev1.LocalObjectReference{Name: "s"},
+				}
+			}, status.Told, "spec.certificates.issuerRef: caSecretRef is set too and wins"},
+		"groups to drop are told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{"a"}}
+			}, status.Told, "set it on the FrontProxy"},
+		"an unknown certificate is told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"sever": {}}
+			}, status.Told, "spec.certificateTemplates.sever: there is no such certificate"},
+		"a private port without a name is told of": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Told, "spec.external.privatePort"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			root := &operatorv1alpha1.RootShard{
+				ObjectMeta: metav1.ObjectMeta{Name: "root"},
+				Spec:       operatorv1alpha1.RootShardSpec{External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}},
+			}
+			tc.change(root)
+			finding := checkSpec(root)
+			if finding.Kind != tc.kind || !strings.Contains(finding.Message, tc.text) {
+				t.Errorf("got %+v", finding)
+			}
+		})
+	}
+}
+
+func TestTheFullSampleSaysWhatItDoesNotGet(t *testing.T) {
+	finding := checkSpec(golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml"))
+	if finding.Kind != status.Told || !strings.Contains(finding.Message, "spec.authorization.webhook.configSecretName") || strings.Contains(finding.Message, "allowPaths") {
+		t.Errorf("got %+v", finding)
+	}
+}

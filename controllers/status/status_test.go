@@ -1,0 +1,141 @@
+package status_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+func TestSummary(t *testing.T) {
+	fine := status.OK("A", "Good", "good")
+	waiting := status.Wait("B", "Slow", "waiting for b")
+	stalled := status.Stall("C", "Wrong", "correct c")
+	told := status.Tell("D", "Less", "d is ignored")
+	for sentence, tc := range map[string]struct {
+		findings                    []status.Finding
+		err                         error
+		ready, reconciling, stalled string // status/reason
+		message                     string // of Ready
+	}{
+		"all fine is ready":                              {[]status.Finding{fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
+		"one that waits is reconciling":                  {[]status.Finding{fine, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
+		"the user is asked before anything is waited on": {[]status.Finding{waiting, stalled}, nil, "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
+		"what is only told keeps nothing from ready":     {[]status.Finding{told, fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
+		"an error is retried":                            {[]status.Finding{fine}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
+		"the user is asked even when an error came up":   {[]status.Finding{stalled}, errors.New("boom"), "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			report := status.Report{Transient: tc.err}
+			for _, finding := range tc.findings {
+				report.Add(finding)
+			}
+			conditions := report.Conditions(nil, 7)
+			for conditionType, want := range map[string]string{"Ready": tc.ready, "Reconciling": tc.reconciling, "Stalled": tc.stalled} {
+				condition := meta.FindStatusCondition(conditions, conditionType)
+				if have := string(condition.Status) + "/" + condition.Reason; have != want {
+					t.Errorf("%s is %s, want %s", conditionType, have, want)
+				}
+				if condition.ObservedGeneration != 7 {
+					t.Errorf("%s observed generation %d", conditionType, condition.ObservedGeneration)
+				}
+			}
+			if message := meta.FindStatusCondition(conditions, "Ready").Message; !strings.Contains(message, tc.message) {
+				t.Errorf("Ready says %q, want %q", message, tc.message)
+			}
+		})
+	}
+}
+
+func TestConditionsDoNotFlap(t *testing.T) {
+	report := status.Report{}
+	report.Add(status.Wait("B", "Slow", "waiting"))
+	first := report.Conditions(nil, 1)
+	if events := status.Transitions(first, report.Conditions(first, 1)); len(events) != 0 {
+		t.Errorf("the same report makes events: %v", events)
+	}
+	report.Add(status.Wait("B", "Slow", "waiting still"))
+	second := report.Conditions(first, 1)
+	if condition := meta.FindStatusCondition(second, "B"); condition.Message != "waiting still" {
+		t.Errorf("a new message is not written: %q", condition.Message)
+	}
+	if first[0].LastTransitionTime != second[0].LastTransitionTime {
+		t.Error("a new message counts as a transition")
+	}
+}
+
+func TestTransitions(t *testing.T) {
+	report := func(findings ...status.Finding) []metav1.Condition {
+		r := status.Report{}
+		for _, finding := range findings {
+			r.Add(finding)
+		}
+		return r.Conditions(nil, 1)
+	}
+	good, bad, worse := report(status.OK("A", "Good", "good")), report(status.Wait("A", "Slow", "slow")), report(status.Stall("A", "Wrong", "wrong"))
+	for sentence, tc := range map[string]struct {
+		before, after []metav1.Condition
+		want          string
+	}{
+		"becoming ready":         {bad, good, "Normal A,Normal Ready"},
+		"no longer being ready":  {good, bad, "Warning NotReady"},
+		"getting stuck":          {bad, worse, "Warning Wrong"},
+		"getting stuck at once":  {nil, worse, "Warning Wrong"},
+		"beginning to work":      {nil, bad, ""},
+		"staying as it was":      {worse, worse, ""},
+		"a way out of being bad": {worse, bad, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var have []string
+			for _, event := range status.Transitions(tc.before, tc.after) {
+				have = append(have, event.Type+" "+event.Reason)
+			}
+			if got := strings.Join(have, ","); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDeployment(t *testing.T) {
+	live := func(generation, observed int64, want, updated, ready, total int32) *appsv1.Deployment {
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "root-kcp", Namespace: "kcp", Generation: generation},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To(want), Selector: &metav1.LabelSelector{},
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "example.com/atoll:v3"}}}},
+			},
+			Status: appsv1.DeploymentStatus{ObservedGeneration: observed, UpdatedReplicas: updated, ReadyReplicas: ready, Replicas: total},
+		}
+	}
+	for sentence, tc := range map[string]struct {
+		live            *appsv1.Deployment
+		kind            status.Kind
+		reason, version string
+	}{
+		"none yet": {nil, status.Waiting, operatorv1alpha1.ReasonDeploymentUnavailable, ""},
+		"all pods of the newest revision are ready":    {live(2, 2, 2, 2, 2, 2), status.Fine, operatorv1alpha1.ReasonReplicasUp, "v3"},
+		"counts of the previous revision mean nothing": {live(2, 1, 2, 2, 2, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
+		"an old pod is still there":                    {live(2, 2, 2, 2, 2, 3), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
+		"a pod is not ready":                           {live(2, 2, 2, 2, 1, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
+		"none are wanted":                              {live(2, 2, 0, 0, 0, 0), status.Fine, operatorv1alpha1.ReasonReplicasUp, "v3"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			finding := status.Deployment(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
+			if finding.Kind != tc.kind || finding.Reason != tc.reason {
+				t.Errorf("got %+v", finding)
+			}
+			if version := status.Version(tc.live); version != tc.version {
+				t.Errorf("version is %q, want %q", version, tc.version)
+			}
+		})
+	}
+}
