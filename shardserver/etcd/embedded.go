@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -45,6 +47,7 @@ type Config struct {
 type Server struct {
 	etcd     *embed.Etcd
 	logLevel zap.AtomicLevel
+	lock     *fileutil.LockedFile
 
 	// Endpoint is the URL that clients connect to.
 	Endpoint string
@@ -57,6 +60,32 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the embedded etcd's directory: %w", err)
 	}
+	lock, err := lockDirectory(cfg.Directory)
+	if err != nil {
+		return nil, err
+	}
+	server, err := start(ctx, cfg)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	server.lock = lock
+	return server, nil
+}
+
+// lockDirectory keeps a second process away before it touches anything. The lock dies with the process.
+func lockDirectory(directory string) (*fileutil.LockedFile, error) {
+	lock, err := fileutil.TryLockFile(filepath.Join(directory, "lock"), os.O_WRONLY|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("embedded etcd: another process still uses %s; wait until it has ended, or choose another --root-directory", directory)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking the embedded etcd's directory: %w", err)
+	}
+	return lock, nil
+}
+
+func start(ctx context.Context, cfg Config) (*Server, error) {
 	secrets, err := writeSecrets(filepath.Join(cfg.Directory, "secrets"), cfg.ECDSACurve)
 	if err != nil {
 		return nil, fmt.Errorf("creating the embedded etcd's certificates: %w", err)
@@ -131,6 +160,7 @@ func (s *Server) Err() <-chan error { return s.etcd.Err() }
 func (s *Server) Close() {
 	s.logLevel.SetLevel(zap.FatalLevel) // closing listeners is logged as an error; it is none
 	s.etcd.Close()
+	s.lock.Close()
 }
 
 func newLogger(level zap.AtomicLevel) (*zap.Logger, error) {

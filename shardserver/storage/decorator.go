@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
@@ -32,7 +31,7 @@ import (
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
-func WithCache() generic.StorageDecorator { return decorate(genericregistry.StorageWithCacher()) }
+func WithCache() generic.StorageDecorator { return decorate(cached) }
 
 // WithoutCache returns the decorator for resources without a watch cache (events).
 func WithoutCache() generic.StorageDecorator { return decorate(generic.UndecoratedStorage) }
