@@ -140,7 +140,7 @@ func mapsNames(t *testing.T, config *rest.Config) {
 		"cm": "/v1, Resource=configmaps", "ns": "/v1, Resource=namespaces", "sa": "/v1, Resource=serviceaccounts", "secret": "/v1, Resource=secrets",
 		"ws": "tenancy.kcp.io/v1alpha1, Resource=workspaces", "workspace": "tenancy.kcp.io/v1alpha1, Resource=workspaces",
 		"workspacetype": "tenancy.kcp.io/v1alpha1, Resource=workspacetypes", "logicalcluster": "core.kcp.io/v1alpha1, Resource=logicalclusters",
-		"lease": "coordination.k8s.io/v1, Resource=leases", "clusterrole": "rbac.authorization.k8s.io/v1, Resource=clusterroles", "ev": "/v1, Resource=events",
+		"lease": "coordination.k8s.io/v1, Resource=leases", "clusterrole": "rbac.authorization.k8s.io/v1, Resource=clusterroles",
 	} {
 		got, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: name})
 		if err != nil || got.String() != want {
