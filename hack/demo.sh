@@ -34,15 +34,15 @@ devcluster() { go -C hack/devcluster run . "$@"; }
 remember() { mkdir -p "$state" && printf '%s\n' "$2" >"$state/$1"; }
 recall() { cat "$state/$1" 2>/dev/null || true; }
 
-# wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. What COMMAND prints is the present state of affairs: it is
-# shown, with the time that has passed, whenever it changes.
+# wait_for TITLE SECONDS COMMAND... polls until COMMAND succeeds. What COMMAND prints is the present state of affairs, a
+# line for each thing that is waited for: a line is shown, with the time that has passed, when it is new.
 wait_for() {
 	local title=$1 limit=$2 from=$SECONDS now shown=
 	shift 2
 	step "$title"
 	while ! now=$("$@" 2>&1); do
 		if [[ $now != "$shown" ]]; then
-			printf '%s\n' "$now" | sed "s/^/   $((SECONDS - from))s  /"
+			grep -vxF -e "$shown" <<<"$now" | cut -c1-170 | sed "s/^/   $((SECONDS - from))s  /" || true
 			shown=$now
 		fi
 		if ((SECONDS - from >= limit)); then
@@ -102,7 +102,7 @@ cluster_up() {
 		;;
 	esac
 	chmod 600 "$state/kubeconfig"
-	kubectl version >/dev/null || fail "the cluster of $state/kubeconfig does not answer"
+	kubectl version >/dev/null 2>&1 || fail "the cluster of $state/kubeconfig does not answer"
 }
 
 # find_kubectl sets kubectl: the one in PATH, else the one that the development cluster was built with, which it links
@@ -166,7 +166,10 @@ cert_manager_answers() {
 	kubectl get crd certificates.cert-manager.io issuers.cert-manager.io -o name >/dev/null 2>&1 || { echo "its definitions are missing"; return 1; }
 	# An Issuer that is accepted proves its webhook too, where it has one.
 	kubectl apply --dry-run=server -f - >/dev/null <<-YAML || return
-		{apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: probe, namespace: default}, spec: {selfSigned: {}}}
+		apiVersion: cert-manager.io/v1
+		kind: Issuer
+		metadata: {name: probe, namespace: default}
+		spec: {selfSigned: {}}
 	YAML
 }
 
@@ -219,14 +222,15 @@ install_operator() {
 	cluster_up
 	cert_manager
 	load_image
-	kubectl get namespace atoll-system >/dev/null 2>&1 || remember made-operator yes
+	kubectl get crd rootshards.operator.kcp.io >/dev/null 2>&1 || remember made-operator yes
 	remember operator "$(operator_manifests)"
 	step "installing the operator: kubectl apply -k $(recall operator)"
 	kubectl apply -k "$(recall operator)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
 	if [[ $(recall restart) == yes ]]; then
 		say "   the image has changed: restarting what runs it"
 		kubectl -n atoll-system rollout restart deployment >/dev/null
-		kubectl get namespace "$namespace" >/dev/null 2>&1 && kubectl -n "$namespace" rollout restart deployment,statefulset >/dev/null 2>&1 || true
+		# Not etcd: its data is in the pod, and goes with it.
+		kubectl -n "$namespace" rollout restart deployment >/dev/null 2>&1 || true
 		rm -f "$state/restart"
 	fi
 	wait_for "waiting for the operator" 180 operator_available || {
@@ -397,7 +401,12 @@ remove_objects() {
 		kubectl -n "$namespace" delete kubeconfigs.operator.kcp.io,frontproxies.operator.kcp.io,rootshards.operator.kcp.io --all --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 		kubectl delete namespace "$namespace" --wait --timeout 120s --ignore-not-found | sed 's/^/   /'
 	fi
-	if [[ $(recall made-operator) == yes ]]; then
+	[[ $(recall made-operator) == yes ]] || return 0
+	# With the operator go its definitions, and with these all objects of its kinds, whosever they are.
+	if [[ -n $(kubectl get rootshards,frontproxies,kubeconfigs --all-namespaces --output name) ]]; then
+		say "   other namespaces have installations: the operator stays for them. Without them, this removes it:"
+		say "     kubectl delete -k $(recall operator)"
+	else
 		step "deleting the operator"
 		kubectl delete -k "$(recall operator)" --wait --timeout 120s --ignore-not-found >/dev/null
 	fi
@@ -418,7 +427,7 @@ down() {
 	fi
 	[[ ! -L bin/kubectl ]] || rm -f bin/kubectl
 	rm -rf "$state"
-	step "nothing is left of the demo"
+	step "the demo has ended; its files are gone too"
 }
 
 case ${1:-up} in

@@ -31,7 +31,11 @@ func (in *installation) accessIsNeeded(t *testing.T) {
 	secrets := "/api/v1/namespaces/" + sharedNamespace + "/secrets"
 	configMaps := "/api/v1/namespaces/" + sharedNamespace + "/configmaps"
 
-	for _, path := range []string{"/clusters/root/api", "/clusters/" + a.path + "/api", "/clusters/" + a.cluster + configMaps, "/clusters/" + a.path + configMaps, "/clusters/" + b.path + "/openapi/v3"} {
+	// Everybody with a certificate may enter root, and see there which workspaces and types there are.
+	if err := get(t.Context(), jane, "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspacetypes"); err != nil {
+		t.Errorf("workspace types of root: %v", err)
+	}
+	for _, path := range []string{"/clusters/root" + secrets, "/clusters/root/api/v1/namespaces", "/clusters/" + a.path + "/api", "/clusters/" + a.cluster + configMaps, "/clusters/" + a.path + configMaps, "/clusters/" + b.path + "/openapi/v3"} {
 		if err := get(t.Context(), jane, path); !apierrors.IsForbidden(err) {
 			t.Errorf("GET %s without access: want 403, got %v", path, err)
 		}

@@ -12,6 +12,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,14 +117,30 @@ func eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx
 		if err == nil {
 			return
 		}
-		if ctx.Err() == nil && err.Error() != shown {
+		if ctx.Err() == nil {
+			logNew(t, time.Since(started), what, shown, err.Error())
 			shown = err.Error()
-			t.Logf("%4.1fs waiting for %s: %s", time.Since(started).Seconds(), what, shown)
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			t.Fatalf("%s did not happen within %s: %s", what, limit, shown)
 		}
+	}
+}
+
+// logNew logs the lines of now that are not in before, each cut to what fits on a screen.
+func logNew(t *testing.T, after time.Duration, what, before, now string) {
+	t.Helper()
+	had := strings.Split(before, "\n")
+	for line := range strings.SplitSeq(now, "\n") {
+		if slices.Contains(had, line) {
+			continue
+		}
+		const fits = 180
+		if len(line) > fits {
+			line = line[:fits] + "..."
+		}
+		t.Logf("%4.1fs waiting for %s: %s", after.Seconds(), what, line)
 	}
 }

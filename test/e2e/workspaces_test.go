@@ -82,7 +82,7 @@ func (in *installation) createWorkspace(t *testing.T, parent, name string) works
 		t.Errorf("workspace %s has the URL %s, which is not below %s", out.path, ws.Spec.URL, in.admin.Host)
 	}
 	eventually(t, 10*time.Second, "the front proxy's way into "+out.path, func(ctx context.Context) error {
-		return get(ctx, out.config, "/clusters/"+out.path+"/api")
+		return get(ctx, in.admin, "/clusters/"+out.path+"/api")
 	})
 	out.client = newClient(t, out.config)
 	return out
