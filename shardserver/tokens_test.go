@@ -355,7 +355,7 @@ func proxyHeaders(t *testing.T, s *tenants) {
 	}{
 		"masters by header, in a workspace":        {s.at(carrying(proxy), s.a.cluster), http.StatusForbidden},
 		"masters by header, over all clusters":     {s.at(carrying(proxy), "*"), http.StatusForbidden},
-		"the proxy without headers":                {proxy, http.StatusUnauthorized},
+		"the proxy without headers, anonymous":     {proxy, http.StatusForbidden},
 		"another name of the proxies' authority":   {carrying(s.proxies.Client(t, root, "impostor")), http.StatusUnauthorized},
 		"headers without any credential":           {carrying(rest.AnonymousClientConfig(root)), http.StatusForbidden},
 		"headers beside a certificate for clients": {s.at(carrying(s.clients.Client(t, root, "alice")), s.a.cluster), http.StatusForbidden},

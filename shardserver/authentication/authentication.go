@@ -58,7 +58,11 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(stock.APIAudiences, fromProxy(stock.RequestHeaderConfig)))
 	}
 	if stock.ClientCAContentProvider != nil {
-		requests = append(requests, x509.NewDynamic(stock.ClientCAContentProvider.VerifyOptions, x509.CommonNameUserConversion))
+		certificates := authenticator.Request(x509.NewDynamic(stock.ClientCAContentProvider.VerifyOptions, x509.CommonNameUserConversion))
+		if stock.RequestHeaderConfig != nil {
+			certificates = exceptOfProxy(certificates, stock.RequestHeaderConfig)
+		}
+		requests = append(requests, certificates)
 	}
 	tokens, err := tokenAuthenticator(config)
 	if err != nil {

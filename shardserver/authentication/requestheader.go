@@ -1,6 +1,7 @@
 package authentication
 
 import (
+	"crypto/x509"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,6 +34,35 @@ func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.R
 		response.User = withoutDirectGroups(response.User)
 		return response, true, nil
 	})
+}
+
+// exceptOfProxy skips the certificate authenticator for certificates that the request header CA signed. A front proxy
+// forwards a request without a credential as it came: its certificate then vouches for the connection and is nobody's
+// identity, so that the request is anonymous rather than wrong.
+func exceptOfProxy(certificates authenticator.Request, config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		response, ok, err := certificates.AuthenticateRequest(req)
+		if err != nil && ofProxy(req, config) {
+			return nil, false, nil
+		}
+		return response, ok, err
+	})
+}
+
+func ofProxy(req *http.Request, config *authenticatorfactory.RequestHeaderConfig) bool {
+	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	options, ok := config.CAContentProvider.VerifyOptions()
+	if !ok {
+		return false
+	}
+	options.Intermediates = x509.NewCertPool()
+	for _, intermediate := range req.TLS.PeerCertificates[1:] {
+		options.Intermediates.AddCert(intermediate)
+	}
+	_, err := req.TLS.PeerCertificates[0].Verify(options)
+	return err == nil
 }
 
 // withoutDirectGroups removes the groups that mean something only for clients that speak to the shard directly.
