@@ -21,6 +21,28 @@ func (c *Cluster) Down(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	return c.down(ctx)
+}
+
+// removeAbandoned ends what is left of another state folder's cluster whose processes are all gone, as after a crash or
+// where somebody ended them from outside. Mounts, bridge and iptables chains outlive processes.
+func (c *Cluster) removeAbandoned(ctx context.Context) error {
+	owner, err := os.ReadFile(ownerFile)
+	if err != nil || c.owned() {
+		return nil
+	}
+	abandoned := *c
+	abandoned.Layout = Layout{State: string(owner)}
+	for _, name := range startOrder {
+		if _, running := abandoned.running(name); running {
+			return nil // it is somebody's; claim says whose
+		}
+	}
+	c.Progress("removing what is left of a cluster whose processes have ended (state folder %s)", owner)
+	return abandoned.down(ctx)
+}
+
+func (c *Cluster) down(ctx context.Context) error {
 	if owner, err := os.ReadFile(ownerFile); err == nil && !c.owned() {
 		return fmt.Errorf("this machine's cluster has its state in %s: end it with --state %s", owner, owner)
 	}

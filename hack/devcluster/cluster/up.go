@@ -30,6 +30,9 @@ func (c *Cluster) Up(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if err := c.removeAbandoned(ctx); err != nil {
+		return err
+	}
 	if err := c.claim(); err != nil {
 		return err
 	}
