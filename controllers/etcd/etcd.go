@@ -62,6 +62,9 @@ func (c Cluster) Members() int32 { return c.members }
 // Quorum is the number of members without which nothing can be read or written.
 func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 
+// LosesMembers says whether a member whose pod is replaced comes back empty to the others, who then refuse it.
+func (c Cluster) LosesMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
+
 // Connection is how the root shard's server reaches the store: each member by its own name, so that a client moves to
 // another one by itself when a member goes.
 func (c Cluster) Connection() desired.Etcd {

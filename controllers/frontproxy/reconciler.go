@@ -30,7 +30,7 @@ type Reconciler struct {
 }
 
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/status,verbs=get;patch
 // +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/finalizers,verbs=update
 
 // scope is one FrontProxy as it was observed, and what was found about it.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -19,7 +20,10 @@ const (
 	// cleanUpPatience is how long a deletion waits for an installation that does not answer. The bindings that may be
 	// left behind name a group that only this Kubeconfig's certificate was in.
 	cleanUpPatience = 2 * time.Minute
-	cleanUpRetry    = 5 * time.Second
+	// absentPatience is how long it waits while told that the workspace may not be entered. The operator may enter every
+	// workspace, so that is the answer for one that does not exist; and, for a moment, for one not known to the proxy yet.
+	absentPatience = 20 * time.Second
+	cleanUpRetry   = 5 * time.Second
 )
 
 // authorization makes the bindings in the workspace that the spec names, and removes those in another one. The workspace
@@ -74,7 +78,11 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error)
 	if finding.Kind == status.Fine {
 		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
 	}
-	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > cleanUpPatience {
+	patience := cleanUpPatience
+	if finding.Reason == reasonForbidden {
+		patience = absentPatience
+	}
+	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > patience {
 		r.Recorder.Eventf(s.kubeconfig, nil, corev1.EventTypeWarning, "BindingsLeftBehind", "Delete",
 			"bindings in workspace %s could not be removed: %s", recorded, finding.Message)
 		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
@@ -84,7 +92,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error)
 	s.kubeconfig.Status.Conditions = s.report.Conditions(s.kubeconfig.Status.Conditions, s.kubeconfig.Generation)
 	base := s.kubeconfig.DeepCopy()
 	base.Status = s.before
-	if err := r.Cluster.Status().Patch(ctx, s.kubeconfig, client.MergeFrom(base), client.FieldOwner("atoll-operator")); err != nil {
+	if err := r.Cluster.Status().Patch(ctx, s.kubeconfig, client.MergeFrom(base), client.FieldOwner(apply.FieldManager)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	return ctrl.Result{RequeueAfter: cleanUpRetry}, nil
@@ -111,7 +119,7 @@ func (r *Reconciler) setFinalizer(ctx context.Context, s *scope, present bool) e
 	}
 	// Finalizers are a list: the lock keeps one that another controller added meanwhile.
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Cluster.Patch(ctx, changed, patch, client.FieldOwner("atoll-operator")); err != nil {
+	if err := r.Cluster.Patch(ctx, changed, patch, client.FieldOwner(apply.FieldManager)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of Kubeconfig %s: %w", s.kubeconfig.Name, err))
 	}
 	s.kubeconfig.ObjectMeta = changed.ObjectMeta

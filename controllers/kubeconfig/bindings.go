@@ -29,6 +29,9 @@ import (
 // callTimeout bounds every call into an installation: one that hangs must not hold a worker.
 const callTimeout = 10 * time.Second
 
+// reasonForbidden is given for a workspace that cannot be entered, which is the same as one that does not exist.
+const reasonForbidden = "WorkspaceForbidden"
+
 // bindings are the ClusterRoleBindings of one workspace.
 type bindings struct {
 	client rbacclient.ClusterRoleBindingInterface
@@ -54,6 +57,9 @@ func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace 
 		return status.OK(condition, "Provisioned", "the bindings exist in workspace %s", workspace)
 	}
 	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "url", config.Host, "error", err.Error())
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, target.operator)
+	}
 	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, target.operator, stableText(err))
 }
 

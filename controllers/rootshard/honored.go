@@ -2,6 +2,7 @@ package rootshard
 
 import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -17,6 +18,9 @@ func notHonored(root *operatorv1alpha1.RootShard) []status.Unheeded {
 	}
 	add(spec.Cache.Ref != nil, "cache.ref", "cache servers are not supported yet, the root shard holds the cache; remove it")
 	add(spec.Cache.Embedded != nil && !spec.Cache.Embedded.Enabled, "cache.embedded", "the cache cannot be turned off; remove it")
+	if etcd.IsManaged(root) && etcd.For(root).LosesMembers() {
+		add(true, "etcd.managed.replicas", "on emptyDir volumes a member whose pod is replaced has lost its data and cannot join again, so several of them survive no more than one; use a volume claim")
+	}
 	add(spec.KCPVirtualWorkspace != nil, "kcpVirtualWorkspace", "virtual workspaces of their own are not supported yet; remove it")
 	add(spec.Certificates.IssuerRef != nil && spec.Certificates.CASecretRef != nil, "certificates.issuerRef", "caSecretRef is set too and wins; remove one of them")
 	add(spec.External.PrivatePort != nil && spec.External.PrivateHostname == "", "external.privatePort", "it counts only with privateHostname")

@@ -49,6 +49,12 @@ func TestCheckSpec(t *testing.T) {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"sever": {}}
 			}, status.Told, "spec.certificateTemplates.sever: there is no such certificate"},
+		"members that cannot come back are told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{
+					Replicas: ptr.To[int32](3), Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+				}}
+			}, status.Told, "spec.etcd.managed.replicas"},
 		"a private port without a name is told of": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Told, "spec.external.privatePort"},
 	} {
