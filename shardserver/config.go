@@ -169,10 +169,21 @@ func acceptClientCertificates(stock kubeauthenticator.Config, info *genericapise
 }
 
 func (c *Config) applyAuthorization(context.Context) error {
-	authorizer, err := authorization.New(authorization.Config{
-		Registry:         c.registry,
-		AlwaysAllowPaths: c.options.Authorization.AlwaysAllowPaths,
-	})
+	given := c.options.Authorization
+	config := authorization.Config{Registry: c.registry, AlwaysAllowPaths: given.AlwaysAllowPaths, Order: given.Order}
+	if given.WebhookConfigFile != "" {
+		webhook, err := authorization.NewWebhook(authorization.WebhookConfig{
+			Kubeconfig: given.WebhookConfigFile,
+			Version:    given.WebhookVersion,
+			AllowedTTL: given.WebhookAuthorizedTTL,
+			DeniedTTL:  given.WebhookUnauthorizedTTL,
+		})
+		if err != nil {
+			return fmt.Errorf("--authorization-webhook-config-file: %w", err)
+		}
+		config.Webhook = webhook
+	}
+	authorizer, err := authorization.New(config)
 	if err != nil {
 		return fmt.Errorf("creating the authorizer: %w", err)
 	}

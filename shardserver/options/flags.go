@@ -69,6 +69,12 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 
 	fs = fss.FlagSet("Authorization")
 	fs.StringSliceVar(&o.Authorization.AlwaysAllowPaths, "authorization-always-allow-paths", o.Authorization.AlwaysAllowPaths, "Paths that need no authorization.")
+	a := &o.Authorization
+	fs.StringSliceVar(&a.Order, "authorization-order", a.Order, "The authorizers in the order in which they are asked. One that is left out is off.")
+	fs.StringVar(&a.WebhookConfigFile, "authorization-webhook-config-file", a.WebhookConfigFile, "Kubeconfig of a webhook to ask about what nothing else decided. Its reviews carry the logical cluster as extra authorization.kcp.io/cluster-name.")
+	fs.StringVar(&a.WebhookVersion, "authorization-webhook-version", a.WebhookVersion, "Version of SubjectAccessReview to send to the webhook: v1 or v1beta1.")
+	fs.DurationVar(&a.WebhookAuthorizedTTL, "authorization-webhook-cache-authorized-ttl", a.WebhookAuthorizedTTL, "How long the webhook's permissions are remembered.")
+	fs.DurationVar(&a.WebhookUnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", a.WebhookUnauthorizedTTL, "How long the webhook's refusals are remembered.")
 
 	fs = fss.FlagSet("Admin authentication")
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/component-base/logs"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
 // Defaults of the contract that clients rely on.
@@ -103,6 +105,12 @@ type ControllerOptions struct {
 // AuthorizationOptions configure what stands in front of RBAC.
 type AuthorizationOptions struct {
 	AlwaysAllowPaths []string
+	// Order lists the authorizers in the order in which they are asked.
+	Order []string
+	// WebhookConfigFile switches the webhook on.
+	WebhookConfigFile                            string
+	WebhookVersion                               string
+	WebhookAuthorizedTTL, WebhookUnauthorizedTTL time.Duration
 }
 
 // AdminAuthOptions configure the admin kubeconfig and its tokens.
@@ -129,7 +137,13 @@ func New(rootDirectory string) *Options {
 			LeaderElectionNamespace: "kube-system",
 			LeaderElectionName:      "kcp-controllers",
 		},
-		Authorization:     AuthorizationOptions{AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}},
+		Authorization: AuthorizationOptions{
+			AlwaysAllowPaths:       []string{"/healthz", "/readyz", "/livez"},
+			Order:                  authorization.DefaultOrder(),
+			WebhookVersion:         "v1beta1",
+			WebhookAuthorizedTTL:   5 * time.Minute,
+			WebhookUnauthorizedTTL: 30 * time.Second,
+		},
 		EventTTL:          time.Hour,
 		UnsafeNoFsync:     os.Getenv(noFsyncEnv) != "",
 		BatteriesIncluded: DefaultBatteries(),
@@ -290,6 +304,9 @@ func (c *completed) validate() error {
 		return err
 	}
 	var errs []error
+	if v := c.Authorization.WebhookVersion; v != "v1" && v != "v1beta1" {
+		errs = append(errs, fmt.Errorf("--authorization-webhook-version: got %q, want v1 or v1beta1", v))
+	}
 	errs = append(errs, c.SecureServing.Validate()...)
 	errs = append(errs, c.Authentication.Validate()...)
 	errs = append(errs, c.Audit.Validate()...)
@@ -306,6 +323,7 @@ func (c *completed) validate() error {
 		"--root-identities-file":                      c.Shard.RootIdentitiesFile,
 		"--root-ca-file":                              c.RootCAFile,
 		"--shard-client-cert-file":                    c.Shard.ClientCertFile,
+		"--authorization-webhook-config-file":         c.Authorization.WebhookConfigFile,
 	} {
 		if file == "" {
 			continue

@@ -1,0 +1,49 @@
+package authorization
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilwebhook "k8s.io/apiserver/pkg/util/webhook"
+	stockwebhook "k8s.io/apiserver/plugin/pkg/authorizer/webhook"
+	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+)
+
+// WebhookConfig says how to ask an authorization webhook.
+type WebhookConfig struct {
+	// Kubeconfig names the file whose cluster is the webhook and whose user is this shard towards it.
+	Kubeconfig string
+	// Version of SubjectAccessReview that is sent and expected: v1 or v1beta1.
+	Version string
+	// AllowedTTL and DeniedTTL are how long answers are remembered. The logical cluster is part of what is asked, hence
+	// of the key.
+	AllowedTTL, DeniedTTL time.Duration
+}
+
+// NewWebhook returns an authorizer that asks a webhook. A webhook that cannot be reached has no opinion.
+func NewWebhook(config WebhookConfig) (authorizer.Authorizer, error) {
+	connection, err := utilwebhook.LoadKubeconfig(config.Kubeconfig, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authorization webhook's kubeconfig: %w", err)
+	}
+	remote, err := stockwebhook.New(connection, config.Version, config.AllowedTTL, config.DeniedTTL,
+		*genericoptions.DefaultAuthWebhookRetryBackoff(), authorizer.DecisionNoOpinion, nil, "webhook",
+		metrics{WebhookMetrics: webhookmetrics.NewWebhookMetrics(), MatcherMetrics: authorizationcel.NewMatcherMetrics()},
+		authorizationcel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())))
+	if err != nil {
+		return nil, fmt.Errorf("creating the authorization webhook: %w", err)
+	}
+	return remote, nil
+}
+
+// metrics joins the sets of series that a stock webhook authorizer writes. Those of requests are for remote callers of
+// the generic library and are off in stock API servers, too.
+type metrics struct {
+	webhookmetrics.NoopRequestMetrics
+	webhookmetrics.WebhookMetrics
+	authorizationcel.MatcherMetrics
+}
