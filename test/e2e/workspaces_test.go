@@ -67,7 +67,8 @@ func (in *installation) createWorkspace(t *testing.T, parent, name string) works
 	if err := c.Create(t.Context(), ws); err != nil {
 		t.Fatalf("create workspace %s:%s: %v", parent, name, err)
 	}
-	eventually(t, 30*time.Second, "readiness of workspace "+parent+":"+name, func(ctx context.Context) error {
+	// A second, as a rule. After a shard was killed its controllers first wait for the lease of the dead one to run out.
+	eventually(t, 90*time.Second, "readiness of workspace "+parent+":"+name, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(ws), ws); err != nil {
 			return err
 		}
