@@ -106,11 +106,22 @@ func (c *commandLine) audit(spec *operatorv1alpha1.AuditSpec) {
 	}
 }
 
-// authorization renders what the shard server takes: paths that need none. NotHonored names the rest.
+// authorization renders an authorizer outside the server. Without its address only the paths that need none remain.
 func (c *commandLine) authorization(spec *operatorv1alpha1.AuthorizationSpec) {
-	if spec != nil && spec.Webhook != nil {
-		c.list("authorization-always-allow-paths", spec.Webhook.AllowPaths)
+	if spec == nil || spec.Webhook == nil {
+		return
 	}
+	webhook := spec.Webhook
+	c.list("authorization-always-allow-paths", webhook.AllowPaths)
+	if webhook.ConfigSecretName == "" {
+		return
+	}
+	const dir = "/etc/kcp/authorization/webhook"
+	c.duration("authorization-webhook-cache-authorized-ttl", webhook.CacheAuthorizedTTL)
+	c.duration("authorization-webhook-cache-unauthorized-ttl", webhook.CacheUnauthorizedTTL)
+	set(c, "authorization-webhook-version", webhook.Version)
+	c.flag("authorization-webhook-config-file", dir+"/kubeconfig")
+	c.mount(secretVolume("authorization-webhook-config", webhook.ConfigSecretName), dir)
 }
 
 // authentication renders the ways of authentication beside client certificates. serviceAccounts are the names of the

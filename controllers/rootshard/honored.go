@@ -28,10 +28,9 @@ func notHonored(root *operatorv1alpha1.RootShard) []status.Unheeded {
 		add(auth.DropGroups != nil, "auth.dropGroups", "groups are dropped by front proxies; set it on the FrontProxy")
 		add(auth.PassOnGroups != nil, "auth.passOnGroups", "groups are passed on by front proxies; set it on the FrontProxy")
 	}
-	if spec.Authorization != nil && spec.Authorization.Webhook != nil {
+	if spec.Authorization != nil && spec.Authorization.Webhook != nil && spec.Authorization.Webhook.ConfigSecretName == "" {
 		webhook := spec.Authorization.Webhook
-		const advice = "authorization webhooks are not supported yet and nobody is asked; remove it"
-		add(webhook.ConfigSecretName != "", "authorization.webhook.configSecretName", advice)
+		const advice = "there is no webhook to ask; set authorization.webhook.configSecretName"
 		add(webhook.CacheAuthorizedTTL != nil, "authorization.webhook.cacheAuthorizedTTL", advice)
 		add(webhook.CacheUnauthorizedTTL != nil, "authorization.webhook.cacheUnauthorizedTTL", advice)
 		add(webhook.Version != "", "authorization.webhook.version", advice)
