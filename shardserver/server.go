@@ -2,10 +2,12 @@ package shardserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +66,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	}
 	groups, err := s.config.createGroups(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.explainStorage(err)
 	}
 	if s.Generic, err = s.config.Generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the API server: %w", err)
@@ -143,6 +145,15 @@ func (s *Server) startEtcd(ctx context.Context) error {
 	transport.TrustedCAFile, transport.CertFile, transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
 	klog.V(2).InfoS("Embedded etcd serves", "directory", s.options.EmbeddedEtcd.Directory, "after", time.Since(started).Round(time.Millisecond))
 	return nil
+}
+
+// explainStorage says what to look at when storage could not be reached in time.
+func (s *Server) explainStorage(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("etcd at %s does not answer; check that it runs, and --etcd-servers, --etcd-cafile, --etcd-certfile and --etcd-keyfile: %w",
+		strings.Join(s.StorageTransport().ServerList, ", "), err)
 }
 
 func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {

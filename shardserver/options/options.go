@@ -186,7 +186,7 @@ func (o *Options) Complete() (Completed, error) {
 	}
 	c := &completed{Options: o, Batteries: batteries}
 	for _, step := range []func() error{
-		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.completeServiceAccounts, c.validate,
+		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.checkFiles, c.completeServiceAccounts, c.validate,
 	} {
 		if err := step(); err != nil {
 			return Completed{}, err
@@ -225,6 +225,9 @@ func (c *completed) completeEtcd() error {
 			}
 		}
 		return nil
+	}
+	if transport := c.Etcd.StorageConfig.Transport; transport.TrustedCAFile != "" || transport.CertFile != "" || transport.KeyFile != "" {
+		return fmt.Errorf("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for an etcd outside of this process: give its URLs in --etcd-servers")
 	}
 	if c.EmbeddedEtcd.Directory == "" {
 		if c.RootDirectory == "" {
@@ -313,24 +316,6 @@ func (c *completed) validate() error {
 	errs = append(errs, c.Features.Validate()...)
 	if !c.Embedded {
 		errs = append(errs, c.Etcd.Validate()...)
-	}
-	if (c.Shard.ClientCertFile == "") != (c.Shard.ClientKeyFile == "") {
-		errs = append(errs, fmt.Errorf("--shard-client-cert-file and --shard-client-key-file must be given together"))
-	}
-	for flag, file := range map[string]string{
-		"--logical-cluster-admin-kubeconfig":          c.Shard.LogicalClusterAdminKubeconfig,
-		"--external-logical-cluster-admin-kubeconfig": c.Shard.ExternalLogicalClusterAdminKubeconfig,
-		"--root-identities-file":                      c.Shard.RootIdentitiesFile,
-		"--root-ca-file":                              c.RootCAFile,
-		"--shard-client-cert-file":                    c.Shard.ClientCertFile,
-		"--authorization-webhook-config-file":         c.Authorization.WebhookConfigFile,
-	} {
-		if file == "" {
-			continue
-		}
-		if _, err := os.Stat(file); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
-		}
 	}
 	return joinErrors(errs)
 }
