@@ -72,13 +72,16 @@ func (r *Reconciler) reconcileEtcd(ctx context.Context, s *scope, live *appsv1.S
 	return quorum(cluster, live), nil
 }
 
-// quorum reports on the members that are ready. Fewer than all but enough is no reason to hold up anything.
+// quorum reports on the members that are ready. Fewer than all but enough is no reason to hold up anything; members that
+// are being replaced are: servers that restart meanwhile would find no store.
 func quorum(cluster etcd.Cluster, live *appsv1.StatefulSet) status.Finding {
 	const condition = operatorv1alpha1.ConditionEtcdAvailable
 	ready, want := live.Status.ReadyReplicas, cluster.Members()
 	switch {
 	case live.Status.ObservedGeneration < live.Generation:
 		return status.Wait(condition, "Updating", "StatefulSet %s is being updated", live.Name)
+	case ready >= cluster.Quorum() && live.Status.UpdatedReplicas < want:
+		return status.Wait(condition, "Updating", "%d of %d members run the newest revision", live.Status.UpdatedReplicas, want)
 	case ready < cluster.Quorum():
 		return status.Wait(condition, "NoQuorum", "%d of %d members are ready and %d are needed; see `kubectl -n %s describe pods -l app.kubernetes.io/component=etcd,app.kubernetes.io/instance=%s`",
 			ready, want, cluster.Quorum(), live.Namespace, live.Labels["app.kubernetes.io/instance"])
