@@ -12,6 +12,7 @@
 #   IMAGE       image of the operator and of all servers; to be set and pushed where the image cannot be loaded into the
 #               nodes, that is on any cluster but kind and the development cluster
 #   DEMO_PORT   port of the front proxy (6443)
+#   DEMO_ROUTE  forward: reach it by a port-forward, although this host may reach Services
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -253,7 +254,7 @@ choose_address() {
 	[[ -n $(recall address) ]] && return
 	local service_ip port=${DEMO_PORT:-6443} used last
 	service_ip=$(kubectl -n default get service kubernetes -o 'jsonpath={.spec.clusterIP}')
-	if [[ $service_ip == *.*.*.* ]] && port_open "$service_ip" 443; then
+	if [[ ${DEMO_ROUTE:-} != forward && $service_ip == *.*.*.* ]] && port_open "$service_ip" 443; then
 		used=$(kubectl get services --all-namespaces -o 'jsonpath={range .items[*]}{.spec.clusterIP}{"\n"}{end}')
 		# The first sixteen addresses of any range are kept for fixed ones: no other Service gets one of these by chance.
 		for ((last = 11; last < 15; last++)); do

@@ -3,6 +3,7 @@
 # then `go test` of test/e2e against it. What was made for them is removed afterwards; what was there before stays.
 # Arguments go to go test: hack/e2e.sh -run TestInstallation/workspaces
 #
+#   E2E_ROUTE  forward: reach the front proxy and etcd by port-forwards, although this host may reach Services
 #   E2E_KEEP   anything: leave cluster and operator there, and after a failure the tested installation too
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -36,6 +36,7 @@ import (
 const (
 	envKubeconfig = "E2E_KUBECONFIG" // of a cluster in which the operator runs
 	envBinaries   = "E2E_BIN"        // folder with the kubectl plug-ins
+	envRoute      = "E2E_ROUTE"      // optional: "forward" goes through port-forwards everywhere
 )
 
 // The namespace the installation lives in. It is made and removed here.
