@@ -22,8 +22,10 @@ const (
 	DefaultLeaseNamespace = "kube-system"
 	DefaultLeaseName      = "kcp-controllers"
 
-	leaseDuration = 60 * time.Second
-	renewDeadline = 5 * time.Second
+	// The reference holds its lease for a minute, so that for a minute after a leader is killed no workspace is placed
+	// or deleted. Clients see only the Lease, whose own field says how long it holds.
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
