@@ -63,7 +63,7 @@ func TestCovers(t *testing.T) {
 
 func TestReplicasAreTakenOnlyFromNobody(t *testing.T) {
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const replicas, other = `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:paused":{}}}`
 	for sentence, tc := range map[string]struct {

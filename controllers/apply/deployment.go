@@ -48,7 +48,7 @@ func replicasOnly(wanted *appsv1.Deployment, replicas int32) client.Object {
 // onlyOperatorOwnsReplicas says whether the field would fall back to its default when the operator lets go of it.
 func onlyOperatorOwnsReplicas(live *appsv1.Deployment) bool {
 	for _, entry := range live.ManagedFields {
-		if entry.Manager != FieldManager && entry.FieldsV1 != nil && containsReplicas(entry.FieldsV1.Raw) {
+		if entry.Manager != FieldManager && entry.FieldsV1 != nil && containsReplicas(entry.FieldsV1.GetRawBytes()) {
 			return false
 		}
 	}

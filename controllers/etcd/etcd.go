@@ -65,24 +65,28 @@ func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 // LosesMembers says whether a member whose pod is replaced comes back empty to the others, who then refuse it.
 func (c Cluster) LosesMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
 
-// Connection is how the root shard's server reaches the store: each member by its own name, so that a client moves to
+// ConnectionOf is how the server of a root shard reaches its store, whoever runs that.
+func ConnectionOf(root *operatorv1alpha1.RootShard) desired.Etcd {
+	if IsManaged(root) {
+		return For(root).connection()
+	}
+	spec := root.Spec.Etcd
+	out := desired.Etcd{Servers: spec.Endpoints, Prefix: spec.Prefix}
+	if spec.TLSConfig != nil {
+		out.Credentials = spec.TLSConfig.SecretRef.Name
+	}
+	return out
+}
+
+// connection reaches each member by its own name, so that a client moves to
 // another one by itself when a member goes.
-func (c Cluster) Connection() desired.Etcd {
+func (c Cluster) connection() desired.Etcd {
 	out := desired.Etcd{Credentials: c.certificates().Client}
 	for i := range c.members {
 		out.Servers = append(out.Servers, fmt.Sprintf("https://%s:%d", c.memberHost(i), clientPort))
 	}
 	if c.root.Spec.Etcd != nil {
 		out.Prefix = c.root.Spec.Etcd.Prefix
-	}
-	return out
-}
-
-// External is how the root shard's server reaches an etcd that is not the operator's.
-func External(spec *operatorv1alpha1.EtcdConfig) desired.Etcd {
-	out := desired.Etcd{Servers: spec.Endpoints, Prefix: spec.Prefix}
-	if spec.TLSConfig != nil {
-		out.Credentials = spec.TLSConfig.SecretRef.Name
 	}
 	return out
 }

@@ -131,17 +131,11 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (*appsv1.Dep
 	if err := r.credentials(ctx, s.root); err != nil {
 		return nil, status.Finding{}, err
 	}
-	connection := desired.Etcd{}
 	gates := []status.Finding{s.certificates}
-	if etcd.IsManaged(s.root) {
-		connection = etcd.For(s.root).Connection()
-	} else {
-		connection = etcd.External(s.root.Spec.Etcd)
-	}
 	if s.store.Type != "" {
 		gates = append(gates, s.store)
 	}
-	return r.Cluster.Workload(ctx, condition, desired.RootShardDeployment(s.root, r.Image, connection), gates...)
+	return r.Cluster.Workload(ctx, condition, desired.RootShardDeployment(s.root, r.Image, etcd.ConnectionOf(s.root)), gates...)
 }
 
 // internalProxy makes the proxy through which the operator reaches workspaces.
