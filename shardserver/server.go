@@ -18,10 +18,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/etcd"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy"
 )
 
 // Names of the post-start hooks, each a check of /readyz.
@@ -38,11 +36,14 @@ type Server struct {
 	// Registry knows every stored resource.
 	Registry *storage.Registry
 
-	options  options.Completed
-	config   *Config
-	etcd     *etcd.Server
-	manager  *controller.Manager
-	booted   chan struct{}
+	options options.Completed
+	config  *Config
+	etcd    *etcd.Server
+	manager *controller.Manager
+	// booted is closed when the bootstrap is done, ending when the shutdown begins, and controlled when the controllers
+	// have ended.
+	booted, ending, controlled chan struct{}
+
 	running  sync.WaitGroup
 	profiler *http.Server
 	// ran says that the API server was run, which destroys its storage when it ends.
@@ -52,7 +53,10 @@ type Server struct {
 // New starts what storage needs (the embedded etcd), creates all APIs and returns the server, which does not serve
 // yet. On an error everything that was started is stopped.
 func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
-	s := &Server{options: opts, Registry: storage.NewRegistry(), booted: make(chan struct{})}
+	s := &Server{
+		options: opts, Registry: storage.NewRegistry(),
+		booted: make(chan struct{}), ending: make(chan struct{}), controlled: make(chan struct{}),
+	}
 	defer func() {
 		if err != nil {
 			s.stop()
@@ -74,16 +78,15 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
-	if err := s.prepareControllers(); err != nil {
+	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
+	if err := s.addControllers(); err != nil {
 		return nil, err
 	}
-	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
-	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
 	s.Generic.AddPostStartHookOrDie(hookPolicy, s.followPolicy)
 	return s, s.config.writeKubeconfig()
 }
 
-// Run serves until the context ends, then shuts down gracefully: requests first, controllers next, etcd last.
+// Run serves until the context ends, then shuts down gracefully: controllers first, requests next, etcd last.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
 	if err := s.startProfiler(); err != nil {
@@ -174,36 +177,6 @@ func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
 	}
 	klog.V(2).InfoS("Bootstrapped", "shard", s.options.Shard.Name, "after", time.Since(started).Round(time.Millisecond))
 	close(s.booted)
-	return nil
-}
-
-func (s *Server) prepareControllers() error {
-	if !s.options.Controllers.Enable {
-		return nil
-	}
-	var err error
-	s.manager, err = controller.NewManager(controller.Config{
-		Registry:    s.Registry,
-		Controllers: append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...),
-		Election:    s.election(),
-	})
-	return err
-}
-
-func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) error {
-	if s.manager == nil {
-		return nil
-	}
-	s.running.Go(func() {
-		select {
-		case <-s.booted:
-		case <-hook.Done():
-			return
-		}
-		if err := s.manager.Run(hook); err != nil && hook.Err() == nil {
-			klog.ErrorS(err, "Controllers stopped")
-		}
-	})
 	return nil
 }
 

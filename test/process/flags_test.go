@@ -1,0 +1,58 @@
+package process
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestBadCommandLines: every mistake ends the start with exit code 1 and an error that names what to change. Which
+// flags there are, and more mistakes, are tested in package options.
+func TestBadCommandLines(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, tc := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"an unknown flag":                          {[]string{"--nonsense"}, "unknown flag: --nonsense"},
+		"a flag of Kubernetes that does nothing":   {[]string{"--runtime-config=api/all=true"}, "unknown flag: --runtime-config"},
+		"an argument":                              {[]string{"nonsense"}, "nonsense"},
+		"a value of the wrong type":                {[]string{"--secure-port=x"}, "--secure-port"},
+		"an unknown battery":                       {[]string{"--batteries-included=nonsense"}, "--batteries-included"},
+		"a feature that is not there":              {[]string{"--feature-gates=CacheAPIs=true"}, "CacheAPIs"},
+		"embedded and external etcd":               {[]string{"--etcd-servers=embedded,https://127.0.0.1:1"}, "--etcd-servers"},
+		"credentials for an etcd that is embedded": {[]string{"--etcd-cafile=" + missing}, "--etcd-servers"},
+		"no root directory and no key":             {[]string{"--root-directory=", "--etcd-servers=https://127.0.0.1:1"}, "no serviceaccount key file loaded and no root directory set"},
+		"a file that is missing":                   {[]string{"--client-ca-file=" + missing}, "--client-ca-file"},
+		"a certificate without its key":            {[]string{"--tls-cert-file=" + missing}, "--tls-private-key-file"},
+		"a root directory that cannot be made":     {[]string{"--root-directory=/dev/null/kcp"}, "--root-directory"},
+		"a free port that is also given":           {[]string{"--secure-port=6443"}, "--experimental-bind-free-port"},
+		"an unknown log format":                    {[]string{"--logging-format=nonsense"}, "nonsense"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failed := launchShard(t, directory(t), tc.flags...)
+			if code := failed.exit(t); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if _, said, ok := strings.Cut("\n"+failed.output.String(), "\nError: "); !ok || !strings.Contains(said, tc.want) {
+				t.Errorf("the output does not say %q:\n%s", tc.want, failed.tail())
+			}
+		})
+	}
+}
+
+// TestTwoShardsDoNotShareADirectory: the second would wait for the first for ever, or spoil its data.
+func TestTwoShardsDoNotShareADirectory(t *testing.T) {
+	root := directory(t)
+	s := start(t, root)
+	second := launchShard(t, root)
+	if code := second.exit(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if !strings.Contains(second.output.String(), "another process") {
+		t.Errorf("the output does not say why:\n%s", second.tail())
+	}
+	s.waitReady(t) // and the first lives on
+	s.stop(t)
+}

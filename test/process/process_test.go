@@ -1,0 +1,262 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// exitTimeout bounds how long a process may take to end after a signal or on an error.
+const exitTimeout = 40 * time.Second
+
+// process is a running program whose output is kept. It is killed with the test.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	output output
+	exited chan struct{}
+}
+
+// output collects what a program writes while others read it.
+type output struct {
+	mu      sync.Mutex
+	content bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.content.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.content.String()
+}
+
+// launch starts a program from bin.
+func launch(t *testing.T, directory, program string, args ...string) *process {
+	t.Helper()
+	p := &process{name: program, cmd: exec.Command(filepath.Join(bin, program), args...), exited: make(chan struct{})}
+	p.cmd.Dir = directory
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the code is asked for in exit
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			t.Logf("end of the output of %s:\n%s", p.name, p.tail())
+		}
+	})
+	return p
+}
+
+func (p *process) tail() string {
+	const enough = 4000
+	content := p.output.String()
+	return content[max(0, len(content)-enough):]
+}
+
+func (p *process) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exit waits for the end of the program and returns its exit code, -1 after a signal that it did not handle.
+func (p *process) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(exitTimeout):
+		t.Fatalf("%s did not end within %s", p.name, exitTimeout)
+		return 0
+	}
+}
+
+// shard is a running `kcp start`.
+type shard struct {
+	*process
+	directory string
+}
+
+// onLoopback are the flags that keep a shard on free ports of the loopback interface.
+var onLoopback = []string{
+	"start", "--bind-address=127.0.0.1", "--secure-port=0", "--experimental-bind-free-port",
+	"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000",
+}
+
+// directory returns a fresh root directory that has a key for service accounts already: a shard would make one of
+// 4096 bits, which takes seconds.
+func directory(t *testing.T) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "kcp")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "sa.key"), encoded, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// start runs a shard in a root directory and waits until it is ready.
+func start(t *testing.T, root string, flags ...string) *shard {
+	t.Helper()
+	s := launchShard(t, root, flags...)
+	s.waitReady(t)
+	return s
+}
+
+func launchShard(t *testing.T, root string, flags ...string) *shard {
+	t.Helper()
+	args := append(append([]string{}, onLoopback...), "--root-directory="+root)
+	return &shard{process: launch(t, filepath.Dir(root), "kcp", append(args, flags...)...), directory: root}
+}
+
+func (s *shard) waitReady(t *testing.T) {
+	t.Helper()
+	shardtesting.Eventually(t, "the shard becomes ready", func(ctx context.Context) error {
+		select {
+		case <-s.exited:
+			t.Fatalf("the shard ended before it was ready:\n%s", s.tail())
+		default:
+		}
+		config, err := s.load("shard-base") // of an earlier run, at first
+		if err != nil {
+			return err
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+func (s *shard) load(contextName string) (*rest.Config, error) {
+	raw, err := os.ReadFile(filepath.Join(s.directory, "admin.kubeconfig"))
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := clientcmd.Load(raw)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, contextName, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Timeout = -1, 10*time.Second
+	return config, nil
+}
+
+// config returns the client configuration of a context of admin.kubeconfig.
+func (s *shard) config(t *testing.T, contextName string) *rest.Config {
+	t.Helper()
+	config, err := s.load(contextName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// client returns a client whose requests go to the logical cluster of their context (shardtesting.In).
+func (s *shard) client(t *testing.T, contextName string) client.Client {
+	t.Helper()
+	c, err := loopback.NewClient(s.config(t, contextName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (s *shard) kubernetes(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientset
+}
+
+// stop ends the shard as an init system does, and fails the test unless it ends well.
+func (s *shard) stop(t *testing.T) {
+	t.Helper()
+	s.signal(t, syscall.SIGTERM)
+	if code := s.exit(t); code != 0 {
+		t.Errorf("after SIGTERM: exit code %d\n%s", code, s.tail())
+	}
+}
+
+// kill ends the shard as a power cut does.
+func (s *shard) kill(t *testing.T) {
+	t.Helper()
+	s.signal(t, syscall.SIGKILL)
+	s.exit(t)
+}
+
+func status(t *testing.T, config *rest.Config, path string) int {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := httpClient.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+func expectStatus(t *testing.T, config *rest.Config, path string, want int) {
+	t.Helper()
+	if got := status(t, config, path); got != want {
+		t.Errorf("GET %s: got %d (%s), want %d", path, got, http.StatusText(got), want)
+	}
+}
+
+var errDifferent = errors.New("different")
+
+func differs(what string, got, want any) error {
+	return fmt.Errorf("%s is %v, want %v: %w", what, got, want, errDifferent)
+}

@@ -1,0 +1,214 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// leading is what a replica logs when it begins to run the controllers, and stopped when it ceases to.
+const (
+	leading = "Leading: controllers start"
+	stopped = "Controllers stopped"
+)
+
+// takeover is how soon a replica must lead after the leader gave the lease back: a few retry periods of 2 s.
+const takeover = 15 * time.Second
+
+// store is an etcd of its own, which speaks TLS and knows its clients by certificate.
+type store struct {
+	*process
+	url   string
+	flags []string
+}
+
+func startEtcd(t *testing.T) *store {
+	t.Helper()
+	ca := shardtesting.NewCA(t, "etcd")
+	cert, key := ca.Issue(t, "etcd")
+	clientCert, clientKey := ca.Issue(t, "kcp")
+	s := &store{url: "https://" + freeAddress(t)}
+	peer := "http://" + freeAddress(t)
+	s.flags = []string{"--etcd-servers=" + s.url, "--etcd-cafile=" + ca.CertFile, "--etcd-certfile=" + clientCert, "--etcd-keyfile=" + clientKey}
+	s.process = launch(t, t.TempDir(), "etcd", "--data-dir=data", "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls="+s.url, "--advertise-client-urls="+s.url,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
+		"--cert-file="+cert, "--key-file="+key, "--trusted-ca-file="+ca.CertFile, "--client-cert-auth")
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// TestReplicas runs two replicas of one shard on one etcd.
+func TestReplicas(t *testing.T) {
+	etcd := startEtcd(t)
+	// Someone without a certificate is turned away by etcd, which shows as silence. It takes as long as etcd's clients
+	// are patient, so it runs beside the rest.
+	stranger := launchShard(t, directory(t), "--etcd-servers="+etcd.url, "--etcd-cafile="+strings.TrimPrefix(etcd.flags[1], "--etcd-cafile="))
+
+	roots := []string{directory(t), directory(t)}
+	flags := append([]string{
+		"--enable-leader-election", "--shard-base-url=https://localhost:6443", // the address of both, which nothing here calls
+		"--service-account-private-key-file=" + filepath.Join(roots[0], "sa.key"),
+	}, etcd.flags...)
+	a, b := launchShard(t, roots[0], flags...), launchShard(t, roots[1], flags...) // at once, on an empty etcd
+	a.waitReady(t)
+	b.waitReady(t)
+
+	leader, follower := roles(t, a, b)
+	cluster := newWorkspace(t, follower, "ours") // Ready by the other's controllers
+	t.Run("what one acknowledges the other reads at once", func(t *testing.T) { readsOfTheOther(t, a, b, cluster) })
+	t.Run("a watch at one sees writes at the other", func(t *testing.T) { watchAcross(t, a, b, cluster) })
+	t.Run("both accept a token that one signed", func(t *testing.T) { tokenOfTheOther(t, a, b, cluster) })
+
+	t.Run("a leader that stops hands over", func(t *testing.T) {
+		leader.stop(t)
+		if !strings.Contains(leader.output.String(), stopped) {
+			t.Error("the controllers did not end before the lease was given back")
+		}
+		leads(t, follower)
+		newWorkspace(t, follower, "after-stop")
+	})
+	t.Run("a leader that dies is replaced when its lease has run out", func(t *testing.T) {
+		again := start(t, leader.directory, flags...)
+		if strings.Contains(again.output.String(), leading) {
+			t.Fatal("a second replica leads while the first holds the lease")
+		}
+		follower.kill(t)
+		shortenLease(t, again)
+		leads(t, again)
+		newWorkspace(t, again, "after-kill")
+		if got := readMap(t, again, cluster, "from-a"); got != "0" {
+			t.Errorf("the config map holds %q", got)
+		}
+		again.stop(t)
+	})
+	t.Run("an etcd that does not let it in ends the start", func(t *testing.T) {
+		if code := stranger.exit(t); code != 1 {
+			t.Errorf("exit code %d, want 1", code)
+		}
+		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(stranger.output.String(), want) {
+			t.Errorf("the output does not say %q:\n%s", want, stranger.tail())
+		}
+	})
+}
+
+// roles waits until exactly one of the replicas leads, and returns it first.
+func roles(t *testing.T, a, b *shard) (leader, follower *shard) {
+	t.Helper()
+	shardtesting.Eventually(t, "one replica leads", func(context.Context) error {
+		for _, pair := range [][2]*shard{{a, b}, {b, a}} {
+			if strings.Contains(pair[0].output.String(), leading) {
+				leader, follower = pair[0], pair[1]
+				return nil
+			}
+		}
+		return fmt.Errorf("none does")
+	})
+	newWorkspace(t, leader, "first") // time in which the other could begin, too
+	if strings.Contains(follower.output.String(), leading) {
+		t.Fatal("both replicas lead")
+	}
+	return leader, follower
+}
+
+func leads(t *testing.T, s *shard) {
+	t.Helper()
+	began := time.Now()
+	shardtesting.Eventually(t, "the other replica leads", func(context.Context) error {
+		if !strings.Contains(s.output.String(), leading) {
+			return fmt.Errorf("it does not, after %s", time.Since(began))
+		}
+		return nil
+	})
+	if took := time.Since(began); took > takeover {
+		t.Errorf("it took %s, want at most %s", took, takeover)
+	}
+}
+
+// shortenLease makes the lease of a dead leader run out now instead of within a minute.
+func shortenLease(t *testing.T, s *shard) {
+	t.Helper()
+	leases := s.kubernetes(t, s.config(t, "system:admin")).CoordinationV1().Leases("kube-system")
+	lease, err := leases.Patch(t.Context(), "kcp-controllers", types.MergePatchType, []byte(`{"spec":{"leaseDurationSeconds":1}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		t.Error("nobody held the lease")
+	}
+}
+
+func readsOfTheOther(t *testing.T, a, b *shard, cluster string) {
+	for i := range 20 {
+		name := fmt.Sprintf("turn-%d", i)
+		writer, reader := a, b
+		if i%2 == 1 {
+			writer, reader = b, a
+		}
+		writeMap(t, writer, cluster, name, name)
+		if got := readMap(t, reader, cluster, name); got != name {
+			t.Fatalf("%s holds %q", name, got)
+		}
+		var list corev1.ConfigMapList
+		if err := reader.client(t, "base").List(shardtesting.In(t.Context(), cluster), &list, client.InNamespace("default")); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) != i+2 { // and kube-root-ca.crt
+			t.Fatalf("a list after write %d has %d config maps", i+1, len(list.Items))
+		}
+	}
+}
+
+func watchAcross(t *testing.T, a, b *shard, cluster string) {
+	config := at(b.config(t, "base"), cluster)
+	config.Timeout = 0
+	ctx, cancel := context.WithTimeout(t.Context(), exitTimeout)
+	defer cancel()
+	watcher, err := b.kubernetes(t, config).CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=from-a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	writeMap(t, a, cluster, "from-a", "0")
+	if event := <-watcher.ResultChan(); event.Object == nil || event.Object.(*corev1.ConfigMap).Name != "from-a" {
+		t.Errorf("the first event is %v", event)
+	}
+}
+
+func tokenOfTheOther(t *testing.T, a, b *shard, cluster string) {
+	accounts := a.kubernetes(t, at(a.config(t, "base"), cluster)).CoreV1().ServiceAccounts("default")
+	request, err := accounts.CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*shard{a, b} {
+		config := rest.AnonymousClientConfig(s.config(t, "base"))
+		config.BearerToken = request.Status.Token
+		review, err := s.kubernetes(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil || review.Status.UserInfo.Username != "system:serviceaccount:default:default" {
+			t.Errorf("at %s: %v, %v", config.Host, review, err)
+		}
+	}
+}
