@@ -325,7 +325,12 @@ conditions() {
 
 admin() { command "$kubectl" --kubeconfig "$state/admin.kubeconfig" --request-timeout 5s "$@"; }
 
-answers() { admin get workspaces >/dev/null; }
+answers() {
+	local refusal
+	refusal=$(admin get workspaces 2>&1 >/dev/null) && return
+	tail -n 1 <<<"$refusal" # above it kubectl tells of every attempt
+	return 1
+}
 
 describe_failure() {
 	kubectl -n "$namespace" get rootshards,frontproxies,kubeconfigs,pods,certificates >&2 || true
