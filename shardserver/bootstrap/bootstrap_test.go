@@ -2,6 +2,7 @@ package bootstrap_test
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"strings"
 	"testing"
@@ -68,12 +69,16 @@ func get[T client.Object](t *testing.T, c client.Client, cluster string, obj T) 
 
 func holdsTheContract(t *testing.T, c client.Client) {
 	for _, cluster := range []string{"root", "system:shard"} {
-		lc := &corev1alpha1.LogicalCluster{}
-		lc.Name = "cluster"
-		get(t, c, cluster, lc)
-		if lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || lc.Status.URL != "https://kcp.example/clusters/"+cluster || lc.Annotations["kcp.io/path"] != cluster {
-			t.Errorf("%s is %+v of %v", cluster, lc.Status, lc.Annotations)
-		}
+		// The shard's own controller writes the URL, too, and may have read the Shard object before it was changed.
+		shardtesting.Eventually(t, "the LogicalCluster of "+cluster, func(context.Context) error {
+			lc := &corev1alpha1.LogicalCluster{}
+			lc.Name = "cluster"
+			get(t, c, cluster, lc)
+			if lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || lc.Status.URL != "https://kcp.example/clusters/"+cluster || lc.Annotations["kcp.io/path"] != cluster {
+				return fmt.Errorf("it is %+v of %v", lc.Status, lc.Annotations)
+			}
+			return nil
+		})
 	}
 	for cluster, names := range map[string][]string{"root": {"default", "kube-system"}, "system:admin": {"default", "kube-system"}, "system:shard": {"default"}} {
 		for _, name := range names {
