@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -46,6 +47,7 @@ func Start(t testing.TB, configure ...func(*options.Options)) *Shard {
 // StartIn is Start with the root directory of an earlier run.
 func StartIn(t testing.TB, directory string, configure ...func(*options.Options)) *Shard {
 	t.Helper()
+	ensureSigningKey(t, directory)
 	opts := options.New(directory)
 	opts.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
 	opts.SecureServing.BindPort = 0
@@ -81,6 +83,26 @@ func StartIn(t testing.TB, directory string, configure ...func(*options.Options)
 	})
 	shard.waitReady(t, ended)
 	return shard
+}
+
+// ensureSigningKey puts a small key where the shard would make one of 4096 bits, which takes longer than all the rest
+// of its start.
+func ensureSigningKey(t testing.TB, directory string) {
+	t.Helper()
+	file := filepath.Join(directory, "sa.key")
+	if _, err := os.Stat(file); err == nil {
+		return
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, encoded, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Stop shuts the shard down gracefully and returns when everything has ended.

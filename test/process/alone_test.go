@@ -29,6 +29,7 @@ const readyWithin = 30 * time.Second
 
 // TestStartAlone follows one shard through its life: first start, clean end, second start.
 func TestStartAlone(t *testing.T) {
+	t.Parallel()
 	root := filepath.Join(t.TempDir(), "kcp")
 	began := time.Now()
 	s := start(t, root, "--batteries-included=+user")
@@ -40,6 +41,7 @@ func TestStartAlone(t *testing.T) {
 	t.Run("files", func(t *testing.T) { files(t, root) })
 	t.Run("contexts", func(t *testing.T) { contexts(t, s) })
 	t.Run("readiness", func(t *testing.T) { readiness(t, s) })
+	t.Run("its key signs what it verifies", func(t *testing.T) { tokenOfTheOther(t, s, s, "root") })
 
 	first := map[string]*rest.Config{}
 	for _, name := range []string{"root", "shard-base", "user"} {
@@ -250,6 +252,7 @@ func openWatch(t *testing.T, s *shard) <-chan struct{} {
 
 // TestKilledDuringWrites: what was acknowledged before a kill -9 is there afterwards.
 func TestKilledDuringWrites(t *testing.T) {
+	t.Parallel()
 	root := directory(t)
 	s := start(t, root)
 	cluster := newWorkspace(t, s, "busy")

@@ -44,6 +44,7 @@ func TestBadCommandLines(t *testing.T) {
 
 // TestTwoShardsDoNotShareADirectory: the second would wait for the first for ever, or spoil its data.
 func TestTwoShardsDoNotShareADirectory(t *testing.T) {
+	t.Parallel()
 	root := directory(t)
 	s := start(t, root)
 	second := launchShard(t, root)

@@ -62,6 +62,7 @@ func freeAddress(t *testing.T) string {
 
 // TestReplicas runs two replicas of one shard on one etcd.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	etcd := startEtcd(t)
 	// Someone without a certificate is turned away by etcd, which shows as silence. It takes as long as etcd's clients
 	// are patient, so it runs beside the rest.
