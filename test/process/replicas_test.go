@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,7 +33,11 @@ const takeover = 15 * time.Second
 // store is an etcd of its own, which speaks TLS and knows its clients by certificate.
 type store struct {
 	*process
-	url   string
+	url string
+	// directory and args start it again.
+	directory string
+	args      []string
+	// flags are what a shard needs to reach it.
 	flags []string
 }
 
@@ -40,13 +46,16 @@ func startEtcd(t *testing.T) *store {
 	ca := shardtesting.NewCA(t, "etcd")
 	cert, key := ca.Issue(t, "etcd")
 	clientCert, clientKey := ca.Issue(t, "kcp")
-	s := &store{url: "https://" + freeAddress(t)}
+	s := &store{url: "https://" + freeAddress(t), directory: t.TempDir()}
 	peer := "http://" + freeAddress(t)
 	s.flags = []string{"--etcd-servers=" + s.url, "--etcd-cafile=" + ca.CertFile, "--etcd-certfile=" + clientCert, "--etcd-keyfile=" + clientKey}
-	s.process = launch(t, t.TempDir(), "etcd", "--data-dir=data", "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls="+s.url, "--advertise-client-urls="+s.url,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
-		"--cert-file="+cert, "--key-file="+key, "--trusted-ca-file="+ca.CertFile, "--client-cert-auth")
+	s.args = []string{
+		"--data-dir=data", "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=" + s.url, "--advertise-client-urls=" + s.url,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
+		"--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca.CertFile, "--client-cert-auth",
+	}
+	s.process = launch(t, s.directory, "etcd", s.args...)
 	return s
 }
 
@@ -212,4 +221,27 @@ func tokenOfTheOther(t *testing.T, a, b *shard, cluster string) {
 			t.Errorf("at %s: %v, %v", config.Host, review, err)
 		}
 	}
+}
+
+// TestEtcdGoesAndComesBack: a shard without its etcd says that it is not ready, lives on, and works again afterwards.
+func TestEtcdGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	etcd := startEtcd(t)
+	s := start(t, directory(t), etcd.flags...)
+	cluster := newWorkspace(t, s, "before")
+	anonymous := rest.AnonymousClientConfig(s.config(t, "base"))
+	etcd.signal(t, syscall.SIGKILL)
+	etcd.exit(t)
+	shardtesting.Eventually(t, "the shard notices", func(context.Context) error {
+		if got := status(t, anonymous, "/readyz"); got == http.StatusOK {
+			return fmt.Errorf("/readyz says %d", got)
+		}
+		return nil
+	})
+	expectStatus(t, anonymous, "/livez/ping", http.StatusForbidden) // it answers: only the whole checks are open to all
+	launch(t, etcd.directory, "etcd", etcd.args...)
+	s.waitReady(t)
+	writeMap(t, s, cluster, "after", "1")
+	newWorkspace(t, s, "after") // the controllers follow again
+	s.stop(t)
 }
