@@ -87,6 +87,7 @@ func validateClusterDeletion(a admission.Attributes) error {
 // logicalClusterRules are what an update by a tenant must keep. Each returns what it found violated, or nothing.
 var logicalClusterRules = []func(old, obj *corev1alpha1.LogicalCluster) string{
 	creatorStays,
+	ownerStays,
 	specInitializersStay,
 	statusInitializersOnlyShrink,
 	initializingEndsEmpty,
@@ -97,6 +98,14 @@ var logicalClusterRules = []func(old, obj *corev1alpha1.LogicalCluster) string{
 func creatorStays(old, obj *corev1alpha1.LogicalCluster) string {
 	if !equality.Semantic.DeepEqual(old.Spec.CreatedBy, obj.Spec.CreatedBy) {
 		return "spec.createdBy is immutable"
+	}
+	return ""
+}
+
+// ownerStays keeps a logical cluster tied to its Workspace: with another owner it would outlive it.
+func ownerStays(old, obj *corev1alpha1.LogicalCluster) string {
+	if !equality.Semantic.DeepEqual(old.Spec.Owner, obj.Spec.Owner) {
+		return "spec.owner is immutable"
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -41,6 +42,10 @@ func annotated(list ...string) clusterChange {
 	return func(c *corev1alpha1.LogicalCluster) { c.Annotations = pairs(list) }
 }
 
+func ownedBy(uid types.UID) clusterChange {
+	return func(c *corev1alpha1.LogicalCluster) { c.Spec.Owner = &corev1alpha1.LogicalClusterOwner{UID: uid} }
+}
+
 func TestLogicalClusterUpdates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, obj *corev1alpha1.LogicalCluster
@@ -49,6 +54,8 @@ func TestLogicalClusterUpdates(t *testing.T) {
 		"annotations are the tenant's":                {clusterIn(ready), clusterIn(ready, annotated("a", "b")), ""},
 		"the creator stays":                           {clusterIn(ready), clusterIn(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy.Username = "bob" }), "spec.createdBy is immutable"},
 		"the creator cannot be dropped":               {clusterIn(ready), clusterIn(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.CreatedBy = nil }), "spec.createdBy is immutable"},
+		"the owner stays":                             {clusterIn(ready, ownedBy("1")), clusterIn(ready, ownedBy("2")), "spec.owner is immutable"},
+		"the owner cannot be dropped":                 {clusterIn(ready, ownedBy("1")), clusterIn(ready), "spec.owner is immutable"},
 		"the initializers of the spec stay":           {clusterIn(ready), clusterIn(ready, func(c *corev1alpha1.LogicalCluster) { c.Spec.Initializers = c.Spec.Initializers[:1] }), "spec.initializers is immutable"},
 		"their order does not count":                  {clusterIn(ready), clusterIn(ready, func(c *corev1alpha1.LogicalCluster) { slices.Reverse(c.Spec.Initializers) }), ""},
 		"initialization starts":                       {clusterIn(scheduling), clusterIn(initializing), ""},

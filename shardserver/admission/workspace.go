@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,6 +37,9 @@ func (w *workspace) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
 	if err != nil {
+		return err
+	}
+	if err := keepFinalizer(a, obj); err != nil {
 		return err
 	}
 	forced, err := w.forcedAnnotations(ctx, a)
@@ -78,6 +82,9 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 	if err := validateMount(a, old, obj); err != nil {
 		return err
 	}
+	if losesFinalizer(a, old, obj) {
+		return forbid(a, "removing the finalizer %s is forbidden", corev1alpha1.LogicalClusterFinalizer)
+	}
 	if !isMaster(a.GetUserInfo()) {
 		if obj.Spec.Cluster != old.Spec.Cluster {
 			return forbid(a, "spec.cluster can only be set by system privileged users")
@@ -96,6 +103,29 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 		}
 	}
 	return nil
+}
+
+// keepFinalizer puts the finalizer back on a live workspace that a tenant took it from: without it the logical cluster
+// would outlive its workspace, out of reach of everybody above.
+func keepFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error {
+	if a.GetOperation() != admission.Update {
+		return nil
+	}
+	old, err := objectOf[*tenancyv1alpha1.Workspace](a.GetOldObject())
+	if err != nil {
+		return err
+	}
+	if old.DeletionTimestamp == nil && losesFinalizer(a, old, obj) {
+		obj.Finalizers = append(slices.Clone(obj.Finalizers), corev1alpha1.LogicalClusterFinalizer)
+	}
+	return nil
+}
+
+// losesFinalizer tells whether somebody who does not manage logical clusters takes the finalizer off.
+func losesFinalizer(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) bool {
+	return slices.Contains(old.Finalizers, corev1alpha1.LogicalClusterFinalizer) &&
+		!slices.Contains(obj.Finalizers, corev1alpha1.LogicalClusterFinalizer) &&
+		!inAnyGroup(a.GetUserInfo(), logicalClusterManagers...)
 }
 
 // validateMount refuses new mounts: nothing on this server would proxy to them.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -145,6 +146,33 @@ func TestWorkspaceValidation(t *testing.T) {
 		q := ask{cluster: "guarded", resource: workspaces, name: "team", by: alice, operation: admission.Create, obj: team(with(ownerKey, asOwner))}
 		wantForbidden(t, validated(t, newWorkspace(state.config()), q), "annotation "+groupsKey)
 	})
+}
+
+func TestWorkspaceFinalizer(t *testing.T) {
+	held := func(w *tenancyv1alpha1.Workspace) { w.Finalizers = []string{corev1alpha1.LogicalClusterFinalizer} }
+	deleting := func(w *tenancyv1alpha1.Workspace) { w.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+	for name, tc := range map[string]struct {
+		by       user.Info
+		old, obj *tenancyv1alpha1.Workspace
+		says     string
+		held     bool
+	}{
+		"a tenant cannot take it off a live workspace":          {by: alice, old: team(held), obj: team(), held: true},
+		"nor off one that is being deleted":                     {by: alice, old: team(held, deleting), obj: team(deleting), says: "removing the finalizer"},
+		"kcp-admin is a tenant here":                            {by: member("system:kcp:admin"), old: team(held, deleting), obj: team(deleting), says: "removing the finalizer"},
+		"other changes of a deleting workspace pass":            {by: alice, old: team(held, deleting), obj: team(held, deleting, with("a", "b")), held: true},
+		"a workspace that was not placed yet has none":          {by: alice, old: team(), obj: team()},
+		"masters take it off":                                   {by: master, old: team(held, deleting), obj: team(deleting)},
+		"who manages logical clusters from elsewhere does, too": {by: member(groupExternalLogicalClusterAdmin), old: team(held), obj: team()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := ask{cluster: "plain", resource: workspaces, name: "team", by: tc.by, operation: admission.Update, old: tc.old, obj: tc.obj}
+			wantForbidden(t, through(t, newWorkspace(newShardState().cluster("plain").config()), q), tc.says)
+			if got := len(tc.obj.Finalizers) == 1; got != tc.held {
+				t.Errorf("finalizers are %v", tc.obj.Finalizers)
+			}
+		})
+	}
 }
 
 // wantForbidden fails unless err is a 403 that says so much, or nil where nothing is to be said.

@@ -27,11 +27,12 @@ func TestTheAuditLogTellsEveryStep(t *testing.T) {
 		want map[string]string // decisions by key
 	}{
 		"of a request that local RBAC allows": {"alice", own, map[string]string{
-			"request.auth.kcp.io/01-requiredgroups-decision": "Allowed",
-			"request.auth.kcp.io/02-content-decision":        "Allowed",
-			"request.auth.kcp.io/03-systemcrd-decision":      "Allowed",
-			"request.auth.kcp.io/05-bootstrap-decision":      "Allowed",
-			"request.auth.kcp.io/05-local-decision":          "Allowed",
+			"request.auth.kcp.io/01-requiredgroups-decision":      "Allowed",
+			"request.auth.kcp.io/02-content-decision":             "Allowed",
+			"request.auth.kcp.io/03-systemcrd-decision":           "Allowed",
+			"request.auth.kcp.io/04-maxpermissionpolicy-decision": "Allowed",
+			"request.auth.kcp.io/05-bootstrap-decision":           "Allowed",
+			"request.auth.kcp.io/05-local-decision":               "Allowed",
 		}},
 		"up to the one that refuses": {"mallory", own, map[string]string{
 			"request.auth.kcp.io/01-requiredgroups-decision": "NoOpinion",

@@ -59,6 +59,7 @@ func newRBACChain(held rules, clusters logicalClusters) *rbacChain {
 		{"01-requiredgroups", requiredGroups},                           // the workspace's own door, before everything else
 		{"02-content", content{held}.check},                             // may this user enter the workspace at all
 		{"03-systemcrd", systemResources},                               // what only the server itself writes
+		{"04-maxpermissionpolicy", tenancyPolicy},                       // what the owner of an API leaves to its users
 		{"05-bootstrap", allowedBy("bootstrap policy", held.bootstrap)}, // RBAC valid in every logical cluster
 		{"05-local", allowedBy("local policy", held.local)},             // RBAC of this one; the last step settles
 	}}

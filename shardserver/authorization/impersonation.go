@@ -2,6 +2,7 @@ package authorization
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -34,6 +35,8 @@ func guarded(group string) bool {
 // impersonationRefused looks at the questions that the stock impersonation filter asks for each header, and refuses
 //
 //   - groups with a meaning beyond the logical cluster, openly or inside a warrant, to who is not a member;
+//   - an origin in another logical cluster, openly or inside a warrant, to who does not come from there: it counts
+//     (as ClusterGroupPrefix and ForeignServiceAccountPrefix) outside of the request's logical cluster;
 //   - the "constrained" modes altogether: their filter keeps decisions by user, without the logical cluster, and would
 //     carry one from a tenant's workspace into every other (wall W7). Without them it falls back to plain
 //     impersonation, which asks every time.
@@ -47,25 +50,34 @@ func impersonationRefused(ctx context.Context, attributes authorizer.Attributes)
 	}
 	cluster, _ := logicalcluster.From(ctx)
 	held := EffectiveGroups(EffectiveUsers(cluster, attributes.GetUser()))
-	for _, group := range requestedGroups(attributes) {
+	groups, origins := requested(attributes)
+	for _, group := range groups {
 		if guarded(group) && !held[group] {
 			return "impersonation is not allowed for the requestor", true
+		}
+	}
+	for _, origin := range origins {
+		if origin != cluster.String() && !slices.Contains(attributes.GetUser().GetExtra()[ClusterNameExtraKey], origin) {
+			return "impersonation of identities of another logical cluster is not allowed", true
 		}
 	}
 	return "", false
 }
 
-// requestedGroups are the groups that one question is about.
-func requestedGroups(attributes authorizer.Attributes) []string {
+// requested are the groups and the origins that one question is about.
+func requested(attributes authorizer.Attributes) (groups, origins []string) {
 	switch attributes.GetResource() {
 	case "groups":
-		return []string{attributes.GetName()}
+		return []string{attributes.GetName()}, nil
 	case "userextras":
-		if attributes.GetSubresource() == WarrantExtraKey {
-			return warrantGroups(attributes.GetName())
+		switch attributes.GetSubresource() {
+		case WarrantExtraKey:
+			return warrantGroups(attributes.GetName()), warrantOrigins(attributes.GetName())
+		case ClusterNameExtraKey:
+			return nil, []string{attributes.GetName()}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // warrantGroups are the groups inside a warrant and the warrants inside it. Being authenticated is no power that a
@@ -80,6 +92,19 @@ func warrantGroups(encoded string) []string {
 		groups = append(groups, warrantGroups(inner)...)
 	}
 	return groups
+}
+
+// warrantOrigins are the logical clusters that a warrant, and the warrants inside it, say they come from.
+func warrantOrigins(encoded string) []string {
+	bearer, ok := decodeWarrant(encoded)
+	if !ok {
+		return nil
+	}
+	origins := slices.Clone(bearer.GetExtra()[ClusterNameExtraKey])
+	for _, inner := range bearer.GetExtra()[WarrantExtraKey] {
+		origins = append(origins, warrantOrigins(inner)...)
+	}
+	return origins
 }
 
 // WithImpersonationScope narrows an impersonated user to the request's logical cluster for everything below:
@@ -108,17 +133,31 @@ func narrow(ctx context.Context, u user.Info) user.Info {
 		return u // the subject of an access review, say
 	}
 	cluster, _ := logicalcluster.From(ctx)
-	scope := scopePrefix + cluster.String()
-	scopes := u.GetExtra()[ScopesExtraKey]
-	if slices.Contains(scopes, scope) {
-		return u
+	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: scoped(u.GetExtra(), scopePrefix+cluster.String())}
+}
+
+// scoped adds a scope to a user's extra and to every warrant in it, which would otherwise count outside of the scope.
+func scoped(extra map[string][]string, scope string) map[string][]string {
+	out := maps.Clone(extra)
+	if out == nil {
+		out = map[string][]string{}
 	}
-	extra := maps.Clone(u.GetExtra())
-	if extra == nil {
-		extra = map[string][]string{}
+	if !slices.Contains(out[ScopesExtraKey], scope) {
+		out[ScopesExtraKey] = append(slices.Clone(out[ScopesExtraKey]), scope)
 	}
-	extra[ScopesExtraKey] = append(slices.Clone(scopes), scope)
-	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
+	warrants := out[WarrantExtraKey]
+	delete(out, WarrantExtraKey)
+	for _, encoded := range warrants {
+		var warrant Warrant
+		if err := json.Unmarshal([]byte(encoded), &warrant); err != nil {
+			continue // it grants nothing anyway
+		}
+		warrant.Extra = scoped(warrant.Extra, scope)
+		if narrowed, err := json.Marshal(warrant); err == nil {
+			out[WarrantExtraKey] = append(out[WarrantExtraKey], string(narrowed))
+		}
+	}
+	return out
 }
 
 // same tells whether two users are the same object. Only pointers can be: equal contents do not make an impersonated

@@ -122,3 +122,20 @@ func systemResources(s *subject) verdict {
 	}
 	return pass("not a resource that only the server maintains")
 }
+
+// tenancyPolicy is what the export of the tenancy API leaves to its users, whatever their RBAC: all but the status of
+// workspaces and their types, by which the server itself, and the front proxy, know where a path leads.
+func tenancyPolicy(s *subject) verdict {
+	a := s.attributes
+	switch {
+	case s.deep:
+		return pass("a deep access review")
+	case !a.IsResourceRequest() || a.GetAPIGroup() != "tenancy.kcp.io" || a.GetSubresource() != "status" || a.IsReadOnly():
+		return pass("not the status of a tenancy object")
+	case a.GetResource() != "workspaces" && a.GetResource() != "workspacetypes":
+		return pass("not the status of a tenancy object")
+	case s.groups[GroupAdmin], s.groups[GroupBootstrapper]:
+		return pass("an administrator of the installation")
+	}
+	return settle(authorizer.DecisionNoOpinion, "%s/status is maintained by the server", a.GetResource())
+}

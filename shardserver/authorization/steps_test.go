@@ -142,6 +142,26 @@ func TestSystemResources(t *testing.T) {
 	}
 }
 
+func TestOnlyTheServerWritesTheStatusOfTenancyObjects(t *testing.T) {
+	status := func(verb, resource string) authorizer.AttributesRecord {
+		return authorizer.AttributesRecord{Verb: verb, APIGroup: "tenancy.kcp.io", Resource: resource, Subresource: "status", ResourceRequest: true}
+	}
+	for name, tc := range map[string]struct {
+		subject subject
+		want    authorizer.Decision
+	}{
+		"no tenant patches a workspace's":      {subject{attributes: status("patch", "workspaces")}, authorizer.DecisionNoOpinion},
+		"no tenant updates a type's":           {subject{attributes: status("update", "workspacetypes")}, authorizer.DecisionNoOpinion},
+		"tenants read it":                      {subject{attributes: status("get", "workspaces")}, passes},
+		"tenants write the workspace itself":   {subject{attributes: authorizer.AttributesRecord{Verb: "update", APIGroup: "tenancy.kcp.io", Resource: "workspaces", ResourceRequest: true}}, passes},
+		"kcp's administrators write it":        {subject{attributes: status("update", "workspaces"), groups: map[string]bool{GroupAdmin: true}}, passes},
+		"the bootstrapper writes it":           {subject{attributes: status("update", "workspaces"), groups: map[string]bool{GroupBootstrapper: true}}, passes},
+		"the status of something else is free": {subject{attributes: authorizer.AttributesRecord{Verb: "update", APIGroup: "core.kcp.io", Resource: "logicalclusters", Subresource: "status", ResourceRequest: true}}, passes},
+	} {
+		t.Run(name, func(t *testing.T) { expect(t, tenancyPolicy(&tc.subject), tc.want) })
+	}
+}
+
 func TestImpersonationIsGuarded(t *testing.T) {
 	member := func(groups ...string) *user.DefaultInfo { return &user.DefaultInfo{Name: "alice", Groups: groups} }
 	ask := func(u *user.DefaultInfo, verb, resource, subresource, name string) authorizer.AttributesRecord {
@@ -161,6 +181,10 @@ func TestImpersonationIsGuarded(t *testing.T) {
 		"an initializer":                            {ask(member(), "impersonate", "groups", "", InitializerGroupPrefix+"root:a"), true},
 		"a guarded group inside a warrant":          {ask(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","groups":["system:kcp:admin"]}`), true},
 		"a warrant without one":                     {ask(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","groups":["system:authenticated","g"]}`), false},
+		"an origin elsewhere":                       {ask(member(), "impersonate", "userextras", ClusterNameExtraKey, "b"), true},
+		"an origin elsewhere inside a warrant":      {ask(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","extra":{"`+ClusterNameExtraKey+`":["b"]}}`), true},
+		"an origin deep inside a warrant":           {ask(member(), "impersonate", "userextras", WarrantExtraKey, `{"user":"x","extra":{"`+WarrantExtraKey+`":["{\"user\":\"y\",\"extra\":{\"`+ClusterNameExtraKey+`\":[\"b\"]}}"]}}`), true},
+		"one's own origin":                          {ask(&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ClusterNameExtraKey: {"b"}}}, "impersonate", "userextras", ClusterNameExtraKey, "b"), false},
 		"constrained impersonation":                 {ask(member(), "impersonate:user-info", "users", "", "bob"), true},
 		"constrained impersonation on a request":    {ask(member(), "impersonate-on:user-info:get", "configmaps", "", "x"), true},
 		"another verb":                              {ask(member(), "get", "groups", "", "system:masters"), false},

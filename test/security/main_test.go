@@ -1,0 +1,76 @@
+package security_test
+
+import (
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"k8s.io/klog/v2"
+)
+
+// TestMain silences the servers, which log every attack.
+func TestMain(m *testing.M) {
+	flags := flag.NewFlagSet("klog", flag.PanicOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL"} {
+		if err := flags.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	klog.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// TestTenantsStayInTheirWorkspace runs all attacks on one site. None relies on what another left, and after all of
+// them nothing outside of workspace a has changed.
+func TestTenantsStayInTheirWorkspace(t *testing.T) {
+	s := start(t)
+	before := s.others(t)
+	for _, attack := range []struct {
+		name string
+		run  func(*testing.T, *site)
+	}{
+		{"odd paths lead nowhere else", oddPaths},
+		{"endpoints of the whole shard are closed", wholeShard},
+		{"lists and watches show one workspace", listsAndWatches},
+		{"objects cannot claim another workspace", foreignClaims},
+		{"writes below system clusters, root and b are refused", foreignWrites},
+		{"roles of one workspace give nothing elsewhere", roles},
+		{"impersonation stays inside", impersonation},
+		{"workspaces keep their owner and place", workspaceObjects},
+		{"who creates a workspace is its administrator", creators},
+		{"a logical cluster belongs to its workspace", clusterObjects},
+		{"a deleted workspace leaves no way in", deletion},
+		{"strangers cannot tell what exists", existence},
+		{"the front proxy names the user", proxyHeaders},
+	} {
+		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
+	}
+	after := s.others(t)
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if string(before[key]) != string(after[key]) {
+			t.Errorf("%s was changed or deleted", key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if _, known := before[key]; !known {
+			t.Errorf("%s was created", key)
+		}
+	}
+}
+
+// moving are keys that the shard itself writes all the time.
+var moving = regexp.MustCompile(`/leases/|/events/|compact_rev_key`)
+
+// others returns all that is stored for workspace b, root and the system clusters.
+func (s *site) others(t *testing.T) map[string][]byte {
+	t.Helper()
+	stored := s.Stored(t)
+	foreign := regexp.MustCompile(`/(` + s.b + `|root|system:[a-z-]+)/`)
+	maps.DeleteFunc(stored, func(key string, _ []byte) bool { return !foreign.MatchString(key) || moving.MatchString(key) })
+	return stored
+}

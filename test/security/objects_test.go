@@ -1,0 +1,202 @@
+package security_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// workspaceObjects tries, by every kind of write, to send a workspace of a somewhere else or to give it another owner.
+func workspaceObjects(t *testing.T, s *site) {
+	s.newWorkspace(t, "honest")
+	honest := workspacesPath + "/honest"
+	whole := func(metadata, spec, status string) string {
+		return `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{` + metadata + `},"spec":{` + spec + `},"status":{` + status + `}}`
+	}
+	universal := `"type":{"name":"universal","path":"root"}`
+	refused := []string{`"cluster":"` + s.b + `"`, `"cluster":"root"`, `"cluster":"system:admin"`, `"URL":"https://evil.example/clusters/root:a:x"`, `"mount":{"ref":{"apiVersion":"v1","kind":"X","name":"x"}}`, `"URL":"https://evil.example","mount":{"ref":{"apiVersion":"v1","kind":"X","name":"x"}}`}
+	for _, who := range []*person{s.admin, s.robot} {
+		for i, spec := range refused {
+			name := fmt.Sprintf("refused-%d", i)
+			for _, r := range []request{
+				{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"`+name+`"`, spec+","+universal, "")},
+				{method: http.MethodPatch, path: workspacesPath + "/" + name + "?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"`+name+`"`, spec+","+universal, "")},
+				{method: http.MethodPatch, path: honest + "?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"honest"`, spec, "")},
+				{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"spec":{` + spec + `}}`},
+			} {
+				if got := s.do(t, who, s.a, r); got.status != http.StatusForbidden && got.status != http.StatusUnprocessableEntity {
+					t.Errorf("%s: %s %s %s: %d %.300s", who.name, r.method, r.path, r.body, got.status, got.body)
+				}
+			}
+		}
+		for _, status := range []string{`"phase":"Ready"`, `"phase":"Unavailable"`, `"initializers":["root:universal"]`} {
+			for _, r := range []request{
+				{method: http.MethodPatch, path: honest + "/status", contentType: mergePatchType, body: `{"status":{` + status + `},"spec":{"cluster":"` + s.b + `"},"metadata":{"annotations":{"internal.tenancy.kcp.io/cluster":"` + s.b + `"}}}`},
+				{method: http.MethodPatch, path: honest + "/status?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"honest"`, "", status)},
+				{method: http.MethodPatch, path: typesPath + "/x/status", contentType: mergePatchType, body: `{"status":{}}`},
+				{method: http.MethodPut, path: honest + "/status", body: whole(`"name":"honest"`, "", status)},
+			} {
+				if got := s.do(t, who, s.a, r); got.status != http.StatusForbidden {
+					t.Errorf("%s: %s %s: only the server says what a workspace's status is, got %d %.300s", who.name, r.method, r.path, got.status, got.body)
+				}
+			}
+		}
+	}
+	lies := fmt.Sprintf(`"annotations":{"internal.tenancy.kcp.io/cluster":%q,"core.kcp.io/shard":"evil","internal.tenancy.kcp.io/shard":"evil","experimental.tenancy.kcp.io/owner":"{\"username\":\"bob\"}","authorization.kcp.io/required-groups":"nobody","kcp.io/cluster":%q}`, s.b, s.b)
+	for _, r := range []request{
+		{method: http.MethodPost, path: workspacesPath, body: whole(`"name":"liar",`+lies, universal, `"phase":"Ready"`)},
+		{method: http.MethodPatch, path: honest, contentType: mergePatchType, body: `{"metadata":{` + lies + `}}`},
+		{method: http.MethodPatch, path: workspacesPath + "/applied-liar?fieldManager=me&force=true", contentType: applyPatchType, body: whole(`"name":"applied-liar",`+lies, universal, "")},
+	} {
+		if got := s.do(t, s.admin, s.a, r); got.status < 300 && (strings.Contains(got.body, "bob") || strings.Contains(got.body, "evil") || strings.Contains(got.body, "nobody") || strings.Contains(got.body, s.b)) {
+			if !strings.Contains(r.path, "honest") { // a refusal is fine, too
+				t.Errorf("%s %s kept a lie: %s", r.method, r.path, withoutManagedFields(got.body))
+			}
+		}
+	}
+	for _, name := range []string{"honest", "liar", "applied-liar"} {
+		s.waitReady(t, s.a, name)
+		got := s.do(t, s.admin, s.a, request{path: workspacesPath + "/" + name})
+		if text := withoutManagedFields(got.body); strings.Contains(text, "bob") || strings.Contains(text, "evil") || strings.Contains(text, "nobody") || strings.Contains(text, s.b) {
+			t.Errorf("%s believes a lie: %s", name, text)
+		}
+	}
+}
+
+// creators lets a service account of a make a workspace: it must be its administrator, and no account of the new
+// workspace that happens to have the same name.
+func creators(t *testing.T, s *site) {
+	if got := s.do(t, s.robot, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	s.waitReady(t, s.a, "robots")
+	child := s.clusterOf(t, s.a, "robots")
+	review := func(user string) answer {
+		return s.do(t, s.masters, child, request{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+			body: fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":%q,"groups":["system:serviceaccounts","system:authenticated"],"extra":{"authentication.kcp.io/cluster-name":[%q]},"resourceAttributes":{"resource":"secrets","verb":"list"}}}`, user, child)})
+	}
+	if got := review("system:serviceaccount:default:robot"); strings.Contains(got.body, `"allowed":true`) {
+		t.Errorf("the account of the same name inside of the new workspace is its administrator: %s", got.body)
+	}
+	if got := s.do(t, s.robot, child, request{path: "/api/v1/secrets"}); got.status != http.StatusOK {
+		t.Errorf("the account that made the workspace is not its administrator: %d %s", got.status, got.body)
+	}
+}
+
+// clusterObjects edits the LogicalCluster of a, which its administrator may.
+func clusterObjects(t *testing.T, s *site) {
+	for name, patch := range map[string]string{
+		"its creator":         `{"spec":{"createdBy":{"username":"bob"}}}`,
+		"its initializers":    `{"spec":{"initializers":["root:evil"]}}`,
+		"its owner":           `{"spec":{"owner":{"name":"b"}}}`,
+		"its owner's uid":     `{"spec":{"owner":{"uid":"0"}}}`,
+		"its owner's cluster": `{"spec":{"owner":{"cluster":"` + s.b + `"}}}`,
+		"its owner's kind":    `{"spec":{"owner":{"resource":"x"}}}`,
+		"having an owner":     `{"spec":{"owner":null}}`,
+	} {
+		if got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
+			t.Errorf("%s is not the tenant's to change: %d %.300s", name, got.status, got.body)
+		}
+	}
+	for name, patch := range map[string]string{
+		"back to Scheduling": `{"status":{"phase":"Scheduling"}}`, "Unavailable": `{"status":{"phase":"Unavailable"}}`, "with initializers": `{"status":{"initializers":["root:universal"]}}`,
+	} {
+		if got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath + "/status", body: patch, contentType: mergePatchType}); got.status != http.StatusForbidden {
+			t.Errorf("%s: %d %.300s", name, got.status, got.body)
+		}
+	}
+	for _, r := range []request{
+		{method: http.MethodDelete, path: ownClusterPath},
+		{method: http.MethodDelete, path: strings.TrimSuffix(ownClusterPath, "/cluster")},
+		{method: http.MethodPost, path: strings.TrimSuffix(ownClusterPath, "/cluster"), body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster"},"spec":{}}`},
+	} {
+		if got := s.do(t, s.admin, s.a, r); got.status != http.StatusForbidden && got.status != http.StatusConflict {
+			t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
+		}
+	}
+	s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+	if got := s.do(t, s.admin, s.a, request{path: ownClusterPath}); !strings.Contains(got.body, `"core.kcp.io/logicalcluster-deletion"`) {
+		t.Errorf("the finalizer is gone: %s", got.body)
+	}
+}
+
+// deletion tries to keep a logical cluster alive when its workspace is deleted from above.
+func deletion(t *testing.T, s *site) {
+	s.newWorkspace(t, "org")
+	org := s.clusterOf(t, s.a, "org")
+	for name, keepAlive := range map[string]func(cluster string) answer{
+		"by letting go of the workspace's finalizer": func(string) answer {
+			return s.do(t, s.admin, org, request{method: http.MethodPatch, path: workspacesPath + "/child", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+		},
+		"by giving the logical cluster another owner": func(cluster string) answer {
+			return s.do(t, s.admin, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"uid":"0"}}}`, contentType: mergePatchType})
+		},
+		"by a change of the name of its owner": func(cluster string) answer {
+			return s.do(t, s.admin, cluster, request{method: http.MethodPatch, path: ownClusterPath, body: `{"spec":{"owner":{"name":"x"}}}`, contentType: mergePatchType})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.create(t, org, "child")
+			s.waitReady(t, org, "child")
+			cluster := s.clusterOf(t, org, "child")
+			s.eventually(t, s.admin, cluster, ownClusterPath, http.StatusOK)
+			keepAlive(cluster)
+			s.do(t, s.masters, org, request{method: http.MethodDelete, path: workspacesPath + "/child"})
+			shardtesting.Eventually(t, "the workspace goes", func(context.Context) error {
+				if got := s.do(t, s.masters, org, request{path: workspacesPath + "/child"}); got.status != http.StatusNotFound {
+					return errors.New(got.body)
+				}
+				return nil
+			})
+			if left := s.Keys(t, "/"+cluster+"/"); len(left) > 0 {
+				t.Errorf("the workspace is gone, its logical cluster %s is not: %d keys, the first is %s", cluster, len(left), left[0])
+			}
+		})
+	}
+}
+
+func (s *site) create(t *testing.T, parent, name string) {
+	t.Helper()
+	got := s.do(t, s.admin, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{"type":{"name":"universal","path":"root"}}}`})
+	if got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+}
+
+// newWorkspace creates a workspace in a as its administrator.
+func (s *site) newWorkspace(t *testing.T, name string) {
+	t.Helper()
+	s.create(t, s.a, name)
+	s.waitReady(t, s.a, name)
+}
+
+func (s *site) waitReady(t *testing.T, parent, name string) {
+	t.Helper()
+	shardtesting.Eventually(t, name+" becomes Ready", func(context.Context) error {
+		got := s.do(t, s.masters, parent, request{path: workspacesPath + "/" + name})
+		if !strings.Contains(got.body, `"phase":"Ready"`) {
+			return errors.New(got.body)
+		}
+		return nil
+	})
+}
+
+func (s *site) clusterOf(t *testing.T, parent, name string) string {
+	t.Helper()
+	workspace := s.do(t, s.masters, parent, request{path: workspacesPath + "/" + name}).object(t)
+	return workspace["spec"].(map[string]any)["cluster"].(string)
+}
+
+func withoutManagedFields(body string) string {
+	before, after, found := strings.Cut(body, `"managedFields":[`)
+	if !found {
+		return body
+	}
+	_, after, _ = strings.Cut(after, "}]")
+	return before + after
+}

@@ -1,0 +1,70 @@
+package security_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// oddPaths tries to be led into b, the whole shard or a system cluster by the form of the URL, reading and deleting.
+func oddPaths(t *testing.T, s *site) {
+	into := []string{
+		"/clusters/{a}", "/clusters/{b}", "/clusters/root:b", "/clusters/root%3ab", "/clusters/root%3Ab", "/clusters/*", "/clusters/%2a", "/clusters/*:b",
+		"/clusters/{a}/../{b}", "/clusters/{a}/%2e%2e/{b}", "/clusters/{a}/%252e%252e/{b}", "/clusters/{a}%2f..%2f{b}", "/clusters/{a}/..%2f{b}", `/clusters/{a}\..\{b}`,
+		"/clusters/{a}/clusters/{b}", "/clusters/{a}//clusters/{b}", "/clusters/{a}/%2fclusters/{b}", "/clusters/{a}%2fclusters%2f{b}", "/clusters/{a}/../../clusters/{b}",
+		"/clusters/{a}:{b}", "/clusters/{a}:..:{b}", "/clusters/{a},{b}", "/clusters/{a};{b}", "/clusters/{a}%00{b}", "/clusters/{a}%20/{b}", "/clusters/{a}%0a{b}",
+		"/clusters/{b}:", "/clusters/:{b}", "/clusters/{b}%2f", "/clusters/{b}%00", "/clusters/{b}.", "/clusters/{B}", "/clusters//{b}", "/clusters", "/clusters/",
+		"/Clusters/{b}", "//clusters/{b}", "/./clusters/{b}", "/x/../clusters/{b}", "/%63lusters/{b}", "/%2fclusters/{b}", "/services/../clusters/{b}", "/services/x/clusters/{b}",
+		"/api/v1/clusters/{b}", "/clusters/{a}/api/v1/../../../{b}", "/clusters/{a}?/clusters/{b}", "/clusters/{a}#/clusters/{b}",
+		"/clusters/system:admin", "/clusters/system%3aadmin", "/clusters/system:shard", "/clusters/root:system:admin", "/clusters/system", "/clusters/user:bob", "",
+	}
+	rest := []string{
+		treasurePath, "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/watch/configmaps?timeoutSeconds=1",
+		// Inside of what a may do: namespaces and names that climb out of the storage key.
+		"/api/v1/namespaces/..%2f..%2f{b}%2fdefault/configmaps/treasure", "/api/v1/namespaces/../configmaps", "/api/v1/namespaces/%2e%2e/configmaps?resourceVersion=0",
+		configMapsOfNS + "/..%2f..%2f..%2f{b}%2fdefault%2ftreasure", configMapsOfNS + "/%2e%2e", "/api/v1/namespaces/default%2f..%2f..%2f{b}/configmaps",
+		"/api/v1/namespaces//configmaps/treasure", "/api/v1/namespaces/{b}/configmaps/treasure", "/api/v1/configmaps?fieldSelector=kcp.io/cluster={b}",
+	}
+	names := strings.NewReplacer("{a}", s.a, "{b}", s.b, "{B}", strings.ToUpper(s.b))
+	forged := forgedToken(s.b)
+	wrong := loadPair(t, s.proxies, "not-the-proxy")
+	impostor := s.person(t, "holder of a wrong proxy certificate", &wrong)
+	remote := http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters", "system:kcp:admin", "system:authenticated"}}
+	people := []struct {
+		*person
+		header http.Header
+	}{
+		{s.anonymous, nil}, {s.stranger, nil}, {s.admin, nil}, {s.robot, nil},
+		{s.anonymous, http.Header{"Authorization": {"Bearer " + forged}}},
+		{s.admin, http.Header{"Authorization": {"Bearer " + forged}}},
+		{s.admin, remote}, {impostor, remote},
+	}
+	for _, who := range people {
+		for at, base := range map[string]string{"shard": s.shard, "proxy": s.proxy} {
+			t.Run(fmt.Sprintf("%s with %d headers at the %s", who.name, len(who.header), at), func(t *testing.T) {
+				for _, prefix := range into {
+					for _, suffix := range rest {
+						for _, method := range []string{http.MethodGet, http.MethodDelete} {
+							path := names.Replace(prefix + suffix)
+							got := s.try(t, who.person, base, request{method: method, path: path, header: who.header})
+							if strings.Contains(got.body, treasure) {
+								t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
+							}
+							if got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {
+								t.Errorf("%s %s makes the server fail: %d %s", method, path, got.status, got.body)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// forgedToken is what a service account token of a logical cluster looks like before anybody checks its signature.
+func forgedToken(cluster string) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(`{"iss":"https://kcp.default.svc","sub":"system:serviceaccount:default:robot","kubernetes.io":{"clusterName":"`+cluster+`","namespace":"default","serviceaccount":{"name":"robot"}}}`)) + "."
+}
