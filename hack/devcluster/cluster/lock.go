@@ -22,7 +22,7 @@ func lock() (unlock func(), err error) {
 		}
 		if holdsPath(file) {
 			return func() {
-				os.Remove(lockFile) //nolint:errcheck // a file that stays is locked by nobody
+				os.Remove(lockFile)
 				file.Close()
 			}, nil
 		}
