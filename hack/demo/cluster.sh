@@ -1,0 +1,190 @@
+# shellcheck shell=bash
+# The cluster that the demo and the end-to-end tests run in: which one, how it gets our image, cert-manager, and the
+# operator. Sourced by hack/demo.sh, whose functions and variables it uses.
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+container_engine() { docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1; }
+
+choose_cluster() {
+	mkdir -p "$state"
+	[[ -n $(recall cluster) ]] && return
+	# After a demo KUBECONFIG may still be the one that it told to export.
+	if [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$state/"* ]]; then
+		remember cluster existing
+	elif command -v kind >/dev/null && container_engine; then
+		remember cluster kind
+	else
+		remember cluster devcluster
+	fi
+}
+
+cluster_up() {
+	choose_cluster
+	case $(recall cluster) in
+	existing)
+		[[ -n ${KUBECONFIG:-} || -s $state/kubeconfig ]] || fail "the demo runs in a cluster of yours; set KUBECONFIG to it"
+		step "using the cluster of KUBECONFIG"
+		find_kubectl
+		if [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$state/"* ]]; then
+			command "$kubectl" config view --raw --minify --flatten >"$state/kubeconfig.new" && mv "$state/kubeconfig.new" "$state/kubeconfig"
+		fi
+		;;
+	kind)
+		if ! kind get clusters 2>/dev/null | grep -qx "$kind_cluster"; then
+			step "creating the kind cluster $kind_cluster"
+			remember made-cluster yes
+			kind create cluster --name "$kind_cluster" --kubeconfig "$state/kubeconfig" --wait 120s
+		else
+			kind get kubeconfig --name "$kind_cluster" >"$state/kubeconfig"
+		fi
+		find_kubectl
+		;;
+	devcluster)
+		if ! devcluster status >/dev/null 2>&1; then
+			step "starting the development cluster (the first time builds Kubernetes from source, which takes minutes)"
+			remember made-cluster yes
+		fi
+		devcluster up | tee "$state/up.log"
+		cp "$(devcluster kubeconfig)" "$state/kubeconfig"
+		find_kubectl
+		;;
+	esac
+	chmod 600 "$state/kubeconfig"
+	kubectl version >/dev/null 2>&1 || fail "the cluster of $state/kubeconfig does not answer"
+}
+
+# find_kubectl sets kubectl: the one in PATH, else the one that the development cluster was built with, whose folder
+# devcluster prints at its end. That one is linked into bin/ so that the commands printed at the end work too.
+find_kubectl() {
+	kubectl=$(type -P kubectl || true)
+	if [[ -z $kubectl && $(recall cluster) == devcluster ]]; then
+		mkdir -p bin
+		ln -sf "$(sed -n 's/.*export PATH=\(.*\):\$PATH.*/\1/p' "$state/up.log")/kubectl" bin/kubectl
+		kubectl=$root/bin/kubectl
+	fi
+	[[ -n $kubectl ]] || fail "kubectl is missing in PATH; 'go -C hack/devcluster build -o $root/bin/kubectl k8s.io/kubernetes/cmd/kubectl' builds it"
+}
+
+# image_route says how this cluster gets images, whoever made it: kind, devcluster, or nothing but a registry.
+image_route() {
+	local context
+	context=$(command "$kubectl" --kubeconfig "$state/kubeconfig" config current-context)
+	case $(recall cluster)/$context in
+	devcluster/* | kind/*) recall cluster ;;
+	existing/kind-*) command -v kind >/dev/null && echo kind || echo registry ;;
+	existing/*)
+		if [[ -n ${KUBECONFIG:-} && $KUBECONFIG == "$(devcluster kubeconfig 2>/dev/null)" ]]; then echo devcluster; else echo registry; fi
+		;;
+	esac
+}
+
+load_image() {
+	local route content
+	route=$(image_route)
+	if [[ $image != "$local_image" && $route == registry ]]; then
+		say "   using $image, which the nodes must be able to pull"
+		return
+	fi
+	[[ $route != registry ]] || fail "the image cannot be loaded into the nodes of this cluster. Push it to a registry of yours:
+  make images IMAGE=<registry>/atoll:dev   and push it with your container engine, then
+  IMAGE=<registry>/atoll:dev make demo"
+
+	step "building the binaries and the image $image"
+	make --no-print-directory image-tar IMAGE="$image"
+	content=$(sha256sum bin/image.tar | cut -d' ' -f1)
+	if [[ $(recall image) == "$content" ]]; then
+		say "   the nodes have this image already"
+		return
+	fi
+	case $route in
+	devcluster) devcluster load-image "$root/bin/image.tar" ;;
+	kind) kind load image-archive "$root/bin/image.tar" --name "$(kind_name)" ;;
+	esac
+	[[ -z $(recall image) ]] || remember restart yes # same name, other content: running pods must be told
+	remember image "$content"
+}
+
+kind_name() {
+	local context
+	context=$(command "$kubectl" --kubeconfig "$state/kubeconfig" config current-context)
+	echo "${context#kind-}"
+}
+
+cert_manager_answers() {
+	kubectl get crd certificates.cert-manager.io issuers.cert-manager.io -o name >/dev/null 2>&1 || { echo "its definitions are missing"; return 1; }
+	# An Issuer that is accepted proves its webhook too, where it has one.
+	kubectl apply --dry-run=server -f - >/dev/null <<-YAML || return
+		apiVersion: cert-manager.io/v1
+		kind: Issuer
+		metadata: {name: probe, namespace: default}
+		spec: {selfSigned: {}}
+	YAML
+}
+
+cert_manager() {
+	if ! kubectl get crd certificates.cert-manager.io >/dev/null 2>&1; then
+		if [[ $(recall made-cluster) == yes && $(recall cluster) == kind ]]; then
+			step "installing cert-manager $cert_manager_version from its release"
+			kubectl apply -f "$cert_manager_manifest" >/dev/null
+		else
+			fail "cert-manager is missing in this cluster, and the operator needs it for all certificates. Install it, for example with
+  kubectl apply -f $cert_manager_manifest
+and run this again."
+		fi
+	fi
+	wait_for "waiting for cert-manager" 180 cert_manager_answers || fail "cert-manager does not answer, see above"
+}
+
+# --- the operator ----------------------------------------------------------------------------------------------------
+
+# operator_manifests prints the folder to install: config/default, or .demo/operator with the image that was chosen. The
+# operator runs all servers from the same image.
+operator_manifests() {
+	if [[ $image == "$local_image" ]]; then
+		echo config/default
+		return
+	fi
+	mkdir -p "$state/operator"
+	cat >"$state/operator/kustomization.yaml" <<-YAML
+		# Written by hack/demo.sh.
+		apiVersion: kustomize.config.k8s.io/v1beta1
+		kind: Kustomization
+		resources:
+		- ../../config/default
+		patches:
+		- target: {kind: Deployment, name: atoll-controller-manager}
+		  patch: |
+		    - {op: replace, path: /spec/template/spec/containers/0/image, value: "$image"}
+		    - {op: replace, path: /spec/template/spec/containers/0/env/0/value, value: "$image"}
+	YAML
+	echo "$state/operator"
+}
+
+operator_available() {
+	kubectl -n atoll-system rollout status deployment/atoll-controller-manager --watch=false | grep -q 'successfully rolled out' && return
+	kubectl -n atoll-system get pods -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,WAITING:.status.containerStatuses[*].state.waiting.reason' --no-headers
+	return 1
+}
+
+install_operator() {
+	cluster_up
+	cert_manager
+	load_image
+	kubectl get crd rootshards.operator.kcp.io >/dev/null 2>&1 || remember made-operator yes
+	remember operator "$(operator_manifests)"
+	step "installing the operator: kubectl apply -k $(recall operator)"
+	kubectl apply -k "$(recall operator)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
+	if [[ $(recall restart) == yes ]]; then
+		say "   the image has changed: restarting what runs it"
+		kubectl -n atoll-system rollout restart deployment >/dev/null
+		# Not etcd: its data is in the pod, and goes with it.
+		kubectl -n "$namespace" rollout restart deployment >/dev/null 2>&1 || true
+		rm -f "$state/restart"
+	fi
+	wait_for "waiting for the operator" 180 operator_available || {
+		kubectl -n atoll-system describe pods | tail -n 30 >&2
+		kubectl -n atoll-system logs deployment/atoll-controller-manager --tail 30 >&2 || true
+		fail "the operator does not start, see above"
+	}
+}
