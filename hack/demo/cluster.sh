@@ -101,8 +101,8 @@ load_image() {
 	devcluster) devcluster load-image "$root/bin/image.tar" ;;
 	kind) kind load image-archive "$root/bin/image.tar" --name "$(kind_name)" ;;
 	esac
-	[[ -z $(recall image) ]] || remember restart yes # same name, other content: running pods must be told
 	remember image "$content"
+	remember restart yes # same name, other content: pods that run already must be told
 }
 
 kind_name() {
@@ -171,17 +171,19 @@ install_operator() {
 	cluster_up
 	cert_manager
 	load_image
+	local running
+	running=$(kubectl get pods --all-namespaces -l app.kubernetes.io/name=atoll -o name)
 	kubectl get crd rootshards.operator.kcp.io >/dev/null 2>&1 || remember made-operator yes
 	remember operator "$(operator_manifests)"
 	step "installing the operator: kubectl apply -k $(recall operator)"
 	kubectl apply -k "$(recall operator)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
-	if [[ $(recall restart) == yes ]]; then
+	if [[ $(recall restart) == yes && -n $running ]]; then
 		say "   the image has changed: restarting what runs it"
 		kubectl -n atoll-system rollout restart deployment >/dev/null
 		# Not etcd: its data is in the pod, and goes with it.
 		kubectl -n "$namespace" rollout restart deployment >/dev/null 2>&1 || true
-		rm -f "$state/restart"
 	fi
+	rm -f "$state/restart"
 	wait_for "waiting for the operator" 180 operator_available || {
 		kubectl -n atoll-system describe pods | tail -n 30 >&2
 		kubectl -n atoll-system logs deployment/atoll-controller-manager --tail 30 >&2 || true
