@@ -74,6 +74,7 @@ func (c *Config) applyServing(context.Context) error {
 	if err := c.options.Features.ApplyTo(c.Generic, nil, nil); err != nil {
 		return err
 	}
+	c.Generic.EffectiveVersion = linked{c.Generic.EffectiveVersion}
 	c.Generic.AggregatedDiscoveryGroupManager = filters.NewDiscovery()
 	c.Generic.LoopbackClientConfig.DisableCompression = true
 	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
