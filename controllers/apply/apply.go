@@ -13,6 +13,7 @@ import (
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +53,10 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
 	case err == nil:
+		if owner := claimedBy(live, object); owner != "" {
+			return status.Stall(conditionType, "NameTaken", "%s %s belongs to %s and is needed under this name here too: recreate one of the two under another name",
+				intent.GetKind(), intent.GetName(), owner).AsError()
+		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 		if err != nil {
 			return fmt.Errorf("reading %T %s: %w", live, live.GetName(), err)
@@ -73,6 +78,33 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 		return fmt.Errorf("reading the answer about %s %s: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	return nil
+}
+
+// claimedBy names the other owner of an object, or is "". Names of children are made from names of custom resources, and
+// those of two kinds can meet; without this each owner would take the object from the other for ever. An owner of the same
+// kind and name is the same one in an earlier life.
+func claimedBy(live, wanted metav1.Object) string {
+	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(wanted)
+	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
+		return ""
+	}
+	return have.Kind + " " + have.Name
+}
+
+// WriteStatus writes the status of an object that was before, if it differs; it says whether it did. An object that is
+// gone meanwhile is no error.
+func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (bool, error) {
+	patch := client.MergeFrom(before)
+	if data, err := patch.Data(after); err != nil || string(data) == "{}" {
+		return false, err
+	}
+	switch err := c.Status().Patch(ctx, after, patch, client.FieldOwner(FieldManager)); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("writing the status of %T %s/%s: %w", after, after.GetNamespace(), after.GetName(), err)
+	}
+	return true, nil
 }
 
 // as applies an object, without looking first, in the name of a manager.

@@ -62,22 +62,24 @@ func TestCovers(t *testing.T) {
 }
 
 func TestReplicasAreTakenOnlyFromNobody(t *testing.T) {
-	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
+	entry := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
-	const replicas, other = `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:paused":{}}}`
+	const replicas, other, reported = `{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{"f:paused":{}}}`, `{"f:status":{"f:replicas":{}}}`
 	for sentence, tc := range map[string]struct {
 		fields []metav1.ManagedFieldsEntry
-		want   bool
+		others bool
 	}{
-		"the operator alone":   {[]metav1.ManagedFieldsEntry{entry(FieldManager, replicas), entry("kubectl", other)}, true},
-		"an autoscaler too":    {[]metav1.ManagedFieldsEntry{entry(FieldManager, replicas), entry("autoscaler", replicas)}, false},
-		"the initial one only": {[]metav1.ManagedFieldsEntry{entry(FieldManager, other), entry(replicasManager, replicas)}, false},
-		"nobody":               {nil, true},
+		"the operator alone":                     {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("kubectl", "", other)}, false},
+		"what the controller reports is no wish": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("controller", "status", reported)}, false},
+		"an autoscaler too":                      {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("autoscaler", "scale", replicas)}, true},
+		"the number from the start, handed over": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", other), entry(replicasManager, "", replicas)}, true},
+		"nobody":                                 {nil, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if have := onlyOperatorOwnsReplicas(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}}); have != tc.want {
-				t.Errorf("got %v", have)
+			have, err := othersOwnReplicas(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}})
+			if err != nil || have != tc.others {
+				t.Errorf("got %v, %v", have, err)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -91,5 +90,3 @@ func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmana
 		},
 	})
 }
-
-func containsReplicas(fields []byte) bool { return bytes.Contains(fields, []byte(`"f:replicas"`)) }

@@ -20,6 +20,9 @@ func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *app
 	if err != nil {
 		return nil, status.Finding{}, err
 	}
+	if clash := desired.Clash(&wanted.Spec.Template.Spec); clash != "" {
+		return live, status.Stall(conditionType, "InvalidSpec", "%s", clash), nil
+	}
 	for _, gate := range gates {
 		if gate.Kind == status.Fine {
 			continue
@@ -34,11 +37,11 @@ func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *app
 		return live, status.Finding{}, err
 	}
 	if len(missing) > 0 {
-		note := ""
+		reason, note := operatorv1alpha1.ReasonDeploymentUnavailable, ""
 		if live != nil {
-			note = "; the pods keep their previous configuration until then"
+			reason, note = operatorv1alpha1.ReasonReplicasUnavailable, "; the pods keep their previous configuration until then"
 		}
-		return live, status.Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable,
+		return live, status.Wait(conditionType, reason,
 			"%s missing in namespace %s, which the pods of %s mount: create what is yours among them%s",
 			isOrAre(missing), wanted.Namespace, wanted.Name, note), nil
 	}
@@ -47,6 +50,15 @@ func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *app
 		return live, status.Finding{}, err
 	}
 	return wanted, status.Deployment(conditionType, wanted.Name, wanted), nil
+}
+
+// Observe reports on the pods of a Deployment that is left as it is. It returns the Deployment, or nil.
+func (c Cluster) Observe(ctx context.Context, conditionType, namespace, name string) (*appsv1.Deployment, status.Finding, error) {
+	live, err := Get[appsv1.Deployment](ctx, c, namespace, name)
+	if err != nil {
+		return nil, status.Finding{}, err
+	}
+	return live, status.Deployment(conditionType, name, live), nil
 }
 
 // Settle sorts the outcome of a step: a finding inside an error goes into the report and ends only that step, any other

@@ -16,23 +16,28 @@ type Mounts struct{ Secrets, ConfigMaps []string }
 // MountsOf finds what a pod mounts. Optional sources are left out: a pod starts without them.
 func MountsOf(pod *corev1.PodSpec) Mounts {
 	secrets, configMaps := map[string]bool{}, map[string]bool{}
-	required := func(optional *bool) bool { return optional == nil || !*optional }
-	for _, volume := range pod.Volumes {
-		if s := volume.Secret; s != nil && required(s.Optional) {
-			secrets[s.SecretName] = true
+	// What has no name cannot be read; the API server says so about the pod.
+	note := func(names map[string]bool, name string, optional *bool) {
+		if name != "" && (optional == nil || !*optional) {
+			names[name] = true
 		}
-		if c := volume.ConfigMap; c != nil && required(c.Optional) {
-			configMaps[c.Name] = true
+	}
+	for _, volume := range pod.Volumes {
+		if s := volume.Secret; s != nil {
+			note(secrets, s.SecretName, s.Optional)
+		}
+		if c := volume.ConfigMap; c != nil {
+			note(configMaps, c.Name, c.Optional)
 		}
 		if volume.Projected == nil {
 			continue
 		}
 		for _, source := range volume.Projected.Sources {
-			if s := source.Secret; s != nil && required(s.Optional) {
-				secrets[s.Name] = true
+			if s := source.Secret; s != nil {
+				note(secrets, s.Name, s.Optional)
 			}
-			if c := source.ConfigMap; c != nil && required(c.Optional) {
-				configMaps[c.Name] = true
+			if c := source.ConfigMap; c != nil {
+				note(configMaps, c.Name, c.Optional)
 			}
 		}
 	}

@@ -1,7 +1,9 @@
 package desired
 
 import (
+	"fmt"
 	"maps"
+	"path"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +104,29 @@ func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, te
 	pod.HostAliases = template.HostAliases
 	pod.TopologySpreadConstraints = template.TopologySpreadConstraints
 	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
+}
+
+// Clash says which of the user's volumes or mounts stands where one of the operator's does, or is "". The API server
+// reports it as a failure of its own.
+func Clash(pod *corev1.PodSpec) string {
+	names := map[string]bool{}
+	for _, volume := range pod.Volumes {
+		if names[volume.Name] {
+			return fmt.Sprintf("extraVolumes: a volume named %s is there already, choose another name", volume.Name)
+		}
+		names[volume.Name] = true
+	}
+	for _, container := range pod.Containers {
+		paths := map[string]bool{}
+		for _, mount := range container.VolumeMounts {
+			at := path.Clean(mount.MountPath)
+			if paths[at] {
+				return fmt.Sprintf("extraVolumeMounts: something is mounted at %s already, choose another mountPath", at)
+			}
+			paths[at] = true
+		}
+	}
+	return ""
 }
 
 // ContainerSecurity takes every privilege from a container that a server does not need.

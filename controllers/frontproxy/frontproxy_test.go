@@ -18,13 +18,48 @@ func TestNames(t *testing.T) {
 		"ordinary names":            {"main", "root", ""},
 		"the internal proxy's name": {"proxy", "root", "recreate it under another name"},
 		"the longest names":         {strings.Repeat("f", 20), strings.Repeat("r", 23), ""},
+		"a dot in the name":         {"a.b", "root", "contains a dot"},
 		"one character too many":    {strings.Repeat("f", 21), strings.Repeat("r", 23), "have 44 characters together and may have 43"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			finding := checkNames(
+			finding := checkSpec(
 				&operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: tc.front}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: tc.root}})
 			if (finding.Kind == status.Fine) != (tc.text == "") || !strings.Contains(finding.Message, tc.text) {
+				t.Errorf("got %+v", finding)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotHonored(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		change func(*operatorv1alpha1.FrontProxySpec)
+		kind   status.Kind
+		text   string
+	}{
+		"nothing is set": {func(*operatorv1alpha1.FrontProxySpec) {}, status.Fine, ""},
+		"a port out of range is refused": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a"}
+		}, status.Stalled, "external.port is 0"},
+		"a private address is the RootShard's": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a", Port: 1, PrivateHostname: "b"}
+		}, status.Told, "spec.external.privateHostname"},
+		"dropping nothing does not make masters": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{""}}
+		}, status.Told, "spec.auth.dropGroups without system:masters"},
+		"dropping them by a pattern is honored": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{"system:*"}}
+		}, status.Fine, ""},
+		"passing them on is not": {func(s *operatorv1alpha1.FrontProxySpec) {
+			s.Auth = &operatorv1alpha1.AuthSpec{PassOnGroups: []string{"a", "system:masters"}}
+		}, status.Told, "spec.auth.passOnGroups with system:masters"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
+			tc.change(&front.Spec)
+			finding := checkSpec(front, &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root"}})
+			if finding.Kind != tc.kind || !strings.Contains(finding.Message, tc.text) {
 				t.Errorf("got %+v", finding)
 			}
 		})

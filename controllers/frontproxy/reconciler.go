@@ -5,14 +5,11 @@ package frontproxy
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -64,30 +61,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
 }
 
-// rootShard resolves the reference. Without it nothing can be made; what runs already is left alone.
+// rootShard resolves the reference. Without it nothing can be made; what runs already is left alone, and looked at.
 func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
-	const condition = operatorv1alpha1.ConditionRootShard
-	ref := s.front.Spec.RootShard.Reference
-	if ref == nil || ref.Name == "" {
-		s.report.Add(status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"))
-		return nil
-	}
-	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, s.front.Namespace, ref.Name)
+	root, finding, err := r.findRootShard(ctx, s.front)
 	if err != nil {
 		return err
 	}
+	s.report.Add(finding)
+	if root != nil {
+		if finding := checkSpec(s.front, root); finding.Kind == status.Stalled {
+			s.report.Add(finding)
+		} else {
+			s.root = root
+			return nil
+		}
+	}
+	s.deployment, finding, err = r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.front.Namespace, desired.FrontProxy(s.front, nil).Server())
+	s.report.Add(finding)
+	return err
+}
+
+func (r *Reconciler) findRootShard(ctx context.Context, front *operatorv1alpha1.FrontProxy) (*operatorv1alpha1.RootShard, status.Finding, error) {
+	const condition = operatorv1alpha1.ConditionRootShard
+	ref := front.Spec.RootShard.Reference
+	if ref == nil || ref.Name == "" {
+		return nil, status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"), nil
+	}
+	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, front.Namespace, ref.Name)
+	if err != nil {
+		return nil, status.Finding{}, err
+	}
 	if root == nil || root.DeletionTimestamp != nil {
-		s.report.Add(status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
-			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", ref.Name, s.front.Namespace))
-		return nil
+		return nil, status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
+			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", ref.Name, front.Namespace), nil
 	}
-	if finding := checkNames(s.front, root); finding.Kind != status.Fine {
-		s.report.Add(finding)
-		return nil
-	}
-	s.report.Add(status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s is there", ref.Name))
-	s.root = root
-	return nil
+	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s is there", ref.Name), nil
 }
 
 func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
@@ -102,43 +110,20 @@ func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
 	if err := apply.Settle(&s.report, finding, err); err != nil {
 		return err
 	}
-	s.report.Add(status.SpecHonored(notHonored(s.front)))
+	s.report.Add(checkSpec(s.front, s.root))
 	return nil
-}
-
-// checkNames finds names that cannot be used together.
-func checkNames(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Finding {
-	const condition = operatorv1alpha1.ConditionSpecHonored
-	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
-	if front.Name == "proxy" {
-		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named proxy have the names of those of the RootShard's internal proxy: recreate it under another name")
-	}
-	if length, limit := len(root.Name)+1+len(front.Name), 63-len(longest); length > limit {
-		return status.Stall(condition, "InvalidName", "the names of RootShard and FrontProxy have %d characters together and may have %d: recreate the FrontProxy under a shorter name", length-1, limit-1)
-	}
-	return status.Finding{}
-}
-
-func notHonored(front *operatorv1alpha1.FrontProxy) []status.Unheeded {
-	out := status.UnheededAuth(front.Spec.Auth)
-	if external := front.Spec.External; external != nil && (external.PrivateHostname != "" || external.PrivatePort != nil) {
-		out = append(out, status.Unheeded{Field: "external.privateHostname", Advice: "shards take the private address from the RootShard; set it there"})
-	}
-	return append(out, status.UnheededKeys("certificateTemplates", front.Spec.CertificateTemplates, pki.ProxyTemplateKeys())...)
 }
 
 // writeStatus is the only write to the FrontProxy, and none when nothing changed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before := s.front.DeepCopy()
 	computeStatus(s)
-	if equality.Semantic.DeepEqual(before.Status, s.front.Status) {
-		return nil
+	after := s.front.Status.Conditions
+	written, err := r.Cluster.WriteStatus(ctx, before, s.front)
+	if written {
+		status.Emit(r.Recorder, s.front, before.Status.Conditions, after)
 	}
-	if err := r.Cluster.Status().Patch(ctx, s.front, client.MergeFrom(before), client.FieldOwner(apply.FieldManager)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status of FrontProxy %s: %w", s.front.Name, err))
-	}
-	status.Emit(r.Recorder, s.front, before.Status.Conditions, s.front.Status.Conditions)
-	return nil
+	return err
 }
 
 func computeStatus(s *scope) {

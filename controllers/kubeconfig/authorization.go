@@ -89,11 +89,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error)
 	}
 	finding.Message = "deletion waits to remove the bindings in workspace " + recorded + ": " + finding.Message
 	s.report.Add(finding)
-	s.kubeconfig.Status.Conditions = s.report.Conditions(s.kubeconfig.Status.Conditions, s.kubeconfig.Generation)
-	base := s.kubeconfig.DeepCopy()
-	base.Status = s.before
-	if err := r.Cluster.Status().Patch(ctx, s.kubeconfig, client.MergeFrom(base), client.FieldOwner(apply.FieldManager)); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.writeStatus(ctx, s); err != nil {
+		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: cleanUpRetry}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -31,7 +32,7 @@ func TestPhase(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			report := status.Report{Findings: tc.findings}
-			if have := phase(&report); have != tc.want {
+			if have := phase(report.Conditions(nil, 1)); have != tc.want {
 				t.Errorf("got %s, want %s", have, tc.want)
 			}
 		})
@@ -110,5 +111,26 @@ func TestStableText(t *testing.T) {
 		if have := stableText(err); have != want {
 			t.Errorf("got %q, want %q", have, want)
 		}
+	}
+}
+
+func TestWhatIsNotHonored(t *testing.T) {
+	ref := &corev1.LocalObjectReference{Name: "a"}
+	for sentence, tc := range map[string]struct {
+		spec operatorv1alpha1.KubeconfigSpec
+		text string // "" is all of it
+	}{
+		"one target": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}}, ""},
+		"two targets": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref, RootShardRef: ref}},
+			"spec.target.frontProxyRef: rootShardRef is set too and wins"},
+		"masters at a shard":            {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{RootShardRef: ref}, Groups: []string{"system:masters"}}, ""},
+		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: nobody is in system:masters"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			finding := status.SpecHonored(notHonored(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}))
+			if (finding.Kind == status.Fine) != (tc.text == "") || !strings.Contains(finding.Message, tc.text) {
+				t.Errorf("got %+v", finding)
+			}
+		})
 	}
 }

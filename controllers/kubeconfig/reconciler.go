@@ -5,14 +5,12 @@ package kubeconfig
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -51,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if kubeconfig.DeletionTimestamp != nil {
 		return r.cleanUp(ctx, s)
 	}
-	for _, step := range []func(context.Context, *scope) error{r.resolve, r.secret, r.authorization} {
+	for _, step := range []func(context.Context, *scope) error{r.resolve, r.secret, r.authorization, r.specification} {
 		if err = step(ctx, s); err != nil {
 			break
 		}
@@ -72,17 +70,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // writeStatus is the only write to the status, and none when nothing changed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	computeStatus(s)
-	if equality.Semantic.DeepEqual(s.before, s.kubeconfig.Status) {
-		return nil
+	before := s.kubeconfig.DeepCopy() // with the finalizer, which may have been changed on the way
+	before.Status = s.before
+	after := s.kubeconfig.Status.Conditions
+	written, err := r.Cluster.WriteStatus(ctx, before, s.kubeconfig)
+	if written {
+		status.Emit(r.Recorder, s.kubeconfig, s.before.Conditions, after)
 	}
-	base := s.kubeconfig.DeepCopy()
-	base.Status = s.before
-	after := s.kubeconfig.Status.DeepCopy().Conditions
-	if err := r.Cluster.Status().Patch(ctx, s.kubeconfig, client.MergeFrom(base), client.FieldOwner(apply.FieldManager)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status of Kubeconfig %s: %w", s.kubeconfig.Name, err))
-	}
-	status.Emit(r.Recorder, s.kubeconfig, s.before.Conditions, after)
-	return nil
+	return err
 }
 
 func computeStatus(s *scope) {
@@ -93,17 +88,15 @@ func computeStatus(s *scope) {
 	if s.target != nil {
 		out.TargetName = s.target.name
 	}
-	out.Phase = phase(&s.report)
+	out.Phase = phase(out.Conditions)
 }
 
 // phase is Ready only once the Secret is there: who waits for it goes on to read the Secret.
-func phase(report *status.Report) operatorv1alpha1.KubeconfigPhase {
-	reference := report.Find(operatorv1alpha1.ConditionReferenceValid)
-	available := report.Find(operatorv1alpha1.ConditionAvailable)
+func phase(conditions []metav1.Condition) operatorv1alpha1.KubeconfigPhase {
 	switch {
-	case reference.Type != "" && reference.Kind != status.Fine:
+	case meta.IsStatusConditionFalse(conditions, operatorv1alpha1.ConditionReferenceValid):
 		return operatorv1alpha1.KubeconfigPhaseFailed
-	case available.Type != "" && available.Kind == status.Fine:
+	case meta.IsStatusConditionTrue(conditions, operatorv1alpha1.ConditionAvailable):
 		return operatorv1alpha1.KubeconfigPhaseReady
 	}
 	return operatorv1alpha1.KubeconfigPhaseProvisioning

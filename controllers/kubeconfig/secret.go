@@ -2,11 +2,11 @@ package kubeconfig
 
 import (
 	"context"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"fmt"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -25,11 +25,11 @@ func (r *Reconciler) secret(ctx context.Context, s *scope) error {
 	if err := apply.Settle(&s.report, finding, err); err != nil {
 		return err
 	}
-	finding, err = r.writeSecret(ctx, s)
+	finding, err = r.provideSecret(ctx, s)
 	return apply.Settle(&s.report, finding, err)
 }
 
-func (r *Reconciler) writeSecret(ctx context.Context, s *scope) (status.Finding, error) {
+func (r *Reconciler) provideSecret(ctx context.Context, s *scope) (status.Finding, error) {
 	const condition = operatorv1alpha1.ConditionAvailable
 	k := s.kubeconfig
 	name := k.Spec.SecretRef.Name
@@ -44,8 +44,13 @@ func (r *Reconciler) writeSecret(ctx context.Context, s *scope) (status.Finding,
 	if taken != "" {
 		return status.Stall(condition, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, taken), nil
 	}
+	// A certificate that is not the one the spec wants is not handed out: it may be another user's, from before.
+	if s.report.Find(operatorv1alpha1.ConditionCertificatesReady).Kind != status.Fine {
+		return status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k)), nil
+	}
 	certificate, err := apply.Get[corev1.Secret](ctx, r.Cluster, k.Namespace, pki.KubeconfigCertificate(k))
 	if err != nil {
+		s.report.Add(status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretError, "Secret %s cannot be read", pki.KubeconfigCertificate(k)))
 		return status.Finding{}, err
 	}
 	if certificate == nil || len(certificate.Data[corev1.TLSCertKey]) == 0 {
@@ -55,12 +60,19 @@ func (r *Reconciler) writeSecret(ctx context.Context, s *scope) (status.Finding,
 	if err != nil || finding.Type != "" {
 		return finding, err
 	}
+	return r.writeSecret(ctx, s, certificate, ca, owned)
+}
+
+// writeSecret writes the kubeconfig with the credentials of a certificate.
+func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *corev1.Secret, ca []byte, owned bool) (status.Finding, error) {
+	const condition = operatorv1alpha1.ConditionAvailable
+	k := s.kubeconfig
 	file, err := desired.UserKubeconfig{
 		User: k.Spec.Username, Server: s.target.url, Workspace: workspace(k), CA: ca,
 		Cert: certificate.Data[corev1.TLSCertKey], Key: certificate.Data[corev1.TLSPrivateKeyKey], WithShardBase: s.target.shard,
 	}.File()
 	if err != nil {
-		return status.Finding{}, err
+		return status.Finding{}, fmt.Errorf("writing the kubeconfig of Kubeconfig %s: %w", k.Name, err)
 	}
 	if err := r.Cluster.Object(ctx, condition, desired.UserSecret(k, file, owned)); err != nil {
 		return status.Finding{}, err
@@ -68,11 +80,11 @@ func (r *Reconciler) writeSecret(ctx context.Context, s *scope) (status.Finding,
 	if expiry, err := pki.Expiry(certificate.Data[corev1.TLSCertKey]); err == nil {
 		s.expires = &metav1.Time{Time: expiry}
 	}
+	message := fmt.Sprintf("Secret %s holds the kubeconfig", k.Spec.SecretRef.Name)
 	if !owned {
-		return status.OK(condition, operatorv1alpha1.ReasonSecretsReady,
-			"Secret %s holds the kubeconfig; it holds other keys too, so it stays when this Kubeconfig is deleted", name), nil
+		message += "; it holds other keys too, so it stays when this Kubeconfig is deleted"
 	}
-	return status.OK(condition, operatorv1alpha1.ReasonSecretsReady, "Secret %s holds the kubeconfig", name), nil
+	return status.OK(condition, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
 }
 
 // serverCAs are the CAs that users of the kubeconfig trust: the one that signs servers, the root above it, which some TLS
@@ -83,6 +95,7 @@ func (r *Reconciler) serverCAs(ctx context.Context, s *scope) ([]byte, status.Fi
 	own := desired.CASecret(root, desired.ServerCA)
 	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, namespace, own)
 	if err != nil {
+		s.report.Add(status.Wait(condition, operatorv1alpha1.ReasonServerCASecretError, "Secret %s cannot be read", own))
 		return nil, status.Finding{}, err
 	}
 	if secret == nil {

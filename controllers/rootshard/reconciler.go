@@ -7,10 +7,8 @@ import (
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -149,12 +147,10 @@ func (r *Reconciler) internalProxy(ctx context.Context, s *scope) error {
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	before := s.root.DeepCopy()
 	computeStatus(s)
-	if equality.Semantic.DeepEqual(before.Status, s.root.Status) {
-		return nil
+	after := s.root.Status.Conditions
+	written, err := r.Cluster.WriteStatus(ctx, before, s.root)
+	if written {
+		status.Emit(r.Recorder, s.root, before.Status.Conditions, after)
 	}
-	if err := r.Cluster.Status().Patch(ctx, s.root, client.MergeFrom(before), client.FieldOwner(apply.FieldManager)); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	status.Emit(r.Recorder, s.root, before.Status.Conditions, s.root.Status.Conditions)
-	return nil
+	return err
 }

@@ -1,17 +1,12 @@
 package rootshard
 
 import (
-	"context"
-
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
@@ -19,6 +14,7 @@ import (
 // SetupWithManager starts the controller: it wakes for everything it made, and for the Secrets and ConfigMaps of a
 // namespace that its RootShards may refer to. Of those only the metadata is kept in memory.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	wake := r.Cluster.Wake(&operatorv1alpha1.RootShardList{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rootshard").
 		For(&operatorv1alpha1.RootShard{}).
@@ -28,22 +24,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace)).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace)).
+		WatchesMetadata(&corev1.Secret{}, wake).
+		WatchesMetadata(&corev1.ConfigMap{}, wake).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
-}
-
-// inNamespace wakes the RootShards of an object's namespace. A namespace holds few, and most of its Secrets are theirs.
-func (r *Reconciler) inNamespace(ctx context.Context, object client.Object) []reconcile.Request {
-	var roots operatorv1alpha1.RootShardList
-	if err := r.Cluster.List(ctx, &roots, client.InNamespace(object.GetNamespace())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "cannot list RootShards to wake them")
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range roots.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&roots.Items[i])})
-	}
-	return out
 }

@@ -7,6 +7,9 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
+// Masters is the group that may do everything. Shards believe it of client certificates, and never of a proxy.
+const Masters = "system:masters"
+
 // Unheeded is a field of a spec that is set and not acted on.
 type Unheeded struct {
 	Field  string // its path below spec
