@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestIntentHoldsOnlyWhatWasSet(t *testing.T) {
@@ -80,6 +81,31 @@ func TestReplicasAreTakenOnlyFromNobody(t *testing.T) {
 			have, err := othersOwnReplicas(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}})
 			if err != nil || have != tc.others {
 				t.Errorf("got %v, %v", have, err)
+			}
+		})
+	}
+}
+
+func TestAnObjectHasOneOwner(t *testing.T) {
+	owned := func(kind, name, uid string) metav1.Object {
+		controller := true
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{Kind: kind, Name: name, UID: types.UID(uid), Controller: &controller},
+		}}}
+	}
+	for sentence, tc := range map[string]struct {
+		live metav1.Object
+		want string
+	}{
+		"nobody's is taken over":              {&appsv1.Deployment{}, ""},
+		"its own is its own":                  {owned("FrontProxy", "kcp", "1"), ""},
+		"its own from before it was restored": {owned("FrontProxy", "kcp", "0"), ""},
+		"another kind's of the same name":     {owned("RootShard", "kcp", "2"), "RootShard kcp"},
+		"another one's of the same kind":      {owned("FrontProxy", "b", "3"), "FrontProxy b"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if have := claimedBy(tc.live, owned("FrontProxy", "kcp", "1")); have != tc.want {
+				t.Errorf("got %q, want %q", have, tc.want)
 			}
 		})
 	}

@@ -283,3 +283,30 @@ func TestParseImage(t *testing.T) {
 		}
 	}
 }
+
+func TestClash(t *testing.T) {
+	volume := func(name string) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	}
+	for sentence, tc := range map[string]struct {
+		extras operatorv1alpha1.ContainerExtras
+		want   string
+	}{
+		"nothing added": {},
+		"a volume of its own at a place of its own": {operatorv1alpha1.ContainerExtras{
+			ExtraVolumes: []corev1.Volume{volume("mine")}, ExtraVolumeMounts: []corev1.VolumeMount{{Name: "mine", MountPath: "/mine"}},
+		}, ""},
+		"the name of a volume of the operator": {operatorv1alpha1.ContainerExtras{ExtraVolumes: []corev1.Volume{volume("server-ca")}}, "a volume named server-ca is there already"},
+		"the place of a volume of the operator": {operatorv1alpha1.ContainerExtras{
+			ExtraVolumes: []corev1.Volume{volume("mine")}, ExtraVolumeMounts: []corev1.VolumeMount{{Name: "mine", MountPath: "/etc/kcp/tls/server/"}},
+		}, "mounted at /etc/kcp/tls/server already"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			deployment := desired.RootShardDeployment(root(func(r *operatorv1alpha1.RootShard) { r.Spec.ContainerExtras = tc.extras }), image, desired.Etcd{})
+			have := desired.Clash(&deployment.Spec.Template.Spec)
+			if (have == "") != (tc.want == "") || !strings.Contains(have, tc.want) {
+				t.Errorf("got %q, want %q", have, tc.want)
+			}
+		})
+	}
+}

@@ -34,10 +34,18 @@ const (
 // CAName is the name of a CA's Issuer and Certificate.
 func CAName(root *operatorv1alpha1.RootShard, ca CA) string { return root.Name + "-" + string(ca) }
 
+// BroughtCA is the Secret with a root CA that the user brought, or "".
+func BroughtCA(root *operatorv1alpha1.RootShard) string {
+	if ref := root.Spec.Certificates.CASecretRef; ref != nil {
+		return ref.Name
+	}
+	return ""
+}
+
 // CASecret is the name of the Secret that holds a CA: the Certificate's, except for a root CA that the user brought.
 func CASecret(root *operatorv1alpha1.RootShard, ca CA) string {
-	if ref := root.Spec.Certificates.CASecretRef; ca == RootCA && ref != nil && ref.Name != "" {
-		return ref.Name
+	if brought := BroughtCA(root); ca == RootCA && brought != "" {
+		return brought
 	}
 	return CAName(root, ca)
 }

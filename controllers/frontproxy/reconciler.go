@@ -77,8 +77,11 @@ func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
 		}
 	}
 	s.deployment, finding, err = r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.front.Namespace, desired.FrontProxy(s.front, nil).Server())
+	if err != nil {
+		return err
+	}
 	s.report.Add(finding)
-	return err
+	return nil
 }
 
 func (r *Reconciler) findRootShard(ctx context.Context, front *operatorv1alpha1.FrontProxy) (*operatorv1alpha1.RootShard, status.Finding, error) {

@@ -83,7 +83,7 @@ func ManagedEtcd(root *operatorv1alpha1.RootShard, etcd Etcd) Objects {
 	s := RootShardScope(root)
 	s.Labels = desired.AppLabels(desired.ComponentEtcd, root.Name)
 	var out Objects
-	if root.Spec.Certificates.IssuerRef != nil || root.Spec.Certificates.CASecretRef != nil {
+	if root.Spec.Certificates.IssuerRef != nil || desired.BroughtCA(root) != "" {
 		out.Issuers = append(out.Issuers, RootShardScope(root).SelfSigned(SelfSignedIssuer(root)))
 	}
 	self := issuerReference(operatorv1alpha1.IssuerReference{Name: SelfSignedIssuer(root), Kind: certmanagerv1.IssuerKind, Group: groupName})

@@ -127,6 +127,22 @@ func TestAHostThatIsAnAddressIsNoDNSName(t *testing.T) {
 	if slices.Contains(spec.DNSNames, "192.0.2.7") || !slices.Contains(spec.IPAddresses, "192.0.2.7") {
 		t.Errorf("names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
 	}
+	// An issuer for the public that is told its names signs no address of ours.
+	root.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"server": {Spec: &operatorv1alpha1.CertificateSpecTemplate{
+		DNSNames: []string{"kcp.example.com"}, IssuerRef: &operatorv1alpha1.IssuerReference{Name: "public"},
+	}}}
+	spec = find(t, pki.RootShard(root), "root-server").Spec
+	if !slices.Equal(spec.DNSNames, []string{"kcp.example.com"}) || len(spec.IPAddresses) > 0 {
+		t.Errorf("with an issuer of its own: names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
+	}
+}
+
+func TestACASecretWithoutANameIsNone(t *testing.T) {
+	root := rootShard()
+	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{}
+	if find(t, pki.RootShard(root), "root-ca").Spec.IssuerRef.Name != "root-selfsigned" {
+		t.Error("the root CA does not sign itself")
+	}
 }
 
 func TestReadiness(t *testing.T) {

@@ -44,7 +44,7 @@ func RootShard(root *operatorv1alpha1.RootShard) Objects {
 func authorities(root *operatorv1alpha1.RootShard, s Scope) Objects {
 	var out Objects
 	rootName := desired.CAName(root, desired.RootCA)
-	if root.Spec.Certificates.CASecretRef != nil {
+	if desired.BroughtCA(root) != "" {
 		out.Issuers = append(out.Issuers, s.caIssuer(rootName, desired.CASecret(root, desired.RootCA)))
 	} else {
 		signer := cmmeta.IssuerReference{Name: SelfSignedIssuer(root), Kind: certmanagerv1.IssuerKind, Group: groupName}

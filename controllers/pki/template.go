@@ -28,12 +28,11 @@ func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1al
 	spec := &certificate.Spec
 	switch {
 	case t.IssuerRef != nil && len(t.DNSNames) > 0:
-		// Another issuer, often a public one, signs only the names that its template lists.
-		spec.DNSNames = set(t.DNSNames)
+		// Another issuer, often a public one, signs only the names that its template lists. An address is a name too.
+		spec.DNSNames, spec.IPAddresses = set(t.DNSNames), set(t.IPAddresses)
 	default:
-		spec.DNSNames = set(spec.DNSNames, t.DNSNames)
+		spec.DNSNames, spec.IPAddresses = set(spec.DNSNames, t.DNSNames), set(spec.IPAddresses, t.IPAddresses)
 	}
-	spec.IPAddresses = set(spec.IPAddresses, t.IPAddresses)
 	if t.IssuerRef != nil {
 		spec.IssuerRef = issuerReference(*t.IssuerRef)
 	}

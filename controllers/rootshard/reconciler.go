@@ -83,13 +83,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // errStop ends the ladder without being an error: the finding says why.
 var errStop = errors.New("stop")
 
-func (r *Reconciler) specification(_ context.Context, s *scope) error {
+// specification ends the ladder where nothing can come of the spec. What runs already is left alone, and looked at.
+func (r *Reconciler) specification(ctx context.Context, s *scope) error {
 	finding := checkSpec(s.root)
 	s.report.Add(finding)
-	if finding.Kind == status.Stalled {
-		return errStop
+	if finding.Kind != status.Stalled {
+		return nil
 	}
-	return nil
+	live, finding, err := r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.root.Namespace, desired.RootShardServer(s.root))
+	if err != nil {
+		return err
+	}
+	s.deployment = live
+	s.report.Add(finding)
+	return errStop
 }
 
 // issue makes the PKI. A user's issuer that is not there is named, because cert-manager says it only on an object that

@@ -61,6 +61,22 @@ func TestCheckSpec(t *testing.T) {
 					Replicas: ptr.To[int32](3), Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 				}}
 			}, status.Told, "spec.etcd.managed.replicas"},
+		"credentials of etcd without a name are refused": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Endpoints: []string{"https://etcd:2379"}, TLSConfig: &operatorv1alpha1.EtcdTLSConfig{}}
+			}, status.Stalled, "etcd.tlsConfig.secretRef.name is empty"},
+		"a CA Secret without a name is told of": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{} },
+			status.Told, "spec.certificates.caSecretRef: it names no Secret"},
+		"a template for a CA that is not made is told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "s"}
+				r.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"root-ca": {}}
+			}, status.Told, "spec.certificateTemplates.root-ca: the root CA comes from caSecretRef"},
+		"an audit webhook without an address is told of": {
+			func(r *operatorv1alpha1.RootShard) {
+				r.Spec.Audit = &operatorv1alpha1.AuditSpec{Webhook: &operatorv1alpha1.AuditWebhook{}}
+			}, status.Told, "spec.audit.webhook: there is no webhook to send to"},
 		"a private port without a name is told of": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Told, "spec.external.privatePort"},
 	} {

@@ -48,6 +48,8 @@ func checkSpec(root *operatorv1alpha1.RootShard) status.Finding {
 		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address of the front proxy, with a port from 1 to 65535")
 	case root.Spec.Etcd != nil && root.Spec.Etcd.Managed == nil && len(root.Spec.Etcd.Endpoints) == 0:
 		return status.Stall(condition, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have one made")
+	case root.Spec.Etcd != nil && root.Spec.Etcd.TLSConfig != nil && root.Spec.Etcd.TLSConfig.SecretRef.Name == "":
+		return status.Stall(condition, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
 	}
 	if base := root.Spec.ShardBaseURL; base != "" && (!strings.HasPrefix(base, "https://") || desired.URLHost(base) == "") {
 		return status.Stall(condition, "InvalidSpec", "shardBaseURL is %q and must be an https URL", base)

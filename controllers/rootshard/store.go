@@ -127,25 +127,25 @@ func (r *Reconciler) credentials(ctx context.Context, root *operatorv1alpha1.Roo
 
 // missingSource says which source of trust that the spec names is not there, or "".
 func (r *Reconciler) missingSource(ctx context.Context, root *operatorv1alpha1.RootShard) (string, error) {
-	certificates := root.Spec.Certificates
-	if certificates.CASecretRef != nil {
-		secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, root.Namespace, certificates.CASecretRef.Name)
+	if brought := desired.BroughtCA(root); brought != "" {
+		secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, root.Namespace, brought)
 		if err != nil {
 			return "", err
 		}
 		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
-			return missingMessage("Secret", certificates.CASecretRef.Name, root.Namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
+			return missingMessage("Secret", brought, root.Namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
 		}
 		return "", nil
 	}
-	exists, err := r.Cluster.IssuerExists(ctx, root.Namespace, certificates.IssuerRef)
+	issuer := root.Spec.Certificates.IssuerRef
+	exists, err := r.Cluster.IssuerExists(ctx, root.Namespace, issuer)
 	if err != nil || exists {
 		return "", err
 	}
-	if certificates.IssuerRef.Kind == "ClusterIssuer" {
-		return missingMessage("ClusterIssuer", certificates.IssuerRef.Name, "", "issuerRef"), nil
+	if issuer.Kind == "ClusterIssuer" {
+		return missingMessage("ClusterIssuer", issuer.Name, "", "issuerRef"), nil
 	}
-	return missingMessage("Issuer", certificates.IssuerRef.Name, root.Namespace, "issuerRef"), nil
+	return missingMessage("Issuer", issuer.Name, root.Namespace, "issuerRef"), nil
 }
 
 func ownedBy(live *appsv1.StatefulSet, root *operatorv1alpha1.RootShard) bool {
