@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,7 +32,8 @@ func newLogicalCluster(Config) admission.Interface {
 	return &logicalCluster{admission.NewHandler(admission.Create, admission.Update, admission.Delete)}
 }
 
-// Admit starts initialization with exactly what the spec asks for, whoever starts it.
+// Admit starts initialization with exactly what the spec asks for, whoever starts it, and keeps the server's own
+// annotation as it was.
 func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != logicalClusters || a.GetOperation() != admission.Update {
 		return nil
@@ -44,7 +46,28 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 		obj.Status.Initializers = slices.Clone(old.Spec.Initializers) // what the request says of the spec is dropped later
 		obj.Status.Terminators = slices.Clone(old.Spec.Terminators)
 	}
+	if !inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
+		keepShard(old, obj)
+	}
 	return nil
+}
+
+// keepShard keeps the name of the shard, which is copied to the owning Workspace: that is in another logical cluster,
+// where the tenant of this one has nothing to write.
+func keepShard(old, obj *corev1alpha1.LogicalCluster) {
+	shard, placed := old.Annotations[corev1alpha1.ShardAnnotationKey]
+	if obj.Annotations[corev1alpha1.ShardAnnotationKey] == shard {
+		return
+	}
+	annotations := maps.Clone(obj.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, corev1alpha1.ShardAnnotationKey)
+	if placed {
+		annotations[corev1alpha1.ShardAnnotationKey] = shard
+	}
+	obj.Annotations = annotations
 }
 
 // Validate holds everybody but the managing groups to the rules.

@@ -46,6 +46,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"a logical cluster belongs to its workspace", clusterObjects},
 		{"a deleted workspace leaves no way in", deletion},
 		{"strangers cannot tell what exists", existence},
+		{"odd requests do no harm", oddRequests},
+		{"odd objects stop nobody else", poison},
 		{"the front proxy names the user", proxyHeaders},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })

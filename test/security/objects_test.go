@@ -119,6 +119,13 @@ func clusterObjects(t *testing.T, s *site) {
 			t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 		}
 	}
+	for i := range 20 { // what the server copies to the workspace, which is in root
+		s.annotate(t, fmt.Sprintf(`"core.kcp.io/shard":"evil-%d"`, i))
+		if got := s.do(t, s.masters, "root", request{path: workspacesPath + "/a"}); strings.Contains(withoutManagedFields(got.body), "evil") {
+			t.Errorf("a's workspace in root says what its tenant wrote: %s", withoutManagedFields(got.body))
+			break
+		}
+	}
 	s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: ownClusterPath, body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 	if got := s.do(t, s.admin, s.a, request{path: ownClusterPath}); !strings.Contains(got.body, `"core.kcp.io/logicalcluster-deletion"`) {
 		t.Errorf("the finalizer is gone: %s", got.body)

@@ -63,6 +63,8 @@ func oddPaths(t *testing.T, s *site) {
 	}
 }
 
+func forgedPayload(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
 // forgedToken is what a service account token of a logical cluster looks like before anybody checks its signature.
 func forgedToken(cluster string) string {
 	encode := base64.RawURLEncoding.EncodeToString
