@@ -39,6 +39,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = target.Scheme, target.Host
 			p.Out.URL.Path, p.Out.URL.RawPath = target.Path, target.RawPath
+			p.Out.URL.Opaque = "" // a request line without a path would otherwise go out as the client wrote it
 			// Host stays what the client asked for.
 			p.Out.Header = f.headers.WithoutIdentity(p.Out.Header)
 			p.Out.Trailer = nil // no Kubernetes client sends any

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -99,5 +101,28 @@ func (a *Authenticator) Authenticate(req *http.Request) (user.Info, error) {
 		return nil, fmt.Errorf("no credentials that are known here")
 	}
 	u := response.User
-	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: a.groups.Apply(slices.Clone(u.GetGroups())), Extra: u.GetExtra()}, nil
+	if !survivesHeader(u.GetName()) {
+		return nil, fmt.Errorf("the user name %q cannot be told to a shard: it has white space at an end, or control characters", u.GetName())
+	}
+	groups := slices.DeleteFunc(slices.Clone(u.GetGroups()), func(group string) bool { return !survivesHeader(group) })
+	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: a.groups.Apply(groups), Extra: surviving(u.GetExtra())}, nil
+}
+
+// survivesHeader tells whether a value arrives as it was sent. Receivers trim white space from the ends of header
+// values, which would turn one user or group into another.
+func survivesHeader(value string) bool {
+	return strings.TrimSpace(value) == value && httpguts.ValidHeaderFieldValue(value)
+}
+
+func surviving(extra map[string][]string) map[string][]string {
+	if len(extra) == 0 {
+		return extra
+	}
+	kept := make(map[string][]string, len(extra))
+	for key, values := range extra {
+		if values = slices.DeleteFunc(slices.Clone(values), func(value string) bool { return !survivesHeader(value) }); len(values) > 0 {
+			kept[key] = values
+		}
+	}
+	return kept
 }

@@ -135,8 +135,8 @@ func (s *clusterScope) setURL() {
 // ensureAdmin binds the creator to cluster-admin, again if the binding was deleted. One that exists is the tenant's to
 // change.
 func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clusterScope) error {
-	createdBy := scope.cluster.Spec.CreatedBy
-	if createdBy == nil || createdBy.Username == "" {
+	admin := adminName(scope.cluster.Spec.CreatedBy)
+	if admin == "" {
 		return nil
 	}
 	if _, err := c.bindings.Get(ctx, "", adminBinding); err == nil || !apierrors.IsNotFound(err) {
@@ -145,10 +145,10 @@ func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clust
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: adminBinding},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: createdBy.Username}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: admin}},
 	}
 	if err := c.cfg.Clients.Typed.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making %q administrator of logical cluster %q: %w", createdBy.Username, scope.name, err)
+		return fmt.Errorf("making %q administrator of logical cluster %q: %w", admin, scope.name, err)
 	}
 	return nil
 }

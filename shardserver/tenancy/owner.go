@@ -3,10 +3,13 @@ package tenancy
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
 // creator reads who made a workspace from its owner annotation, or returns nil if nobody is named.
@@ -20,6 +23,24 @@ func creator(annotations map[string]string) (*authenticationv1.UserInfo, error) 
 		return nil, fmt.Errorf("annotation %s: %w", tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, err)
 	}
 	return info, nil
+}
+
+// adminName returns the user name by which the creator of a workspace is known inside it, or "" for nobody. A service
+// account comes from another logical cluster: its own name would be that of an account of the new one, which anybody
+// there may make, so it goes by its name across logical clusters. One whose origin is not known is nobody.
+func adminName(createdBy *authenticationv1.UserInfo) string {
+	if createdBy == nil {
+		return ""
+	}
+	namespace, name, err := serviceaccount.SplitUsername(createdBy.Username)
+	if err != nil {
+		return createdBy.Username
+	}
+	origin := createdBy.Extra[authorization.ClusterNameExtraKey]
+	if len(origin) != 1 {
+		return ""
+	}
+	return authorization.ForeignServiceAccountPrefix + strings.Join([]string{origin[0], namespace, name}, ":")
 }
 
 // trimOwner reduces the owner annotation to the name of the user: groups and extra were needed to make the workspace,

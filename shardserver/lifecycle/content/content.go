@@ -28,6 +28,9 @@ import (
 const (
 	parallelLists   = 32
 	parallelDeletes = 8
+	// deletesPerPass bounds what one call deletes of a resource. The workers that call it are shared by all tenants: who
+	// deletes a hundred thousand objects takes turns with the others.
+	deletesPerPass = 500
 )
 
 // Resource versions of a list: what the watch cache has at once, or what a client would see.
@@ -77,7 +80,8 @@ func (r *Remains) String() string {
 }
 
 // Delete deletes all objects of the resources in the logical cluster of the context, or in one of its namespaces, and
-// returns what did not go at once. Every deletion is tried even if one fails; the first error is returned.
+// returns what did not go at once, what one call leaves for the next one among it. Every deletion is tried even if one
+// fails; the first error is returned.
 func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remains, error) {
 	left := NewRemains()
 	var lists errgroup.Group
@@ -90,7 +94,13 @@ func Delete(ctx context.Context, client metadata.Interface, resources []*storage
 			}
 			var deletes errgroup.Group
 			deletes.SetLimit(parallelDeletes)
+			tried := 0
 			for _, object := range objects {
+				if object.GetDeletionTimestamp() != nil || tried == deletesPerPass {
+					left.Add(resource.GVR.GroupResource().String(), object.GetFinalizers())
+					continue
+				}
+				tried++
 				deletes.Go(func() error {
 					gone, err := deleteOne(ctx, client, resource, object)
 					if !gone {
@@ -141,13 +151,10 @@ func list(ctx context.Context, resource *storage.Resource, namespace, resourceVe
 	return objects, err
 }
 
-// deleteOne deletes one object unless that is under way. It tells whether the object is gone, rather than held by
+// deleteOne deletes one object that is not being deleted yet. It tells whether the object is gone, rather than held by
 // finalizers or by what it contains.
 func deleteOne(ctx context.Context, client metadata.Interface, resource *storage.Resource, object metav1.Object) (gone bool, err error) {
 	held := len(object.GetFinalizers()) > 0 || resource.GVR.GroupResource() == namespaces
-	if object.GetDeletionTimestamp() != nil {
-		return false, nil
-	}
 	background, uid := metav1.DeletePropagationBackground, object.GetUID()
 	err = client.Resource(resource.GVR).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{
 		PropagationPolicy: &background,
