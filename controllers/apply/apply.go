@@ -91,15 +91,16 @@ func claimedBy(live, wanted metav1.Object) string {
 	return have.Kind + " " + have.Name
 }
 
-// WriteStatus writes the status of an object that was before, if it differs; it says whether it did. An object that is
-// gone meanwhile is no error.
+// WriteStatus writes the status of an object that was before, if it differs; it says whether it did. An object that
+// changed or went meanwhile is no error: it is looked at again because of that. Without this lock a reconcile that reads
+// a cache which lags behind would put back an old status, and tell of a transition twice.
 func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (bool, error) {
-	patch := client.MergeFrom(before)
-	if data, err := patch.Data(after); err != nil || string(data) == "{}" {
+	if data, err := client.MergeFrom(before).Data(after); err != nil || string(data) == "{}" {
 		return false, err
 	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	switch err := c.Status().Patch(ctx, after, patch, client.FieldOwner(FieldManager)); {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("writing the status of %T %s/%s: %w", after, after.GetNamespace(), after.GetName(), err)

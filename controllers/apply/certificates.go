@@ -31,7 +31,7 @@ func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.
 	if notReady := pki.NotReady(live); len(notReady) > 0 {
 		return status.Wait(condition, "Issuing", "%s", pki.Summary(notReady, len(live))), nil
 	}
-	return status.OK(condition, "Issued", "all %d certificates are issued", len(live)), nil
+	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
 // IssuerExists looks for an issuer of cert-manager that a spec names. Issuers of other groups are taken on trust: their
