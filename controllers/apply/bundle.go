@@ -10,6 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
+const reasonWaitingForCertificates = "WaitingForCertificates"
+
 // BundleParts reads CA certificates from the key tls.crt of Secrets, in order. own is a Secret of the operator; refs are
 // the user's, and nil ones are left out. A Secret that is missing or wrong comes back as a finding in an error.
 func (c Cluster) BundleParts(ctx context.Context, conditionType, namespace, own string, refs ...*corev1.LocalObjectReference) ([]byte, error) {
@@ -26,7 +28,7 @@ func (c Cluster) BundleParts(ctx context.Context, conditionType, namespace, own 
 		case err != nil:
 			return nil, err
 		case secret == nil && i == 0:
-			return nil, status.Wait(conditionType, "SecretNotFound", "waiting for Secret %s, which cert-manager makes", name).AsError()
+			return nil, status.Wait(conditionType, reasonWaitingForCertificates, "waiting for Secret %s, which cert-manager makes", name).AsError()
 		case secret == nil:
 			return nil, status.Wait(conditionType, "SecretNotFound", "Secret %s is missing in namespace %s: create it with CA certificates under the key tls.crt", name, namespace).AsError()
 		case len(secret.Data[corev1.TLSCertKey]) == 0:

@@ -14,42 +14,37 @@ import (
 )
 
 // Workload brings one Deployment up. Gates are the findings about what it stands on: nothing is started or rolled while
-// one of them is not fine, and pods that run keep running. It returns the Deployment as it is now, or nil.
-func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *appsv1.Deployment, gates ...status.Finding) (*appsv1.Deployment, status.Finding, error) {
+// one of them is not fine, and pods that run keep running. SettleWorkload takes what it returns.
+func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *appsv1.Deployment, gates ...status.Finding) (status.Finding, error) {
 	live, err := Get[appsv1.Deployment](ctx, c, wanted.Namespace, wanted.Name)
 	if err != nil {
-		return nil, status.Finding{}, err
+		return status.Finding{}, err
 	}
 	if clash := desired.Clash(&wanted.Spec.Template.Spec); clash != "" {
-		return live, status.Stall(conditionType, "InvalidSpec", "%s", clash), nil
+		return status.Stall(conditionType, "InvalidSpec", "%s", clash), nil
 	}
 	for _, gate := range gates {
-		if gate.Kind == status.Fine {
-			continue
+		switch {
+		case gate.Kind == status.Fine:
+		case live != nil:
+			return status.Deployment(conditionType, wanted.Name, live), nil
+		default:
+			return status.Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", gate.Type, gate.Message), nil
 		}
-		if live != nil {
-			return live, status.Deployment(conditionType, wanted.Name, live), nil
-		}
-		return nil, status.Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", gate.Type, gate.Message), nil
 	}
 	revisions, missing, err := c.Revisions(ctx, wanted.Namespace, desired.MountsOf(&wanted.Spec.Template.Spec))
 	if err != nil {
-		return live, status.Finding{}, err
+		return status.Finding{}, err
 	}
 	if len(missing) > 0 {
-		reason, note := operatorv1alpha1.ReasonDeploymentUnavailable, ""
-		if live != nil {
-			reason, note = operatorv1alpha1.ReasonReplicasUnavailable, "; the pods keep their previous configuration until then"
-		}
-		return live, status.Wait(conditionType, reason,
-			"%s missing in namespace %s, which the pods of %s mount: create what is yours among them%s",
-			isOrAre(missing), wanted.Namespace, wanted.Name, note), nil
+		return status.Wait(conditionType, operatorv1alpha1.ReasonReferenceNotFound, "%s missing in namespace %s, which the pods of %s mount: create what is yours among them",
+			isOrAre(missing), wanted.Namespace, wanted.Name), nil
 	}
 	desired.StampRevisions(&wanted.Spec.Template, revisions)
 	if err := c.Deployment(ctx, conditionType, live, wanted); err != nil {
-		return live, status.Finding{}, err
+		return status.Finding{}, err
 	}
-	return wanted, status.Deployment(conditionType, wanted.Name, wanted), nil
+	return status.Deployment(conditionType, wanted.Name, wanted), nil
 }
 
 // Observe reports on the pods of a Deployment that is left as it is. It returns the Deployment, or nil.
@@ -77,6 +72,45 @@ func Settle(report *status.Report, finding status.Finding, err error) error {
 	}
 	report.Add(finding)
 	return nil
+}
+
+// SettleWorkload sorts the outcome of a step that brings up the pods of a Deployment into the report. It returns the
+// Deployment, or nil.
+func (c Cluster) SettleWorkload(ctx context.Context, report *status.Report, conditionType, namespace, name string, finding status.Finding, err error) (*appsv1.Deployment, error) {
+	var found *status.Error
+	if errors.As(err, &found) {
+		finding, err = found.Finding, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	live, pods, err := c.Observe(ctx, conditionType, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	pods, obstacle := apart(finding, pods, live != nil)
+	// Of two obstacles the one that needs the user counts.
+	if obstacle != nil && report.Find(obstacle.Type).Kind != status.Stalled {
+		report.Add(*obstacle)
+	}
+	report.Add(pods)
+	return live, nil
+}
+
+// apart tells what is about pods from what keeps a change of the spec from them: Available stays true while they serve,
+// and the obstacle goes into SpecHonored. observed is the finding about the pods there are.
+func apart(finding, observed status.Finding, running bool) (pods status.Finding, obstacle *status.Finding) {
+	switch finding.Reason {
+	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:
+		return finding, nil
+	case reasonWaitingForCertificates: // which are a condition of their own
+		if !running {
+			observed.Message = finding.Message
+		}
+		return observed, nil
+	}
+	finding.Type = operatorv1alpha1.ConditionSpecHonored
+	return observed, &finding
 }
 
 func isOrAre(names []string) string {

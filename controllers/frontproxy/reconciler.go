@@ -69,9 +69,9 @@ func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
 	}
 	s.report.Add(finding)
 	if root != nil {
-		if finding := checkSpec(s.front, root); finding.Kind == status.Stalled {
-			s.report.Add(finding)
-		} else {
+		finding := checkSpec(s.front, root)
+		s.report.Add(finding)
+		if finding.Kind != status.Stalled {
 			s.root = root
 			return nil
 		}
@@ -108,13 +108,8 @@ func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
 		return err
 	}
 	gate := s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
-	live, finding, err := proxyserver.Reconcile(ctx, r.Cluster, operatorv1alpha1.ConditionAvailable, s.root, proxy, r.Image, gate)
-	s.deployment = live
-	if err := apply.Settle(&s.report, finding, err); err != nil {
-		return err
-	}
-	s.report.Add(checkSpec(s.front, s.root))
-	return nil
+	s.deployment, err = proxyserver.Reconcile(ctx, r.Cluster, &s.report, operatorv1alpha1.ConditionAvailable, s.root, proxy, r.Image, gate)
+	return err
 }
 
 // writeStatus is the only write to the FrontProxy, and none when nothing changed.

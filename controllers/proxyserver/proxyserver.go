@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -14,28 +15,29 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Reconcile applies everything of a proxy but its certificates and reports on its pods. It returns the Deployment as it
-// is now, or nil.
-func Reconcile(ctx context.Context, cluster apply.Cluster, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, status.Finding, error) {
-	if err := cluster.Object(ctx, conditionType, desired.ProxyService(proxy)); err != nil {
-		return nil, status.Finding{}, err
-	}
+// Reconcile applies everything of a proxy but its certificates and reports on its pods. Gates are the findings about what
+// it stands on. It returns the Deployment as it is now, or nil.
+func Reconcile(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, error) {
+	finding, err := provide(ctx, cluster, conditionType, root, proxy, image, gates)
+	return cluster.SettleWorkload(ctx, report, conditionType, root.Namespace, proxy.Server(), finding, err)
+}
+
+func provide(ctx context.Context, cluster apply.Cluster, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates []status.Finding) (status.Finding, error) {
 	config, err := desired.ProxyConfig(proxy)
 	if err != nil {
-		return nil, status.Finding{}, err
-	}
-	if err := cluster.Object(ctx, conditionType, config); err != nil {
-		return nil, status.Finding{}, err
+		return status.Finding{}, err
 	}
 	kubeconfig, err := desired.ProxyKubeconfig(proxy)
 	if err != nil {
-		return nil, status.Finding{}, err
+		return status.Finding{}, err
 	}
-	if err := cluster.Object(ctx, conditionType, kubeconfig); err != nil {
-		return nil, status.Finding{}, err
+	for _, object := range []client.Object{desired.ProxyService(proxy), config, kubeconfig} {
+		if err := cluster.Object(ctx, conditionType, object); err != nil {
+			return status.Finding{}, err
+		}
 	}
 	if err := bundles(ctx, cluster, conditionType, root, proxy); err != nil {
-		return nil, status.Finding{}, err
+		return status.Finding{}, err
 	}
 	return cluster.Workload(ctx, conditionType, desired.ProxyDeployment(proxy, image), gates...)
 }

@@ -123,18 +123,18 @@ func (r *Reconciler) issue(ctx context.Context, s *scope) error {
 
 // server makes the root shard's own server, with the files it reads.
 func (r *Reconciler) server(ctx context.Context, s *scope) error {
-	live, finding, err := r.reconcileServer(ctx, s)
-	s.deployment = live
-	return apply.Settle(&s.report, finding, err)
+	finding, err := r.reconcileServer(ctx, s)
+	s.deployment, err = r.Cluster.SettleWorkload(ctx, &s.report, operatorv1alpha1.ConditionAvailable, s.root.Namespace, desired.RootShardServer(s.root), finding, err)
+	return err
 }
 
-func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (*appsv1.Deployment, status.Finding, error) {
+func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (status.Finding, error) {
 	const condition = operatorv1alpha1.ConditionAvailable
 	if err := r.Cluster.Object(ctx, condition, desired.RootShardService(s.root)); err != nil {
-		return nil, status.Finding{}, err
+		return status.Finding{}, err
 	}
 	if err := r.credentials(ctx, s.root); err != nil {
-		return nil, status.Finding{}, err
+		return status.Finding{}, err
 	}
 	gates := []status.Finding{s.certificates}
 	if s.store.Type != "" {
@@ -145,9 +145,9 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (*appsv1.Dep
 
 // internalProxy makes the proxy through which the operator reaches workspaces.
 func (r *Reconciler) internalProxy(ctx context.Context, s *scope) error {
-	_, finding, err := proxyserver.Reconcile(ctx, r.Cluster, operatorv1alpha1.ConditionProxyAvailable,
+	_, err := proxyserver.Reconcile(ctx, r.Cluster, &s.report, operatorv1alpha1.ConditionProxyAvailable,
 		s.root, desired.InternalProxy(s.root), r.Image, s.certificates)
-	return apply.Settle(&s.report, finding, err)
+	return err
 }
 
 // writeStatus is the only write to the RootShard, and none when nothing changed.
