@@ -15,11 +15,12 @@ func TestNames(t *testing.T) {
 		front, root string
 		text        string // "" is fine
 	}{
-		"ordinary names":            {"main", "root", ""},
-		"the internal proxy's name": {"proxy", "root", "recreate it under another name"},
-		"the longest names":         {strings.Repeat("f", 20), strings.Repeat("r", 23), ""},
-		"a dot in the name":         {"a.b", "root", "contains a dot"},
-		"one character too many":    {strings.Repeat("f", 21), strings.Repeat("r", 23), "have 44 characters together and may have 43"},
+		"ordinary names":                   {"main", "root", ""},
+		"the internal proxy's name":        {"proxy", "root", "recreate it under another name"},
+		"the longest names":                {strings.Repeat("f", 20), strings.Repeat("r", 23), ""},
+		"the name of the etcd that is run": {"etcd", "root", "recreate it under another name"},
+		"a dot in the name":                {"a.b", "root", "contains a dot"},
+		"one character too many":           {strings.Repeat("f", 21), strings.Repeat("r", 23), "have 44 characters together and may have 43"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			finding := checkSpec(

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -15,6 +16,9 @@ func checkSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootSh
 	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
 	if front.Name == "proxy" {
 		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named proxy have the names of those of the RootShard's internal proxy: recreate it under another name")
+	}
+	if front.Name == "etcd" && etcd.IsManaged(root) {
+		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named etcd have the names of those of the RootShard's etcd: recreate it under another name")
 	}
 	if strings.Contains(front.Name, ".") {
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the FrontProxy under a name without dots")
