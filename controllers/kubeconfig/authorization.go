@@ -14,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
@@ -31,6 +32,10 @@ const (
 func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
 	wanted, recorded := bindingWorkspace(s.kubeconfig), recordedWorkspace(s.kubeconfig)
 	if s.target == nil {
+		return nil
+	}
+	if finding := checkWorkspace(wanted); finding.Kind == status.Stalled {
+		s.report.Add(finding)
 		return nil
 	}
 	if recorded != "" && recorded != wanted {
@@ -55,6 +60,19 @@ func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
 	}
 	s.report.Add(r.inWorkspace(ctx, s.target, wanted, func(b bindings) error { return b.provide(ctx, s.kubeconfig) }))
 	return nil
+}
+
+// checkWorkspace refuses what is no path of a workspace. It becomes part of a URL that the operator calls with rights of
+// its own, so nothing else may stand there.
+func checkWorkspace(workspace string) status.Finding {
+	if workspace == "" {
+		return status.Finding{}
+	}
+	if path, err := logicalcluster.ParsePath(workspace); err != nil || path == logicalcluster.Wildcard.Path() {
+		return status.Stall(operatorv1alpha1.ConditionAuthorizationProvisioned, "InvalidWorkspace",
+			"%q is no path of a workspace: correct authorization.clusterRoleBindings.cluster, or name the workspace in targetWorkspace", workspace)
+	}
+	return status.Finding{}
 }
 
 // cleanUp removes the bindings of a Kubeconfig that is deleted, and lets it go. It does not wait for ever: an

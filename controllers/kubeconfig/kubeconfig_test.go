@@ -134,3 +134,14 @@ func TestWhatIsNotHonored(t *testing.T) {
 		})
 	}
 }
+
+func TestWorkspacesThatAreNone(t *testing.T) {
+	for workspace, good := range map[string]bool{
+		"": true, "root": true, "root:team:app": true, "2ns3kqlzv9z0nuk8": true,
+		"*": false, "root/api": false, "..": false, "root?a=b": false, "root:": false,
+	} {
+		if finding := checkWorkspace(workspace); (finding.Kind != status.Stalled) != good {
+			t.Errorf("%q: got %+v", workspace, finding)
+		}
+	}
+}
