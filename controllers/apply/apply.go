@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,9 +54,9 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
 	case err == nil:
-		if owner := claimedBy(live, object); owner != "" {
-			return status.Stall(conditionType, "NameTaken", "%s %s belongs to %s and is needed under this name here too: recreate one of the two under another name",
-				intent.GetKind(), intent.GetName(), owner).AsError()
+		if owner := claimedBy(live, object); owner != nil {
+			return status.Stall(conditionType, "NameTaken", "%s %s belongs to %s %s and is needed under this name here too: %s",
+				intent.GetKind(), intent.GetName(), owner.Kind, owner.Name, wayOut(owner)).AsError()
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 		if err != nil {
@@ -80,15 +81,24 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	return nil
 }
 
-// claimedBy names the other owner of an object, or is "". Names of children are made from names of custom resources, and
-// those of two kinds can meet; without this each owner would take the object from the other for ever. An owner of the same
-// kind and name is the same one in an earlier life.
-func claimedBy(live, wanted metav1.Object) string {
+// claimedBy is the other owner of an object, or nil. Names of children are made from names of custom resources, and those
+// of two kinds can meet; without this each owner would take the object from the other for ever. An owner of the same kind
+// and name is the same one in an earlier life.
+func claimedBy(live, wanted metav1.Object) *metav1.OwnerReference {
 	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(wanted)
 	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
-		return ""
+		return nil
 	}
-	return have.Kind + " " + have.Name
+	return have
+}
+
+// wayOut is what a user can do about an owner. That of kcp-operator stands between the custom resource and its objects;
+// once it is gone without them, they are this operator's.
+func wayOut(owner *metav1.OwnerReference) string {
+	if strings.HasPrefix(owner.APIVersion, "deploy.operator.kcp.io/") {
+		return fmt.Sprintf("end the other operator and delete this %s with --cascade=orphan, and the object is taken over as it runs", owner.Kind)
+	}
+	return "recreate one of the two under another name"
 }
 
 // WriteStatus writes the status of an object that was before, if it differs; it says whether it did. An object that

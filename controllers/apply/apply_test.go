@@ -104,7 +104,11 @@ func TestAnObjectHasOneOwner(t *testing.T) {
 		"another one's of the same kind":      {owned("FrontProxy", "b", "3"), "FrontProxy b"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if have := claimedBy(tc.live, owned("FrontProxy", "kcp", "1")); have != tc.want {
+			have := ""
+			if owner := claimedBy(tc.live, owned("FrontProxy", "kcp", "1")); owner != nil {
+				have = owner.Kind + " " + owner.Name
+			}
+			if have != tc.want {
 				t.Errorf("got %q, want %q", have, tc.want)
 			}
 		})
