@@ -5,13 +5,12 @@ COPY go.mod go.sum ./
 COPY api/go.mod api/go.sum api/
 RUN go mod download
 COPY . .
-RUN make build && mkdir -p /out/tmp && chmod 1777 /out/tmp \
- && cp bin/operator bin/kcp bin/kcp-front-proxy bin/etcd /out/ \
- && printf 'atoll:x:65532:65532::/:/\n' > /out/passwd
+RUN make build && mkdir -p /rootfs/etc /rootfs/tmp && chmod 1777 /rootfs/tmp \
+ && cp bin/operator bin/kcp bin/kcp-front-proxy bin/etcd /rootfs/ \
+ && printf 'atoll:x:65532:65532::/:/\n' > /rootfs/etc/passwd
 
 FROM scratch
-COPY --from=build /out/operator /out/kcp /out/kcp-front-proxy /out/etcd /
-COPY --from=build /out/tmp /tmp
-COPY --from=build /out/passwd /etc/passwd
+# As one tree, so that /tmp keeps its mode.
+COPY --from=build /rootfs /
 USER 65532:65532
 ENTRYPOINT ["/kcp"]
