@@ -228,10 +228,10 @@ remove_objects() {
 	# With the operator go its definitions, and with these all objects of its kinds, whosever they are.
 	if [[ -n $(kubectl get rootshards,frontproxies,kubeconfigs --all-namespaces --output name) ]]; then
 		say "   other namespaces have installations: the operator stays for them. Without them, this removes it:"
-		say "     kubectl delete -k $(recall operator)"
+		say "     kubectl delete -k $(recall operator-manifests)"
 	else
 		step "deleting the operator"
-		kubectl delete -k "$(recall operator)" --wait --timeout 120s --ignore-not-found >/dev/null
+		kubectl delete -k "$(recall operator-manifests)" --wait --timeout 120s --ignore-not-found >/dev/null
 	fi
 }
 

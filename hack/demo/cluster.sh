@@ -174,9 +174,9 @@ install_operator() {
 	local running
 	running=$(kubectl get pods --all-namespaces -l app.kubernetes.io/name=atoll -o name)
 	kubectl get crd rootshards.operator.kcp.io >/dev/null 2>&1 || remember made-operator yes
-	remember operator "$(operator_manifests)"
-	step "installing the operator: kubectl apply -k $(recall operator)"
-	kubectl apply -k "$(recall operator)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
+	remember operator-manifests "$(operator_manifests)"
+	step "installing the operator: kubectl apply -k $(recall operator-manifests)"
+	kubectl apply -k "$(recall operator-manifests)" >"$state/apply.log" 2>&1 || fail "$(cat "$state/apply.log")"
 	if [[ $(recall restart) == yes && -n $running ]]; then
 		say "   the image has changed: restarting what runs it"
 		kubectl -n atoll-system rollout restart deployment >/dev/null
