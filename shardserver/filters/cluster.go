@@ -7,7 +7,6 @@ package filters
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/klog/v2"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -63,7 +63,9 @@ func WithCluster(handler http.Handler, resolver Resolver, serializer runtime.Neg
 				respond(w, req, serializer, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), target.Path.String()))
 				return
 			case err != nil:
-				respond(w, req, serializer, apierrors.NewInternalError(fmt.Errorf("resolving the workspace path: %w", err)))
+				// Nobody is authenticated yet: what went wrong inside is for the log, not for the caller.
+				klog.FromContext(req.Context()).Error(err, "Resolving a workspace path failed", "path", target.Path)
+				respond(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
 				return
 			}
 		}

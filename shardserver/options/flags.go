@@ -35,7 +35,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Shard.BaseURL, "shard-base-url", o.Shard.BaseURL, "URL that the front proxy and other shards reach this shard by. Default: https://<address>:<port>.")
 	fs.StringVar(&o.Shard.ExternalURL, "shard-external-url", o.Shard.ExternalURL, "URL that users reach the installation by, the start of every workspace's URL. Default: --shard-base-url.")
 	fs.StringVar(&o.Shard.VirtualWorkspaceURL, "shard-virtual-workspace-url", o.Shard.VirtualWorkspaceURL, "URL that virtual workspaces of this shard are reached by. Default: --shard-base-url.")
-	fs.StringVar(&o.Shard.ClientCertFile, "shard-client-cert-file", o.Shard.ClientCertFile, "Client certificate of this shard towards other components.")
+	fs.StringVar(&o.Shard.ClientCertFile, "shard-client-cert-file", o.Shard.ClientCertFile, "Client certificate of this shard towards other components. With a single shard there are none: the pair is checked to exist and not used.")
 	fs.StringVar(&o.Shard.ClientKeyFile, "shard-client-key-file", o.Shard.ClientKeyFile, "Key of --shard-client-cert-file.")
 	fs.StringVar(&o.Shard.LogicalClusterAdminKubeconfig, "logical-cluster-admin-kubeconfig", o.Shard.LogicalClusterAdminKubeconfig, "Credentials that create logical clusters on other shards. With a single shard the file is checked to exist and the loopback is used.")
 	fs.StringVar(&o.Shard.ExternalLogicalClusterAdminKubeconfig, "external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "Credentials that reach other shards through the front proxy. With a single shard the file is checked to exist and the loopback is used.")

@@ -1,0 +1,45 @@
+package filters
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// failing is a resolver whose storage is out of order.
+type failing struct{ err error }
+
+func (f failing) Resolve(context.Context, logicalcluster.Path) (logicalcluster.Name, error) {
+	return logicalcluster.Name{}, f.err
+}
+
+func TestWhatResolvingTellsWhoIsNotAuthenticatedYet(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want int
+	}{
+		"an unknown path":             {errNotFound, http.StatusNotFound},
+		"a path to another shard":     {errElsewhere, http.StatusTooManyRequests},
+		"an unavailable workspace":    {errNotAvailable, http.StatusServiceUnavailable},
+		"a failure, without its text": {errors.New("secret-inner-detail"), http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was passed on") })
+			response := httptest.NewRecorder()
+			WithCluster(next, failing{tc.err}, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
+			if response.Code != tc.want {
+				t.Errorf("got %d, want %d", response.Code, tc.want)
+			}
+			if strings.Contains(response.Body.String(), "secret-inner-detail") {
+				t.Errorf("the answer tells of the inside: %s", response.Body)
+			}
+		})
+	}
+}
