@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -173,39 +174,34 @@ func validateLoopback(address string) []error {
 	return nil
 }
 
-// kcpGates are the gates of kcp and whether true may be asked of this proxy.
-var kcpGates = map[string]bool{
-	"WorkspaceMounts":         true, // mounts are routed as soon as a shard has any
-	"CacheAPIs":               true, // the others concern shards
-	"LogicalClusterMigration": true,
-	"EnableDeprecatedAPIExportVirtualWorkspacesUrls": true,
-	"StorageVersionAPI":       true,
-	"WorkspaceAuthentication": false,
+// Feature gates of kcp that change what this proxy does.
+const (
+	// GateWorkspaceAuthentication lets a workspace type bring token issuers of its own.
+	GateWorkspaceAuthentication = "WorkspaceAuthentication"
+)
+
+// kcpGates are the gates of kcp. Those that change nothing here concern shards alone; mounts are routed as soon as a
+// shard has any.
+var kcpGates = []string{
+	"CacheAPIs", "EnableDeprecatedAPIExportVirtualWorkspacesUrls", "LogicalClusterMigration", "StorageVersionAPI",
+	GateWorkspaceAuthentication, "WorkspaceMounts",
 }
 
+// FeatureEnabled tells whether a feature gate of kcp is on.
+func (o Options) FeatureEnabled(name string) bool { return o.FeatureGates[name] }
+
 func (o Options) validateGates() []error {
-	var errs []error
-	upstream := map[string]bool{}
-	for name, on := range o.FeatureGates {
-		possible, ours := kcpGates[name]
-		switch {
-		case ours && on && !possible:
-			errs = append(errs, fmt.Errorf("--feature-gates: got %s=true, but this version does not have that feature yet", name))
-		case !ours:
-			upstream[name] = on
-		}
+	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(o.UpstreamGates()); err != nil {
+		return []error{fmt.Errorf("--feature-gates: %w", err)}
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(upstream); err != nil {
-		errs = append(errs, fmt.Errorf("--feature-gates: %w", err))
-	}
-	return errs
+	return nil
 }
 
 // UpstreamGates returns the gates that the Kubernetes libraries know.
 func (o Options) UpstreamGates() map[string]bool {
 	upstream := map[string]bool{}
 	for name, on := range o.FeatureGates {
-		if _, ours := kcpGates[name]; !ours {
+		if !slices.Contains(kcpGates, name) {
 			upstream[name] = on
 		}
 	}

@@ -42,8 +42,7 @@ func TestFlags(t *testing.T) {
 		"port 0":                       {line: required + "--secure-port=0", want: "--secure-port"},
 		"half of OIDC":                 {line: required + "--oidc-issuer-url=https://x", want: "oidc-client-id"},
 		"a gate nobody knows":          {line: required + "--feature-gates=Foo=true", want: "unrecognized feature gate: Foo"},
-		"a gate not there yet":         {line: required + "--feature-gates=WorkspaceAuthentication=true", want: "does not have that feature yet"},
-		"a gate not there yet, off":    {line: required + "--feature-gates=WorkspaceAuthentication=false"},
+		"a gate of kcp":                {line: required + "--feature-gates=WorkspaceAuthentication=true,CacheAPIs=false"},
 		"profiles for the world":       {line: required + "--profiler-address=:6060", want: "expected a loopback host"},
 		"a bad origin":                 {line: required + "--cors-allowed-origins=(", want: "--cors-allowed-origins"},
 	} {

@@ -76,27 +76,4 @@ func ParseBatteries(values []string) (Batteries, error) {
 	return set, nil
 }
 
-// knownGates are kcp's own feature gates. All are off, and what they switch on is not part of this version.
-var knownGates = []string{"CacheAPIs", "EnableDeprecatedAPIExportVirtualWorkspacesUrls", "LogicalClusterMigration", "WorkspaceAuthentication", "WorkspaceMounts"}
-
-// ValidateFeatureGates accepts gates switched off and refuses gates switched on, because this version has none of
-// the features behind them.
-func ValidateFeatureGates(values []string) error {
-	for _, value := range values {
-		if value == "" {
-			continue
-		}
-		name, state, ok := strings.Cut(value, "=")
-		switch {
-		case !ok || (state != "true" && state != "false"):
-			return fmt.Errorf("--feature-gates: got %q, want Name=true or Name=false", value)
-		case !slices.Contains(knownGates, name):
-			return fmt.Errorf("--feature-gates: unknown gate %q, want one of %v", name, knownGates)
-		case state == "true":
-			return fmt.Errorf("--feature-gates: %s cannot be switched on: this version does not have the feature", name)
-		}
-	}
-	return nil
-}
-
 func joinErrors(errs []error) error { return errors.Join(errs...) }

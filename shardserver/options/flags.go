@@ -41,7 +41,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Shard.ExternalLogicalClusterAdminKubeconfig, "external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "Credentials that reach other shards through the front proxy. With a single shard the file is checked to exist and the loopback is used.")
 	fs.StringVar(&o.Shard.RootIdentitiesFile, "root-identities-file", o.Shard.RootIdentitiesFile, "YAML file \"identities: [{export: NAME, identity: VALUE}]\" that seeds the identities of the root exports. Existing ones stay.")
 	fs.StringSliceVar(&o.BatteriesIncluded, "batteries-included", o.BatteriesIncluded, fmt.Sprintf("Optional content to bootstrap: %v. A plain list replaces the default; items with '+' or '-' change it.", allBatteries))
-	fs.StringSliceVar(&o.FeatureGates, "feature-gates", o.FeatureGates, fmt.Sprintf("Name=true|false pairs. Known: %s.", strings.Join(knownGates, ", ")))
+	fs.StringSliceVar(&o.FeatureGates, "feature-gates", o.FeatureGates, fmt.Sprintf("Name=true|false pairs. Known: %s.", strings.Join(knownGates(), ", ")))
 	fs.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "How long events are kept.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")
 	fs.BoolVar(&o.BindFreePort, "experimental-bind-free-port", o.BindFreePort, "Bind to a free port. Needs --secure-port=0.")

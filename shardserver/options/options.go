@@ -172,6 +172,8 @@ type completed struct {
 	Batteries  Batteries
 	Embedded   bool
 	ExternalIP string
+	// features are the feature gates that are on; FeatureEnabled reads them.
+	features map[string]bool
 }
 
 // Completed options are checked and free of gaps.
@@ -184,7 +186,11 @@ func (o *Options) Complete() (Completed, error) {
 	if err != nil {
 		return Completed{}, err
 	}
-	c := &completed{Options: o, Batteries: batteries}
+	features, err := ParseFeatureGates(o.FeatureGates)
+	if err != nil {
+		return Completed{}, err
+	}
+	c := &completed{Options: o, Batteries: batteries, features: features}
 	for _, step := range []func() error{
 		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.checkFiles, c.completeServiceAccounts, c.validate,
 	} {
@@ -302,9 +308,6 @@ func (c *completed) completeURLs() error {
 func (c *completed) validate() error {
 	if c.Shard.Name != DefaultShardName {
 		return fmt.Errorf("--shard-name: got %q; this version runs the root shard alone, so the name must be %q", c.Shard.Name, DefaultShardName)
-	}
-	if err := ValidateFeatureGates(c.FeatureGates); err != nil {
-		return err
 	}
 	var errs []error
 	if v := c.Authorization.WebhookVersion; v != "v1" && v != "v1beta1" {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestCompleteRefuses(t *testing.T) {
 		"a client CA that is not there":                   {[]string{"--client-ca-file=/does/not/exist"}, "--client-ca-file"},
 		"an etcd CA that is not there":                    {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=/does/not/exist"}, "--etcd-cafile"},
 		"credentials for an etcd that is embedded":        {[]string{"--etcd-cafile=/does/not/exist"}, "--etcd-servers"},
-		"a feature that does not exist yet":               {[]string{"--feature-gates=WorkspaceMounts=true"}, "WorkspaceMounts"},
+		"a feature that does not exist yet":               {[]string{"--feature-gates=CacheAPIs=true"}, "CacheAPIs"},
 		"an unknown feature gate":                         {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
 		"an unknown battery":                              {[]string{"--batteries-included=nonsense"}, "nonsense"},
 		"no keys and nowhere to put them":                 {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
@@ -141,6 +142,36 @@ func TestParseBatteries(t *testing.T) {
 			}
 			if err == nil && !reflect.DeepEqual(got.Names(), tc.want) {
 				t.Errorf("got %v, want %v", got.Names(), tc.want)
+			}
+		})
+	}
+}
+
+func TestParseFeatureGates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in   []string
+		want []string // the gates that are on
+		err  string
+	}{
+		"nothing leaves all off":                 {nil, nil, ""},
+		"a feature that is there goes on":        {[]string{"WorkspaceMounts=true"}, []string{GateWorkspaceMounts}, ""},
+		"two features at once":                   {[]string{"WorkspaceMounts=true", "WorkspaceAuthentication=true"}, []string{GateWorkspaceAuthentication, GateWorkspaceMounts}, ""},
+		"the last word counts":                   {[]string{"WorkspaceMounts=true", "WorkspaceMounts=false"}, nil, ""},
+		"a feature that is not there stays off":  {[]string{"CacheAPIs=false"}, nil, ""},
+		"a feature that is not there is refused": {[]string{"CacheAPIs=true"}, nil, "does not have the feature"},
+		"an unknown gate is refused":             {[]string{"X=false"}, nil, "unknown gate"},
+		"a gate without a value is refused":      {[]string{"WorkspaceMounts"}, nil, "want Name=true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on, err := ParseFeatureGates(tc.in)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Fatalf("got error %v, want %q", err, tc.err)
+			}
+			completed := Completed{&completed{features: on}}
+			for _, gate := range append(knownGates(), "Nonsense") {
+				if got, want := completed.FeatureEnabled(gate), slices.Contains(tc.want, gate); got != want {
+					t.Errorf("%s: on is %v, want %v", gate, got, want)
+				}
 			}
 		})
 	}

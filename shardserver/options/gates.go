@@ -1,0 +1,53 @@
+package options
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Feature gates of kcp. All are off unless switched on.
+const (
+	// GateWorkspaceMounts lets a workspace stand for a server elsewhere (Workspace.spec.mount).
+	GateWorkspaceMounts = "WorkspaceMounts"
+	// GateWorkspaceAuthentication lets a workspace type bring token issuers of its own.
+	GateWorkspaceAuthentication = "WorkspaceAuthentication"
+)
+
+// gates are kcp's own feature gates and whether this version has what is behind them.
+var gates = map[string]bool{
+	GateWorkspaceAuthentication: true,
+	GateWorkspaceMounts:         true,
+	"CacheAPIs":                 false,
+	"EnableDeprecatedAPIExportVirtualWorkspacesUrls": false,
+	"LogicalClusterMigration":                        false,
+}
+
+func knownGates() []string { return slices.Sorted(maps.Keys(gates)) }
+
+// ParseFeatureGates reads Name=true|false pairs, the last of a name counting, and returns the gates that are on. A
+// gate whose feature this version does not have may be switched off, and nothing else.
+func ParseFeatureGates(values []string) (map[string]bool, error) {
+	on := map[string]bool{}
+	for _, value := range values {
+		if value == "" {
+			continue
+		}
+		name, state, ok := strings.Cut(value, "=")
+		available, known := gates[name]
+		switch {
+		case !ok || (state != "true" && state != "false"):
+			return nil, fmt.Errorf("--feature-gates: got %q, want Name=true or Name=false", value)
+		case !known:
+			return nil, fmt.Errorf("--feature-gates: unknown gate %q, want one of %v", name, knownGates())
+		case state == "true" && !available:
+			return nil, fmt.Errorf("--feature-gates: %s cannot be switched on: this version does not have the feature", name)
+		}
+		on[name] = state == "true"
+	}
+	return on, nil
+}
+
+// FeatureEnabled tells whether one of kcp's feature gates is on. A name that is no gate is off.
+func (c *completed) FeatureEnabled(name string) bool { return c.features[name] }
