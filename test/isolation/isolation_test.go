@@ -1,0 +1,177 @@
+package isolation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// verbs are the probes by verb of discovery. Deletions come last: they end what the others look at.
+var verbs = []struct {
+	verb  string
+	probe func(*testing.T, *site, resource)
+}{
+	{"get", probeGet},
+	{"list", probeList},
+	{"watch", probeWatch},
+	{"create", probeCreate},
+	{"update", probeUpdate},
+	{"patch", probePatch},
+	{"delete", probeDelete},
+	{"deletecollection", probeDeleteCollection},
+}
+
+const (
+	twin  = "twin"   // exists in both workspaces
+	onlyA = "only-a" // exists in a
+	onlyB = "only-b" // exists in b
+)
+
+func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
+	s := newSite(t)
+	if s.a.do(t, http.MethodGet, "/apis/apiextensions.k8s.io/v1", "").status == 200 {
+		defineKinds(t, s)
+	}
+	resources := discovered(t, s.shard.Admin(t), s.a)
+	if len(resources) < 20 {
+		t.Fatalf("discovery names %d resources only", len(resources))
+	}
+	for _, r := range resources {
+		t.Run(r.key()+"/"+r.Version, func(t *testing.T) {
+			for _, verb := range r.Verbs {
+				if !slices.ContainsFunc(verbs, func(v struct {
+					verb  string
+					probe func(*testing.T, *site, resource)
+				}) bool {
+					return v.verb == verb
+				}) {
+					t.Errorf("verb %q of %s: the test does not know how to try it", verb, r.key())
+				}
+			}
+			if !r.has("list") || !r.has("get") {
+				probeReview(t, s, r)
+				return
+			}
+			t.Parallel()
+			r.makeTwins(t, s)
+			before := r.state(t, s)
+			for _, v := range verbs {
+				if r.has(v.verb) {
+					t.Run(v.verb, func(t *testing.T) { v.probe(t, s, r) })
+				}
+			}
+			for _, sub := range r.subresources {
+				t.Run(strings.TrimPrefix(sub.Name, r.Name+"/"), func(t *testing.T) { probeSubresource(t, s, r, sub) })
+			}
+			if after := r.state(t, s); !slices.Equal(before, after) {
+				t.Errorf("b changed:\nbefore %v\nafter  %v", before, after)
+			}
+		})
+	}
+}
+
+// makeTwins creates the objects that the probes tell apart.
+func (r resource) makeTwins(t *testing.T, s *site) {
+	t.Helper()
+	if fixedNames[r.key()] != "" {
+		return
+	}
+	for _, of := range []*side{s.a, s.b} {
+		for _, name := range []string{twin, "only-" + of.name} {
+			of.must(t, http.MethodPost, r.collection(), r.sample(t, of, r.name(name)))
+		}
+		if r.key() == "workspaces.tenancy.kcp.io" { // they go on changing until they are Ready
+			for _, name := range []string{twin, "only-" + of.name} {
+				s.shard.WaitReady(t, of.cluster, name)
+			}
+		}
+	}
+}
+
+// name returns what an object is called that the test knows by a short name.
+func (r resource) name(short string) string {
+	switch {
+	case fixedNames[r.key()] != "":
+		return fixedNames[r.key()]
+	case r.key() == "customresourcedefinitions.apiextensions.k8s.io":
+		return strings.ReplaceAll(short, "-", "") + "s.twins.example.com"
+	case r.key() == "events.events.k8s.io":
+		return short + "-new" // the same objects as those of the legacy group
+	default:
+		return short
+	}
+}
+
+// state says what b holds: identity, marker, and whether it is being deleted.
+func (r resource) state(t *testing.T, s *site) []string {
+	t.Helper()
+	list := s.b.must(t, http.MethodGet, r.everywhere()+"?labelSelector="+ofTest, "").object(t)
+	var lines []string
+	for _, item := range list["items"].([]any) {
+		metadata := item.(map[string]any)["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		lines = append(lines, fmt.Sprint(metadata["name"], metadata["uid"], metadata["deletionTimestamp"], annotations[markerKey], annotations["kcp.io/cluster"] == s.b.cluster))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// answers is a condition: the path is served.
+func (s *side) answers(path string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+		if err != nil {
+			return err
+		}
+		response, err := s.client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("GET %s: %s", path, response.Status)
+		}
+		return nil
+	}
+}
+
+// sees fails the test if an answer given in a tells of b.
+func (s *site) sees(t *testing.T, what string, got answer) {
+	t.Helper()
+	if strings.Contains(got.body, s.b.marker) || strings.Contains(got.body, s.b.cluster) {
+		t.Errorf("%s in a tells of b: %d %.500s", what, got.status, got.body)
+	}
+	if got.status >= http.StatusInternalServerError {
+		t.Errorf("%s in a: %d %.500s", what, got.status, got.body)
+	}
+}
+
+// wants is sees for an answer whose status is known.
+func (s *site) wants(t *testing.T, what string, got answer, status ...int) {
+	t.Helper()
+	s.sees(t, what, got)
+	if !slices.Contains(status, got.status) {
+		t.Errorf("%s in a: got %d, want %v: %.300s", what, got.status, status, got.body)
+	}
+}
+
+// defineKinds gives both workspaces a definition that they share to the letter, and one name with two meanings.
+func defineKinds(t *testing.T, s *site) {
+	t.Helper()
+	for _, of := range []*side{s.a, s.b} {
+		define(t, of, "widgets.isolation.example.com", definition("widgets", "Widget", `{"size":{"type":"integer","default":3}}`))
+	}
+	define(t, s.a, "gadgets.isolation.example.com", definition("gadgets", "Gadget", `{"colour":{"type":"string"}}`))
+	define(t, s.b, "gadgets.isolation.example.com", definition("gadgets", "Gadget", `{"weight":{"type":"integer"}}`))
+	define(t, s.b, "secretthings.isolation.example.com", definition("secretthings", "SecretThing", `{"weight":{"type":"integer"}}`))
+}
+
+func definition(plural, kind, properties string) string {
+	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]s.isolation.example.com"},
+"spec":{"group":"isolation.example.com","scope":"Namespaced","names":{"plural":%[1]q,"kind":%[2]q,"categories":["all"]},
+"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},
+"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":%[3]s},"status":{"type":"object","properties":{"size":{"type":"integer"}}}}}}}]}}`, plural, kind, properties)
+}

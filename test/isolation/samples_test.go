@@ -1,0 +1,103 @@
+package isolation
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"testing"
+)
+
+// sample returns an object of the resource that the API accepts. Most kinds need nothing but a name; the others have
+// their least content here.
+func (r resource) sample(t *testing.T, of *side, name string) string {
+	t.Helper()
+	metadata := map[string]any{
+		"name":        name,
+		"labels":      map[string]string{ofTest: "yes"},
+		"annotations": map[string]string{markerKey: of.marker, "kcp.io/cluster": "root"}, // the last is a lie that must have no effect
+	}
+	if r.Namespaced {
+		metadata["namespace"] = namespace
+	}
+	object := map[string]any{"apiVersion": r.version(), "kind": r.Kind, "metadata": metadata}
+	if least, ok := leastContent[r.key()]; ok {
+		maps.Copy(object, least)
+	}
+	if r.key() == "certificatesigningrequests.certificates.k8s.io" {
+		object["spec"].(map[string]any)["request"] = signingRequest(t)
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+type fields = map[string]any
+
+// nowhere matches no resource that exists.
+var nowhere = fields{"resourceRules": []fields{{"apiGroups": []string{"nowhere.example.com"}, "apiVersions": []string{"*"}, "resources": []string{"*"}, "operations": []string{"CREATE"}}}}
+
+var leastContent = map[string]fields{
+	"events": {"involvedObject": fields{"namespace": namespace, "name": "x"}, "reason": "Test"},
+	"events.events.k8s.io": {
+		"regarding": fields{"namespace": namespace, "name": "x"}, "reason": "Test", "action": "Test", "type": "Normal",
+		"eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "example.com/test", "reportingInstance": "test",
+	},
+	"resourcequotas": {"spec": fields{"hard": fields{"count/nothing.example.com": "1"}}},
+	"rolebindings.rbac.authorization.k8s.io": {
+		"roleRef": fields{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+	},
+	"clusterrolebindings.rbac.authorization.k8s.io": {
+		"roleRef": fields{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+	},
+	"certificatesigningrequests.certificates.k8s.io": {
+		"spec": fields{"signerName": "example.com/test", "usages": []string{"client auth"}},
+	},
+	"validatingadmissionpolicies.admissionregistration.k8s.io": {
+		"spec": fields{"matchConstraints": nowhere, "validations": []fields{{"expression": "true"}}},
+	},
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {
+		"spec": fields{"policyName": "nobody", "validationActions": []string{"Deny"}},
+	},
+	"mutatingadmissionpolicies.admissionregistration.k8s.io": {
+		"spec": fields{
+			"matchConstraints": nowhere, "reinvocationPolicy": "Never", "failurePolicy": "Ignore",
+			"mutations": []fields{{"patchType": "ApplyConfiguration", "applyConfiguration": fields{"expression": "Object{}"}}},
+		},
+	},
+	"mutatingadmissionpolicybindings.admissionregistration.k8s.io": {"spec": fields{"policyName": "nobody"}},
+	"workspaces.tenancy.kcp.io":                                    {"spec": fields{"type": fields{"name": "universal", "path": "root"}}},
+	"workspaceauthenticationconfigurations.tenancy.kcp.io": {
+		"spec": fields{"jwt": []fields{{
+			"issuer":        fields{"url": "https://issuer.example.com", "audiences": []string{"x"}},
+			"claimMappings": fields{"username": fields{"claim": "sub", "prefix": ""}},
+		}}},
+	},
+	"widgets.isolation.example.com": {"spec": fields{"size": 1}},
+	"gadgets.isolation.example.com": {"spec": fields{}},
+}
+
+// unnamed are kinds whose objects cannot have the names of the test.
+var fixedNames = map[string]string{
+	"logicalclusters.core.kcp.io": "cluster",
+}
+
+func signingRequest(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "test"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
