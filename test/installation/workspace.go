@@ -1,0 +1,74 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// NewWorkspace creates a universal workspace below root for somebody who is no administrator of kcp but may do
+// everything in there, and returns that tenant's client configuration, through the front proxy.
+func (i *Installation) NewWorkspace(t testing.TB, name, tenant string) *rest.Config {
+	t.Helper()
+	c, err := loopback.NewClient(i.client(t, i.URL, adminName, admins))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := shardtesting.In(context.Background(), "root")
+	workspace := &tenancyv1alpha1.Workspace{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
+	}
+	if err := c.Create(ctx, workspace); err != nil {
+		t.Fatalf("creating workspace %s: %v", name, err)
+	}
+	shardtesting.Eventually(t, "workspace "+name+" is ready", func(context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(workspace), workspace); err != nil {
+			return err
+		}
+		if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
+			return fmt.Errorf("phase is %q, conditions %+v", workspace.Status.Phase, workspace.Status.Conditions)
+		}
+		return nil
+	})
+	path := "root:" + name
+	i.entitle(t, path, tenant)
+	config := i.User(t, path, tenant)
+	shardtesting.Eventually(t, tenant+" reaches workspace "+name, func(ctx context.Context) error {
+		clientset, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		_, err = clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		return err
+	})
+	return config
+}
+
+// entitle makes somebody administrator of the workspace at a path.
+func (i *Installation) entitle(t testing.TB, path, tenant string) {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(i.Admin(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, tenant+" becomes administrator", func(ctx context.Context) error {
+		_, err = clientset.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant}},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
