@@ -16,6 +16,9 @@ type Config struct {
 	Registry *storage.Registry
 	// Controllers run together, share their watches, and have different names.
 	Controllers []Controller
+	// Tasks run beside the controllers, in the same replica, until their context ends. They are what follows a set of
+	// resources that is not known beforehand.
+	Tasks []func(context.Context)
 	// Election makes the controllers run in one replica of the shard at a time; nil runs them at once.
 	Election *Election
 }
@@ -73,6 +76,9 @@ func (m *Manager) runControllers(ctx context.Context) {
 	}
 	for _, s := range sources {
 		group.Go(func() { s.run(ctx) })
+	}
+	for _, task := range m.cfg.Tasks {
+		group.Go(func() { task(ctx) })
 	}
 	group.Wait()
 }

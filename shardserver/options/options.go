@@ -150,7 +150,6 @@ func New(rootDirectory string) *Options {
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
 	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
-	o.Etcd.EnableGarbageCollection = false // propagation policies need the garbage collector, which comes with it
 	// Without a period of grace, an open watch holds up the shutdown for as long as a request may take.
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	o.SecureServing.BindPort = DefaultSecurePort
