@@ -30,7 +30,8 @@ func Kind(kind string) schema.GroupKind {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &Workspace{}, &WorkspaceList{}, &WorkspaceType{}, &WorkspaceTypeList{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &Workspace{}, &WorkspaceList{}, &WorkspaceType{}, &WorkspaceTypeList{},
+		&WorkspaceAuthenticationConfiguration{}, &WorkspaceAuthenticationConfigurationList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

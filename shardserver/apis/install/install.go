@@ -32,7 +32,8 @@ func Install(scheme *runtime.Scheme) error {
 		&corev1alpha1.Shard{}, &corev1alpha1.ShardList{})
 	scheme.AddKnownTypes(internal(tenancyv1alpha1.GroupName),
 		&tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{},
-		&tenancyv1alpha1.WorkspaceType{}, &tenancyv1alpha1.WorkspaceTypeList{})
+		&tenancyv1alpha1.WorkspaceType{}, &tenancyv1alpha1.WorkspaceTypeList{},
+		&tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}, &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{})
 	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion} {
 		if err := scheme.SetVersionPriority(version); err != nil {
 			return fmt.Errorf("ordering the versions of %s: %w", version.Group, err)

@@ -15,33 +15,44 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1alpha1.Condition{}.OpenAPIModelName():                                   schema_atoll_api_conditions_v1alpha1_Condition(ref),
-		corev1alpha1.LogicalCluster{}.OpenAPIModelName():                          schema_atoll_api_core_v1alpha1_LogicalCluster(ref),
-		corev1alpha1.LogicalClusterList{}.OpenAPIModelName():                      schema_atoll_api_core_v1alpha1_LogicalClusterList(ref),
-		corev1alpha1.LogicalClusterOwner{}.OpenAPIModelName():                     schema_atoll_api_core_v1alpha1_LogicalClusterOwner(ref),
-		corev1alpha1.LogicalClusterSpec{}.OpenAPIModelName():                      schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref),
-		corev1alpha1.LogicalClusterStatus{}.OpenAPIModelName():                    schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref),
-		corev1alpha1.Shard{}.OpenAPIModelName():                                   schema_atoll_api_core_v1alpha1_Shard(ref),
-		corev1alpha1.ShardList{}.OpenAPIModelName():                               schema_atoll_api_core_v1alpha1_ShardList(ref),
-		corev1alpha1.ShardSpec{}.OpenAPIModelName():                               schema_atoll_api_core_v1alpha1_ShardSpec(ref),
-		corev1alpha1.ShardStatus{}.OpenAPIModelName():                             schema_atoll_api_core_v1alpha1_ShardStatus(ref),
-		tenancyv1alpha1.APIExportReference{}.OpenAPIModelName():                   schema_atoll_api_tenancy_v1alpha1_APIExportReference(ref),
-		tenancyv1alpha1.AuthenticationConfigurationReference{}.OpenAPIModelName(): schema_atoll_api_tenancy_v1alpha1_AuthenticationConfigurationReference(ref),
-		tenancyv1alpha1.Mount{}.OpenAPIModelName():                                schema_atoll_api_tenancy_v1alpha1_Mount(ref),
-		tenancyv1alpha1.ObjectReference{}.OpenAPIModelName():                      schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref),
-		tenancyv1alpha1.VirtualWorkspace{}.OpenAPIModelName():                     schema_atoll_api_tenancy_v1alpha1_VirtualWorkspace(ref),
-		tenancyv1alpha1.Workspace{}.OpenAPIModelName():                            schema_atoll_api_tenancy_v1alpha1_Workspace(ref),
-		tenancyv1alpha1.WorkspaceList{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_WorkspaceList(ref),
-		tenancyv1alpha1.WorkspaceLocation{}.OpenAPIModelName():                    schema_atoll_api_tenancy_v1alpha1_WorkspaceLocation(ref),
-		tenancyv1alpha1.WorkspaceSpec{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_WorkspaceSpec(ref),
-		tenancyv1alpha1.WorkspaceStatus{}.OpenAPIModelName():                      schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref),
-		tenancyv1alpha1.WorkspaceType{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_WorkspaceType(ref),
-		tenancyv1alpha1.WorkspaceTypeExtension{}.OpenAPIModelName():               schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeExtension(ref),
-		tenancyv1alpha1.WorkspaceTypeList{}.OpenAPIModelName():                    schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeList(ref),
-		tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName():               schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeReference(ref),
-		tenancyv1alpha1.WorkspaceTypeSelector{}.OpenAPIModelName():                schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSelector(ref),
-		tenancyv1alpha1.WorkspaceTypeSpec{}.OpenAPIModelName():                    schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref),
-		tenancyv1alpha1.WorkspaceTypeStatus{}.OpenAPIModelName():                  schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeStatus(ref),
+		v1alpha1.Condition{}.OpenAPIModelName():                                       schema_atoll_api_conditions_v1alpha1_Condition(ref),
+		corev1alpha1.LogicalCluster{}.OpenAPIModelName():                              schema_atoll_api_core_v1alpha1_LogicalCluster(ref),
+		corev1alpha1.LogicalClusterList{}.OpenAPIModelName():                          schema_atoll_api_core_v1alpha1_LogicalClusterList(ref),
+		corev1alpha1.LogicalClusterOwner{}.OpenAPIModelName():                         schema_atoll_api_core_v1alpha1_LogicalClusterOwner(ref),
+		corev1alpha1.LogicalClusterSpec{}.OpenAPIModelName():                          schema_atoll_api_core_v1alpha1_LogicalClusterSpec(ref),
+		corev1alpha1.LogicalClusterStatus{}.OpenAPIModelName():                        schema_atoll_api_core_v1alpha1_LogicalClusterStatus(ref),
+		corev1alpha1.Shard{}.OpenAPIModelName():                                       schema_atoll_api_core_v1alpha1_Shard(ref),
+		corev1alpha1.ShardList{}.OpenAPIModelName():                                   schema_atoll_api_core_v1alpha1_ShardList(ref),
+		corev1alpha1.ShardSpec{}.OpenAPIModelName():                                   schema_atoll_api_core_v1alpha1_ShardSpec(ref),
+		corev1alpha1.ShardStatus{}.OpenAPIModelName():                                 schema_atoll_api_core_v1alpha1_ShardStatus(ref),
+		tenancyv1alpha1.APIExportReference{}.OpenAPIModelName():                       schema_atoll_api_tenancy_v1alpha1_APIExportReference(ref),
+		tenancyv1alpha1.AuthenticationConfigurationReference{}.OpenAPIModelName():     schema_atoll_api_tenancy_v1alpha1_AuthenticationConfigurationReference(ref),
+		tenancyv1alpha1.ClaimMappings{}.OpenAPIModelName():                            schema_atoll_api_tenancy_v1alpha1_ClaimMappings(ref),
+		tenancyv1alpha1.ClaimOrExpression{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_ClaimOrExpression(ref),
+		tenancyv1alpha1.ClaimValidationRule{}.OpenAPIModelName():                      schema_atoll_api_tenancy_v1alpha1_ClaimValidationRule(ref),
+		tenancyv1alpha1.ExtraMapping{}.OpenAPIModelName():                             schema_atoll_api_tenancy_v1alpha1_ExtraMapping(ref),
+		tenancyv1alpha1.Issuer{}.OpenAPIModelName():                                   schema_atoll_api_tenancy_v1alpha1_Issuer(ref),
+		tenancyv1alpha1.JWTAuthenticator{}.OpenAPIModelName():                         schema_atoll_api_tenancy_v1alpha1_JWTAuthenticator(ref),
+		tenancyv1alpha1.Mount{}.OpenAPIModelName():                                    schema_atoll_api_tenancy_v1alpha1_Mount(ref),
+		tenancyv1alpha1.ObjectReference{}.OpenAPIModelName():                          schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref),
+		tenancyv1alpha1.PrefixedClaimOrExpression{}.OpenAPIModelName():                schema_atoll_api_tenancy_v1alpha1_PrefixedClaimOrExpression(ref),
+		tenancyv1alpha1.UserValidationRule{}.OpenAPIModelName():                       schema_atoll_api_tenancy_v1alpha1_UserValidationRule(ref),
+		tenancyv1alpha1.VirtualWorkspace{}.OpenAPIModelName():                         schema_atoll_api_tenancy_v1alpha1_VirtualWorkspace(ref),
+		tenancyv1alpha1.Workspace{}.OpenAPIModelName():                                schema_atoll_api_tenancy_v1alpha1_Workspace(ref),
+		tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}.OpenAPIModelName():     schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfiguration(ref),
+		tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{}.OpenAPIModelName(): schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationList(ref),
+		tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{}.OpenAPIModelName(): schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationSpec(ref),
+		tenancyv1alpha1.WorkspaceList{}.OpenAPIModelName():                            schema_atoll_api_tenancy_v1alpha1_WorkspaceList(ref),
+		tenancyv1alpha1.WorkspaceLocation{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_WorkspaceLocation(ref),
+		tenancyv1alpha1.WorkspaceSpec{}.OpenAPIModelName():                            schema_atoll_api_tenancy_v1alpha1_WorkspaceSpec(ref),
+		tenancyv1alpha1.WorkspaceStatus{}.OpenAPIModelName():                          schema_atoll_api_tenancy_v1alpha1_WorkspaceStatus(ref),
+		tenancyv1alpha1.WorkspaceType{}.OpenAPIModelName():                            schema_atoll_api_tenancy_v1alpha1_WorkspaceType(ref),
+		tenancyv1alpha1.WorkspaceTypeExtension{}.OpenAPIModelName():                   schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeExtension(ref),
+		tenancyv1alpha1.WorkspaceTypeList{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeList(ref),
+		tenancyv1alpha1.WorkspaceTypeReference{}.OpenAPIModelName():                   schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeReference(ref),
+		tenancyv1alpha1.WorkspaceTypeSelector{}.OpenAPIModelName():                    schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSelector(ref),
+		tenancyv1alpha1.WorkspaceTypeSpec{}.OpenAPIModelName():                        schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeSpec(ref),
+		tenancyv1alpha1.WorkspaceTypeStatus{}.OpenAPIModelName():                      schema_atoll_api_tenancy_v1alpha1_WorkspaceTypeStatus(ref),
 	}
 }
 
@@ -629,6 +640,270 @@ func schema_atoll_api_tenancy_v1alpha1_AuthenticationConfigurationReference(ref 
 	}
 }
 
+func schema_atoll_api_tenancy_v1alpha1_ClaimMappings(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimMappings say how the claims of a token become a user.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "username yields the user's name. A name that begins with \"system:\" is refused.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(tenancyv1alpha1.PrefixedClaimOrExpression{}.OpenAPIModelName()),
+						},
+					},
+					"groups": {
+						SchemaProps: spec.SchemaProps{
+							Description: "groups yields the user's groups. Those that begin with \"system:\" are dropped.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(tenancyv1alpha1.PrefixedClaimOrExpression{}.OpenAPIModelName()),
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid yields the user's UID.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(tenancyv1alpha1.ClaimOrExpression{}.OpenAPIModelName()),
+						},
+					},
+					"extra": {
+						SchemaProps: spec.SchemaProps{
+							Description: "extra yields further attributes. Keys that contain \"kcp.io\" are dropped.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref(tenancyv1alpha1.ExtraMapping{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			tenancyv1alpha1.ClaimOrExpression{}.OpenAPIModelName(), tenancyv1alpha1.ExtraMapping{}.OpenAPIModelName(), tenancyv1alpha1.PrefixedClaimOrExpression{}.OpenAPIModelName()},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_ClaimOrExpression(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimOrExpression is a claim, or a CEL expression.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"claim": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claim is the name of the claim.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression is CEL over `claims`.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_ClaimValidationRule(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimValidationRule is a condition on the claims of a token: a claim with its value, or a CEL expression.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"claim": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claim is the name of a claim that must have requiredValue.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"requiredValue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "requiredValue is the value of the claim.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression is CEL over `claims` that must be true.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message tells in logs what it means that expression is not true.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_ExtraMapping(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ExtraMapping yields one further attribute of a user.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key is the attribute: a path that begins with a domain, in lower case.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"valueExpression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "valueExpression is CEL over `claims`, a string or a list of strings.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key", "valueExpression"},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_Issuer(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Issuer says who issues tokens, and for whom.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url is the issuer, as in the claim iss. Its keys are found by {url}/.well-known/openid-configuration.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"discoveryURL": {
+						SchemaProps: spec.SchemaProps{
+							Description: "discoveryURL is read in place of {url}/.well-known/openid-configuration.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"certificateAuthority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificateAuthority is a PEM bundle that the issuer's server is verified by. Left out, those of the system are.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"audiences": {
+						SchemaProps: spec.SchemaProps{
+							Description: "audiences are for whom a token must be, one of them at least.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: "",
+										Type:    []string{"string"},
+										Format:  "",
+									},
+								},
+							},
+						},
+					},
+					"audienceMatchPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "audienceMatchPolicy must be MatchAny where there are several audiences.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"url"},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_JWTAuthenticator(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "JWTAuthenticator accepts the tokens of one issuer.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"issuer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "issuer says whose tokens they are.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(tenancyv1alpha1.Issuer{}.OpenAPIModelName()),
+						},
+					},
+					"claimValidationRules": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimValidationRules must all hold for the claims of a token.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref(tenancyv1alpha1.ClaimValidationRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"claimMappings": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimMappings say how claims become a user.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(tenancyv1alpha1.ClaimMappings{}.OpenAPIModelName()),
+						},
+					},
+					"userValidationRules": {
+						SchemaProps: spec.SchemaProps{
+							Description: "userValidationRules must all hold for the user.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref(tenancyv1alpha1.UserValidationRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"issuer", "claimMappings"},
+			},
+		},
+		Dependencies: []string{
+			tenancyv1alpha1.ClaimMappings{}.OpenAPIModelName(), tenancyv1alpha1.ClaimValidationRule{}.OpenAPIModelName(), tenancyv1alpha1.Issuer{}.OpenAPIModelName(), tenancyv1alpha1.UserValidationRule{}.OpenAPIModelName()},
+	}
+}
+
 func schema_atoll_api_tenancy_v1alpha1_Mount(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -692,6 +967,70 @@ func schema_atoll_api_tenancy_v1alpha1_ObjectReference(ref common.ReferenceCallb
 					},
 				},
 				Required: []string{"apiVersion", "kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_PrefixedClaimOrExpression(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PrefixedClaimOrExpression is a claim whose value gets a prefix, or a CEL expression.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"claim": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claim is the name of the claim.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"prefix": {
+						SchemaProps: spec.SchemaProps{
+							Description: "prefix comes before the value of the claim. It must be set with claim, to \"\" for none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression is CEL over `claims`.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_UserValidationRule(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserValidationRule is a condition on the user that claims became.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression is CEL over `user` that must be true.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message tells in logs what it means that expression is not true.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"expression", "message"},
 			},
 		},
 	}
@@ -773,6 +1112,128 @@ func schema_atoll_api_tenancy_v1alpha1_Workspace(ref common.ReferenceCallback) c
 		},
 		Dependencies: []string{
 			tenancyv1alpha1.WorkspaceSpec{}.OpenAPIModelName(), tenancyv1alpha1.WorkspaceStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfiguration(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceAuthenticationConfiguration holds issuers whose tokens are accepted in the workspaces of every WorkspaceType of the same workspace that names it. Users of such tokens exist in these workspaces only.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec holds the issuers.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"metadata", "spec"},
+			},
+		},
+		Dependencies: []string{
+			tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceAuthenticationConfigurationList is a list of WorkspaceAuthenticationConfigurations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref(tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+	}
+}
+
+func schema_atoll_api_tenancy_v1alpha1_WorkspaceAuthenticationConfigurationSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceAuthenticationConfigurationSpec holds issuers of tokens.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"jwt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "jwt are the issuers of JSON web tokens, each once. They have the shape of those in the AuthenticationConfiguration of Kubernetes.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref(tenancyv1alpha1.JWTAuthenticator{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"jwt"},
+			},
+		},
+		Dependencies: []string{
+			tenancyv1alpha1.JWTAuthenticator{}.OpenAPIModelName()},
 	}
 }
 
