@@ -11,8 +11,11 @@ import (
 
 // walked is what the walk needs to know of one stored resource beyond its discovery.
 type walked struct {
-	// body is the least that is valid, without apiVersion, kind and metadata. "NS" stands for the namespace.
+	// body is the least that is valid, without apiVersion, kind and metadata. "NS" stands for the namespace, "NAME" for
+	// the first part of the name.
 	body string
+	// suffix ends every name, where the content of an object says what it must be called. May be empty.
+	suffix string
 	// selects is a field selector of this kind's own that matches what body creates; "NS" as above. May be empty.
 	selects string
 	// notCreated says why users cannot create the kind; the walk then uses the object of that name.
@@ -37,6 +40,8 @@ var walkedKinds = map[schema.GroupResource]walked{
 	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:        {body: `{roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: User, name: walker, apiGroup: rbac.authorization.k8s.io}]}`},
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: {body: `{roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: User, name: walker, apiGroup: rbac.authorization.k8s.io}]}`},
 
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: {body: `spec: {group: walk.example.com, scope: Namespaced, names: {plural: NAME, kind: NAME}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}`, suffix: ".walk.example.com", afterlife: true},
+
 	{Group: "tenancy.kcp.io", Resource: "workspaces"}:     {body: `spec: {type: {name: universal, path: root}}`, afterlife: true},
 	{Group: "tenancy.kcp.io", Resource: "workspacetypes"}: {body: `spec: {extend: {with: [{name: universal, path: root}]}}`},
 	{Group: "core.kcp.io", Resource: "logicalclusters"}:   {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
@@ -45,13 +50,14 @@ var walkedKinds = map[schema.GroupResource]walked{
 // object returns a minimal valid object of the kind.
 func (k walked) object(gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := yaml.Unmarshal([]byte(k.inNamespace(k.body, namespace)), &obj.Object); err != nil {
+	first := strings.TrimSuffix(name, k.suffix)
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(k.inNamespace(k.body, namespace), "NAME", first)), &obj.Object); err != nil {
 		panic(fmt.Sprintf("the row of %s is no YAML: %v", gvk, err))
 	}
 	obj.SetGroupVersionKind(gvk)
 	obj.SetName(name)
 	obj.SetNamespace(namespace)
-	obj.SetLabels(map[string]string{"walk": name, "walked": "yes"})
+	obj.SetLabels(map[string]string{"walk": first, "walked": "yes"})
 	return obj
 }
 

@@ -111,7 +111,7 @@ func (p *path) walk() {
 		{"strict fields", p.strict}, {"versions", p.versions}, {"patch", p.patch},
 	}
 	if p.notCreated == "" {
-		first = "one"
+		first = p.named("one")
 		steps = append([]step{{"dry run of a creation", p.dryCreation}, {"apply", p.apply}}, steps...)
 		steps = append(steps, step{"watch", p.watch}, step{"pages", p.pages}, step{"deletion", p.deletion}, step{"collection", p.collection})
 	} else {
@@ -138,6 +138,9 @@ func (p *path) must(err error, what string) {
 }
 
 func (p *path) verb(verb string) bool { return slices.Contains(p.resource.Verbs, verb) }
+
+// named returns the whole name of an object.
+func (p *path) named(first string) string { return first + p.suffix }
 
 func (p *path) new(name string) *unstructured.Unstructured { return p.object(p.gvk, p.namespace, name) }
 
@@ -422,7 +425,7 @@ func (p *path) patch(name string) {
 	if !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
 		p.Errorf("a patch of the name: got %v", err)
 	}
-	if _, err := p.objects.Patch(p.Context(), "nobody", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := p.objects.Patch(p.Context(), p.named("nobody"), types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
 		p.Errorf("a patch of nobody: got %v, want NotFound", err)
 	}
 }
@@ -439,25 +442,25 @@ func (p *path) watch(name string) {
 		p.Errorf("the bookmark after what exists is %v", bookmark)
 	}
 	byLabel := p.observe(metav1.ListOptions{LabelSelector: "walk=watched"})
-	byName := p.observe(metav1.ListOptions{FieldSelector: "metadata.name=watched"})
+	byName := p.observe(metav1.ListOptions{FieldSelector: "metadata.name=" + p.named("watched")})
 
-	created, err := p.objects.Create(p.Context(), p.new("watched"), metav1.CreateOptions{})
+	created, err := p.objects.Create(p.Context(), p.new(p.named("watched")), metav1.CreateOptions{})
 	p.must(err, "create")
 	for _, observer := range []*observer{all, byLabel, byName} {
-		observer.expect(watch.Added, "watched")
+		observer.expect(watch.Added, p.named("watched"))
 	}
-	_, err = p.objects.Patch(p.Context(), "watched", types.MergePatchType, []byte(`{"metadata":{"labels":{"walk":"away"}}}`), metav1.PatchOptions{})
+	_, err = p.objects.Patch(p.Context(), p.named("watched"), types.MergePatchType, []byte(`{"metadata":{"labels":{"walk":"away"}}}`), metav1.PatchOptions{})
 	p.must(err, "patch")
-	all.expect(watch.Modified, "watched")
-	byName.expect(watch.Modified, "watched")
-	byLabel.expect(watch.Deleted, "watched") // it no longer matches
+	all.expect(watch.Modified, p.named("watched"))
+	byName.expect(watch.Modified, p.named("watched"))
+	byLabel.expect(watch.Deleted, p.named("watched")) // it no longer matches
 
 	since := p.observe(metav1.ListOptions{LabelSelector: p.own(), ResourceVersion: created.GetResourceVersion()})
-	since.expect(watch.Modified, "watched")
+	since.expect(watch.Modified, p.named("watched"))
 
-	p.must(p.objects.Delete(p.Context(), "watched", metav1.DeleteOptions{}), "delete")
+	p.must(p.objects.Delete(p.Context(), p.named("watched"), metav1.DeleteOptions{}), "delete")
 	for _, observer := range []*observer{all, byName, since} {
-		observer.expect(watch.Deleted, "watched")
+		observer.expect(watch.Deleted, p.named("watched"))
 	}
 }
 
@@ -499,7 +502,7 @@ func (o *observer) expect(kind watch.EventType, name string) *unstructured.Unstr
 
 func (p *path) pages(string) {
 	for i := range 5 {
-		obj := p.new(fmt.Sprintf("page-%d", i))
+		obj := p.new(p.named(fmt.Sprintf("page-%d", i)))
 		obj.SetLabels(map[string]string{"book": "yes"})
 		_, err := p.objects.Create(p.Context(), obj, metav1.CreateOptions{})
 		p.must(err, "create")
@@ -520,11 +523,11 @@ func (p *path) pages(string) {
 			break
 		}
 		if len(names) == 2 { // what changes between the pages does not show in them
-			_, err := p.objects.Patch(p.Context(), "page-4", types.MergePatchType, []byte(`{"metadata":{"labels":{"book":"torn"}}}`), metav1.PatchOptions{})
+			_, err := p.objects.Patch(p.Context(), p.named("page-4"), types.MergePatchType, []byte(`{"metadata":{"labels":{"book":"torn"}}}`), metav1.PatchOptions{})
 			p.must(err, "patch")
 		}
 	}
-	if want := []string{"page-0", "page-1", "page-2", "page-3", "page-4"}; !slices.Equal(names, want) || len(versions) != 3 || len(slices.Compact(versions)) != 1 {
+	if want := []string{p.named("page-0"), p.named("page-1"), p.named("page-2"), p.named("page-3"), p.named("page-4")}; !slices.Equal(names, want) || len(versions) != 3 || len(slices.Compact(versions)) != 1 {
 		p.Errorf("pages hold %v at versions %v", names, versions)
 	}
 	if _, err := p.objects.List(p.Context(), metav1.ListOptions{Limit: 2, Continue: "nonsense"}); err == nil {
@@ -533,20 +536,20 @@ func (p *path) pages(string) {
 }
 
 func (p *path) deletion(name string) {
-	obj, err := p.objects.Create(p.Context(), p.new("brief"), metav1.CreateOptions{})
+	obj, err := p.objects.Create(p.Context(), p.new(p.named("brief")), metav1.CreateOptions{})
 	p.must(err, "create")
 	other := types.UID("another")
-	if err := p.objects.Delete(p.Context(), "brief", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
+	if err := p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
 		p.Errorf("deleting another object of that name: got %v, want a conflict", err)
 	}
-	p.must(p.objects.Delete(p.Context(), "brief", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}), "delete, dry")
-	if left := p.get("brief"); left.GetUID() != obj.GetUID() || left.GetDeletionTimestamp() != nil {
+	p.must(p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}), "delete, dry")
+	if left := p.get(p.named("brief")); left.GetUID() != obj.GetUID() || left.GetDeletionTimestamp() != nil {
 		p.Error("a dry deletion was written")
 	}
 	uid := obj.GetUID()
-	p.must(p.objects.Delete(p.Context(), "brief", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete")
-	p.gone("brief")
-	if err := p.objects.Delete(p.Context(), "brief", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+	p.must(p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete")
+	p.gone(p.named("brief"))
+	if err := p.objects.Delete(p.Context(), p.named("brief"), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		p.Errorf("deleting it again: got %v, want NotFound", err)
 	}
 }
@@ -581,8 +584,8 @@ func (p *path) collection(name string) {
 	}
 	p.must(p.objects.DeleteCollection(p.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "book=yes"}), "delete")
 	for i := range 4 {
-		p.gone(fmt.Sprintf("page-%d", i))
+		p.gone(p.named(fmt.Sprintf("page-%d", i)))
 	}
-	p.get("page-4") // torn out before
+	p.get(p.named("page-4")) // torn out before
 	p.get(name)
 }

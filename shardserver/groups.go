@@ -12,6 +12,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers kcp's own types in the scheme
@@ -58,7 +59,11 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", tenancyv1alpha1.SchemeGroupVersion.Group, err)
 	}
-	groups := &apiGroups{core: &coreInfo, named: append(named, &rbac,
+	definitions, err := apiextensions.NewStorage(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", apiextensions.Definitions.Group, err)
+	}
+	groups := &apiGroups{core: &coreInfo, named: append(named, &rbac, &definitions,
 		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
 		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
 	)}

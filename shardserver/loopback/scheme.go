@@ -1,6 +1,7 @@
 package loopback
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme,
+		apiextensionsv1.AddToScheme,
 		corev1alpha1.AddToScheme,
 		tenancyv1alpha1.AddToScheme,
 	} {
@@ -32,6 +34,7 @@ func newScheme() *runtime.Scheme {
 var served = []schema.GroupVersion{
 	{Group: "", Version: "v1"},
 	{Group: "admissionregistration.k8s.io", Version: "v1"},
+	apiextensionsv1.SchemeGroupVersion,
 	{Group: "authentication.k8s.io", Version: "v1"},
 	{Group: "authorization.k8s.io", Version: "v1"},
 	{Group: "certificates.k8s.io", Version: "v1"},
@@ -48,6 +51,7 @@ var clusterScoped = sets.New(
 	"Namespace", "ComponentStatus", "Node", "PersistentVolume",
 	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+	"CustomResourceDefinition",
 	"TokenReview", "SelfSubjectReview",
 	"SubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
 	"CertificateSigningRequest",

@@ -1,0 +1,40 @@
+// Package apiextensions serves customresourcedefinitions of the group apiextensions.k8s.io: the stock registry, over
+// storage in which equal definitions of different logical clusters share memory.
+//
+// It must not know what a definition brings: serving custom resources is the matter of package customresources.
+package apiextensions
+
+import (
+	"fmt"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+)
+
+// Definitions is the one resource of this group.
+var Definitions = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}
+
+func init() {
+	install.Install(legacyscheme.Scheme)
+}
+
+// NewStorage builds the group.
+func NewStorage(getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	definitions, err := customresourcedefinition.NewREST(legacyscheme.Scheme, getter)
+	if err != nil {
+		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of customresourcedefinitions: %w", err)
+	}
+	info := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	info.VersionedResourcesStorageMap[apiextensionsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		Definitions.Resource:             definitions,
+		Definitions.Resource + "/status": customresourcedefinition.NewStatusREST(legacyscheme.Scheme, definitions),
+	}
+	return info, nil
+}
