@@ -26,6 +26,7 @@ func (s *Server) addControllers() error {
 	s.manager, err = controller.NewManager(controller.Config{
 		Registry:    s.Registry,
 		Controllers: append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...),
+		Tasks:       lifecycle.Tasks(s.lifecycleConfig()),
 		Election:    s.election(),
 	})
 	if err != nil {

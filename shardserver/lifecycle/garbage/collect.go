@@ -1,0 +1,163 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// parallelOrphans is how many dependents of one owner are let go at once.
+const parallelOrphans = 8
+
+// collect deletes an object none of whose owners is left, and takes references to absent owners off one that has
+// another owner.
+func (c *Collector) collect(ctx context.Context, n view) error {
+	refs, err := c.classify(ctx, n, n.owners)
+	switch {
+	case errors.Is(err, errOwnerScope):
+		return nil // it stays as it is, for good
+	case err != nil:
+		return err
+	case len(refs.dangling) == 0 && len(refs.waiting) == 0:
+		return nil
+	}
+	// Something has to be done: what is deleted is decided by what storage has.
+	object, err := c.current(ctx, n)
+	if object == nil || err != nil {
+		return err
+	}
+	if len(object.GetOwnerReferences()) == 0 || object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	if refs, err = c.classify(ctx, n, object.GetOwnerReferences()); err != nil {
+		return err
+	}
+	switch {
+	case len(refs.solid) > 0:
+		return c.keepOwners(ctx, n, object, refs.solid)
+	case len(refs.waiting) > 0 && n.dependents:
+		return c.deleteWithDependents(ctx, n, object)
+	}
+	return c.delete(ctx, n, object, propagation(object))
+}
+
+// current reads an object from storage. It returns nil if it is gone.
+func (c *Collector) current(ctx context.Context, n view) (metav1.Object, error) {
+	object, err := read(ctx, n.resource, n.namespace, n.name, latest)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %q: %w", n.resource.GVR.GroupResource(), n.name, err)
+	case object.GetUID() != n.uid:
+		return nil, nil
+	}
+	return object, nil
+}
+
+// deleteWithDependents deletes an object whose owner waits for it and which has dependents itself: they go first. In a
+// circle of such objects nothing would ever go; its references stop blocking then.
+func (c *Collector) deleteWithDependents(ctx context.Context, n view, object metav1.Object) error {
+	if n.circular {
+		unblocked := slices.Clone(object.GetOwnerReferences())
+		for i := range unblocked {
+			unblocked[i].BlockOwnerDeletion = nil
+		}
+		changed, err := c.patchOwners(ctx, n.node, object, unblocked)
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		object = changed
+	}
+	return c.delete(ctx, n, object, metav1.DeletePropagationForeground)
+}
+
+// propagation honours the finalizers that an object already has.
+func propagation(object metav1.Object) metav1.DeletionPropagation {
+	switch finalizers := object.GetFinalizers(); {
+	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
+		return metav1.DeletePropagationOrphan
+	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
+		return metav1.DeletePropagationForeground
+	}
+	return metav1.DeletePropagationBackground
+}
+
+// delete deletes the object that was read, and no other: it must not have changed meanwhile.
+func (c *Collector) delete(ctx context.Context, n view, object metav1.Object, policy metav1.DeletionPropagation) error {
+	resource, err := c.served(ctx, n.node)
+	if err != nil {
+		return err
+	}
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err = c.cfg.Metadata.Resource(resource).Namespace(n.namespace).Delete(ctx, n.name, metav1.DeleteOptions{
+		PropagationPolicy: &policy,
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
+	if err := client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("deleting %s %q: %w", resource.GroupResource(), n.name, err)
+	}
+	return nil
+}
+
+// deleteForeground lets an object go once no dependent blocks its deletion, and has them deleted until then.
+func (c *Collector) deleteForeground(ctx context.Context, n view) (time.Duration, error) {
+	if !c.synced() {
+		return syncDelay, nil
+	}
+	blocking := c.blocking(n.key)
+	for _, dependent := range blocking {
+		if dependent.waits != forDependents {
+			c.queue.Add(dependent.key)
+		}
+	}
+	if len(blocking) > 0 {
+		return 0, nil
+	}
+	return 0, c.removeFinalizer(ctx, n, metav1.FinalizerDeleteDependents)
+}
+
+// orphan takes an object off the owners of its dependents and lets it go. Dependents that were created just before the
+// deletion may be told of after it, since every resource has its own watch: that is what the delay is for.
+func (c *Collector) orphan(ctx context.Context, n view) (time.Duration, error) {
+	object, err := c.current(ctx, n)
+	if object == nil || err != nil {
+		return 0, err
+	}
+	if waitsFor(object) != forOrphaning {
+		return 0, nil
+	}
+	if left := time.Until(n.since.Add(orphanDelay)); left > 0 {
+		return left, nil
+	}
+	if !c.synced() {
+		return syncDelay, nil
+	}
+	var patches errgroup.Group
+	patches.SetLimit(parallelOrphans)
+	for _, dependent := range c.all(n.key) {
+		patches.Go(func() error { return c.letGo(ctx, dependent, n.key) })
+	}
+	if err := patches.Wait(); err != nil {
+		return 0, fmt.Errorf("orphaning the dependents of %s %q: %w", n.resource.GVR.GroupResource(), n.name, err)
+	}
+	return 0, c.removeFinalizer(ctx, n, metav1.FinalizerOrphanDependents)
+}
+
+// letGo takes an owner off a dependent.
+func (c *Collector) letGo(ctx context.Context, dependent node, owner key) error {
+	object, err := c.current(ctx, view{node: dependent})
+	if object == nil || err != nil {
+		return err
+	}
+	return c.keepOwners(ctx, view{node: dependent}, object, slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()),
+		func(reference metav1.OwnerReference) bool { return reference.UID == owner.uid }))
+}

@@ -1,0 +1,148 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var (
+	// errUnknownKind says that a logical cluster serves no such kind, now.
+	errUnknownKind = errors.New("kind is not served in the logical cluster")
+	// errOwnerScope says that an object of the cluster names an owner in a namespace, which nothing can mend.
+	errOwnerScope = errors.New("cluster-scoped object names a namespaced owner")
+)
+
+// Resource versions of a read: what the watch cache has, or what storage has.
+const (
+	cached = "0"
+	latest = ""
+)
+
+// references are the owners of an object by what is known of them.
+type references struct {
+	// solid exist, dangling do not, waiting exist and wait for their dependents to go.
+	solid, dangling, waiting []metav1.OwnerReference
+}
+
+// classify looks up the owners of an object. That an owner is absent has been confirmed by storage, or its deletion
+// has been seen.
+func (c *Collector) classify(ctx context.Context, n view, owners []metav1.OwnerReference) (references, error) {
+	var refs references
+	for _, reference := range owners {
+		owner, err := c.owner(ctx, n, reference)
+		switch {
+		case err != nil:
+			return references{}, err
+		case owner == nil:
+			refs.dangling = append(refs.dangling, reference)
+		case waitsFor(owner) == forDependents:
+			refs.waiting = append(refs.waiting, reference)
+		default:
+			refs.solid = append(refs.solid, reference)
+		}
+	}
+	return refs, nil
+}
+
+// owner returns the object that a reference names, or nil if there is none.
+func (c *Collector) owner(ctx context.Context, n view, reference metav1.OwnerReference) (metav1.Object, error) {
+	version, err := schema.ParseGroupVersion(reference.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q", errUnknownKind, reference.APIVersion)
+	}
+	kind := version.WithKind(reference.Kind).GroupKind()
+	resource, err := c.cfg.Registry.ForKind(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("finding the resource of kind %s: %w", kind, err)
+	}
+	if resource == nil {
+		return nil, fmt.Errorf("%w: %s", errUnknownKind, kind)
+	}
+	namespace := ""
+	if resource.Namespaced {
+		namespace = n.namespace
+		if namespace == "" {
+			c.reportElsewhere(ctx, n, reference, resource)
+			return nil, errOwnerScope
+		}
+	}
+	if c.isGone(key{n.cluster, reference.UID}) {
+		return nil, nil
+	}
+	for _, version := range []string{cached, latest} {
+		owner, err := read(ctx, resource, namespace, reference.Name, version)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("reading owner %s %q: %w", kind, reference.Name, err)
+		case owner.GetUID() == reference.UID:
+			return owner, nil
+		}
+	}
+	if resource.Namespaced {
+		c.reportElsewhere(ctx, n, reference, resource)
+	}
+	return nil, nil
+}
+
+// reportElsewhere says by an event if what a reference names lives in another namespace. It is said once for as long as
+// the pair is remembered; that it cannot be said keeps nobody from collecting.
+func (c *Collector) reportElsewhere(ctx context.Context, n view, reference metav1.OwnerReference, resource *storage.Resource) {
+	pair := [2]key{n.key, {n.cluster, reference.UID}}
+	if _, known := c.reported.Get(pair); known {
+		return
+	}
+	c.reported.Add(pair, nil)
+	list, err := resource.Store.List(request.WithNamespace(ctx, ""), &internalversion.ListOptions{ResourceVersion: cached})
+	if err == nil && contains(list, reference.UID) {
+		err = c.reportInvalidNamespace(ctx, n, reference)
+	}
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Not reported that an owner may be in another namespace", "cluster", n.cluster, "uid", n.uid, "owner", reference.UID, "reason", err)
+	}
+}
+
+func contains(list runtime.Object, uid types.UID) bool {
+	found := false
+	_ = meta.EachListItem(list, func(item runtime.Object) error {
+		object, err := meta.Accessor(item)
+		found = found || (err == nil && object.GetUID() == uid)
+		return nil
+	})
+	return found
+}
+
+// read reads the metadata of one object of the context's logical cluster.
+func read(ctx context.Context, resource *storage.Resource, namespace, name, resourceVersion string) (metav1.Object, error) {
+	object, err := resource.Store.Get(request.WithNamespace(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	if err != nil {
+		return nil, err
+	}
+	return meta.Accessor(object)
+}
+
+// served returns how the context's logical cluster calls the resource of an object, for requests to its API.
+func (c *Collector) served(ctx context.Context, n node) (schema.GroupVersionResource, error) {
+	name := n.resource.GVR.GroupResource()
+	resource, err := c.cfg.Registry.For(ctx, name)
+	if err != nil {
+		return schema.GroupVersionResource{}, fmt.Errorf("finding resource %s: %w", name, err)
+	}
+	if resource == nil || resource.Prefix != n.resource.Prefix {
+		return schema.GroupVersionResource{}, fmt.Errorf("%w: %s", errUnknownKind, name)
+	}
+	return resource.GVR, nil
+}
