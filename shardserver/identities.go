@@ -33,7 +33,7 @@ var rootExports = []struct {
 	resources []schema.GroupResource
 }{
 	{"shards.core.kcp.io", []schema.GroupResource{corev1alpha1.Resource("shards")}},
-	{"tenancy.kcp.io", []schema.GroupResource{tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes")}},
+	{"tenancy.kcp.io", []schema.GroupResource{tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"), tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")}},
 }
 
 // secretStore is what identities need of the secrets' storage.

@@ -25,6 +25,7 @@ const customResourceSegment = "customresources"
 var kcpResources = []schema.GroupResource{
 	corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"),
 	tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"),
+	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"),
 }
 
 // restOptions gives every registry its storage: the key layout of the contract, our decorator (wall W4), one watch

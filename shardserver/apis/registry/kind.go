@@ -33,7 +33,8 @@ type Kind[T Object] struct {
 	// Default fills in what a client left out. May be nil.
 	Default func(T)
 	// CopySpec and CopyStatus make one half of the first object that of the second. The halves may be shared
-	// afterwards: both objects belong to the request.
+	// afterwards: both objects belong to the request. A kind without a status has neither CopyStatus nor SameStatus nor
+	// ValidateStatus; it gets no status subresource.
 	CopySpec, CopyStatus func(to, from T)
 	// SameSpec and SameStatus compare one half, in the sense of equality.Semantic.
 	SameSpec, SameStatus func(a, b T) bool
@@ -48,6 +49,8 @@ type Kind[T Object] struct {
 	// Columns are shown after the name, and before the age.
 	Columns []Column[T]
 }
+
+func (k *Kind[T]) hasStatus() bool { return k.CopyStatus != nil }
 
 func (k *Kind[T]) groupResource() schema.GroupResource { return k.Resource.GroupResource() }
 

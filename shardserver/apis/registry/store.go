@@ -36,7 +36,8 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return []string{category} }
 
-// NewStores creates the stock stores of a kind and puts them under "<resource>" and "<resource>/status".
+// NewStores creates the stock stores of a kind and puts them under "<resource>" and, if it has a status,
+// "<resource>/status".
 func NewStores[T Object](kind *Kind[T], typer runtime.ObjectTyper, getter generic.RESTOptionsGetter, into map[string]rest.Storage) error {
 	write := strategy[T]{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator, kind: kind}
 	store := &genericregistry.Store{
@@ -53,12 +54,14 @@ func NewStores[T Object](kind *Kind[T], typer runtime.ObjectTyper, getter generi
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
 		return fmt.Errorf("creating the store of %s: %w", kind.groupResource(), err)
 	}
+	into[kind.Resource.Resource] = &REST{Store: store, shortNames: kind.ShortNames}
+	if !kind.hasStatus() {
+		return nil
+	}
 	// The subresource shares the storage with the main resource, which alone destroys it.
 	statusStore := *store
 	statusStore.CreateStrategy, statusStore.DeleteStrategy = nil, nil
 	statusStore.UpdateStrategy, statusStore.ResetFieldsStrategy = statusStrategy[T]{write}, statusStrategy[T]{write}
-
-	into[kind.Resource.Resource] = &REST{Store: store, shortNames: kind.ShortNames}
 	into[kind.Resource.Resource+"/status"] = &StatusREST{store: &statusStore}
 	return nil
 }

@@ -35,13 +35,18 @@ func (s strategy[T]) fieldVersion() fieldpath.APIVersion {
 
 // GetResetFields tells server-side apply which fields a write to the main resource cannot change.
 func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if !s.kind.hasStatus() {
+		return nil
+	}
 	return map[fieldpath.APIVersion]*fieldpath.Set{s.fieldVersion(): fieldpath.NewSet(fieldpath.MakePathOrDie("status"))}
 }
 
 // PrepareForCreate drops the status that the client sent and begins to count generations.
 func (s strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	created := s.typed(obj)
-	s.kind.CopyStatus(created, s.kind.New())
+	if s.kind.hasStatus() {
+		s.kind.CopyStatus(created, s.kind.New())
+	}
 	if s.kind.Default != nil {
 		s.kind.Default(created)
 	}
@@ -51,7 +56,9 @@ func (s strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
 // PrepareForUpdate keeps the status and counts changes of the spec.
 func (s strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, before := s.typed(obj), s.typed(old)
-	s.kind.CopyStatus(updated, before)
+	if s.kind.hasStatus() {
+		s.kind.CopyStatus(updated, before)
+	}
 	if !s.kind.SameSpec(updated, before) {
 		objectMeta(updated).Generation = objectMeta(before).Generation + 1
 	}

@@ -1,4 +1,4 @@
-// Package tenancy serves the group tenancy.kcp.io: Workspace and WorkspaceType. Who may write what, and whether types
+// Package tenancy serves the group tenancy.kcp.io: Workspace, WorkspaceType and WorkspaceAuthenticationConfiguration. Who may write what, and whether types
 // and workspaces fit together, is decided above, by admission; here is only what the shapes of the kinds demand.
 package tenancy
 
@@ -27,13 +27,16 @@ var (
 )
 
 // Storages returns the stores of tenancy.kcp.io/v1alpha1 by resource: "workspaces", "workspaces/status",
-// "workspacetypes" and "workspacetypes/status".
+// "workspacetypes", "workspacetypes/status" and "workspaceauthenticationconfigurations".
 func Storages(getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	storages := map[string]rest.Storage{}
 	if err := registry.NewStores(workspaces, legacyscheme.Scheme, getter, storages); err != nil {
 		return nil, err
 	}
 	if err := registry.NewStores(workspaceTypes, legacyscheme.Scheme, getter, storages); err != nil {
+		return nil, err
+	}
+	if err := registry.NewStores(workspaceAuthenticationConfigurations, legacyscheme.Scheme, getter, storages); err != nil {
 		return nil, err
 	}
 	return storages, nil

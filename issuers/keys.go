@@ -1,0 +1,111 @@
+package issuers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc"
+)
+
+// retryAfter is how long the failure to find an issuer's keys is remembered: nobody waits for the same failure twice.
+const retryAfter = 10 * time.Second
+
+// keySet verifies signatures with the keys that an issuer publishes. Where they are is found out with the first token,
+// and again after a failure. It implements oidc.KeySet.
+type keySet struct {
+	ctx       context.Context // of fetches, which several callers may wait for
+	client    *http.Client
+	issuer    string
+	discovery string // where to look instead of the well-known place, or ""
+
+	mu       sync.Mutex
+	found    oidc.KeySet
+	failure  error
+	failedAt time.Time
+	running  chan struct{} // closed when the discovery under way has ended; nil if there is none
+}
+
+// VerifySignature returns the payload of a token that the issuer signed.
+func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	keys, err := k.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return keys.VerifySignature(ctx, token)
+}
+
+func (k *keySet) keys(ctx context.Context) (oidc.KeySet, error) {
+	k.mu.Lock()
+	if k.found == nil && k.running == nil && time.Since(k.failedAt) >= retryAfter {
+		k.running = make(chan struct{})
+		go k.discover()
+	}
+	running := k.running
+	k.mu.Unlock()
+	if running != nil {
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.found == nil {
+		return nil, k.failure
+	}
+	return k.found, nil
+}
+
+// discover asks the issuer where its keys are. It ends within the client's timeout.
+func (k *keySet) discover() {
+	where, err := k.locate()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		k.failure, k.failedAt = fmt.Errorf("finding the keys of the issuer: %w", err), time.Now()
+	} else {
+		k.found = oidc.NewRemoteKeySet(oidc.ClientContext(k.ctx, k.client), where)
+	}
+	close(k.running)
+	k.running = nil
+}
+
+func (k *keySet) locate() (string, error) {
+	address := k.discovery
+	if address == "" {
+		address = strings.TrimSuffix(k.issuer, "/") + "/.well-known/openid-configuration"
+	}
+	req, err := http.NewRequestWithContext(k.ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := k.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s answers %s", address, resp.Status)
+	}
+	var document struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&document); err != nil {
+		return "", fmt.Errorf("%s answers what is no discovery document", address) // which is not to be shown
+	}
+	switch {
+	case document.Issuer != k.issuer:
+		return "", errors.New("the discovery document is another issuer's")
+	case !strings.HasPrefix(document.Keys, "https://"):
+		return "", errors.New("the discovery document names no https URL of keys")
+	}
+	return document.Keys, nil
+}
