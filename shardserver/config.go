@@ -236,6 +236,7 @@ func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
 		APIAudiences:       c.Generic.Authentication.APIAudiences,
 		Authorizer:         c.authorizer,
 		RuleResolver:       c.authorizer,
+		ResourceOf:         resourceOf(c.registry),
 		TokenIssuer:        c.tokenIssuer,
 		TokenMaxExpiration: c.options.Authentication.ServiceAccounts.MaxExpiration,
 		ExtendTokens:       c.options.Authentication.ServiceAccounts.ExtendExpiration,

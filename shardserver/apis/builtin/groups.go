@@ -3,11 +3,14 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -20,6 +23,7 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	authenticationrest "k8s.io/kubernetes/pkg/registry/authentication/rest"
 	authorizationrest "k8s.io/kubernetes/pkg/registry/authorization/rest"
+	certificatesrest "k8s.io/kubernetes/pkg/registry/certificates/rest"
 	coordinationrest "k8s.io/kubernetes/pkg/registry/coordination/rest"
 	eventsrest "k8s.io/kubernetes/pkg/registry/events/rest"
 	"k8s.io/kubernetes/pkg/serviceaccount"
@@ -32,7 +36,13 @@ var served = map[schema.GroupVersion][]string{
 	coordinationv1.SchemeGroupVersion:   {"leases"},
 	rbacv1.SchemeGroupVersion:           {"roles", "rolebindings", "clusterroles", "clusterrolebindings"},
 	authenticationv1.SchemeGroupVersion: {"tokenreviews", "selfsubjectreviews"},
-	authorizationv1.SchemeGroupVersion:  {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"},
+	certificatesv1.SchemeGroupVersion:   {"certificatesigningrequests"},
+	admissionregistrationv1.SchemeGroupVersion: {
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+	},
+	authorizationv1.SchemeGroupVersion: {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"},
 }
 
 // Resources returns which built-in resources are switched on.
@@ -56,6 +66,8 @@ type Config struct {
 	APIAudiences  authenticator.Audiences
 	Authorizer    authorizer.Authorizer
 	RuleResolver  authorizer.RuleResolver
+	// ResourceOf returns the name of the resource that the context's logical cluster serves a kind as, or "".
+	ResourceOf func(context.Context, schema.GroupKind) (string, error)
 
 	TokenIssuer        serviceaccount.TokenGenerator
 	TokenMaxExpiration time.Duration
@@ -73,6 +85,7 @@ func Named(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.AP
 	}{
 		authenticationrest.RESTStorageProvider{Authenticator: cfg.Authenticator, APIAudiences: cfg.APIAudiences},
 		authorizationrest.RESTStorageProvider{Authorizer: cfg.Authorizer, RuleResolver: cfg.RuleResolver},
+		certificatesrest.RESTStorageProvider{Authorizer: cfg.Authorizer},
 		coordinationrest.RESTStorageProvider{},
 		eventsrest.RESTStorageProvider{TTL: cfg.EventTTL},
 	} {
@@ -82,5 +95,9 @@ func Named(cfg Config, getter generic.RESTOptionsGetter) ([]*genericapiserver.AP
 		}
 		infos = append(infos, &info)
 	}
-	return infos, nil
+	admissionRegistration, err := AdmissionRegistration(cfg, getter)
+	if err != nil {
+		return nil, err
+	}
+	return append(infos, &admissionRegistration), nil
 }

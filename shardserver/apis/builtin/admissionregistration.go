@@ -1,0 +1,113 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install" // registers the types in the scheme
+	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
+	mutatingpolicystore "k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy/storage"
+	mutatingbindingstore "k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding/storage"
+	mutatingwebhookstore "k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingwebhookconfiguration/storage"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/resolver"
+	validatingpolicystore "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy/storage"
+	validatingbindingstore "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding/storage"
+	validatingwebhookstore "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingwebhookconfiguration/storage"
+)
+
+// AdmissionRegistration returns the group of webhook configurations and admission policies. Upstream's own assembly is
+// not used because it finds the resource behind a paramKind by the discovery of one server, which has no logical
+// cluster.
+func AdmissionRegistration(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	storages := map[string]rest.Storage{}
+	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
+		addWebhookConfigurations, addValidatingPolicies, addMutatingPolicies,
+	} {
+		if err := add(cfg, getter, storages); err != nil {
+			return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating group %s: %w", admissionregistrationv1.GroupName, err)
+		}
+	}
+	info := genericapiserver.NewDefaultAPIGroupInfo(admissionregistrationv1.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	info.VersionedResourcesStorageMap[admissionregistrationv1.SchemeGroupVersion.Version] = storages
+	return info, nil
+}
+
+func addWebhookConfigurations(_ Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	validating, err := validatingwebhookstore.NewREST(getter)
+	if err != nil {
+		return err
+	}
+	mutating, err := mutatingwebhookstore.NewREST(getter)
+	storages["validatingwebhookconfigurations"], storages["mutatingwebhookconfigurations"] = validating, mutating
+	return err
+}
+
+func addValidatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	authorizer, kinds := paramAuthorizer{cfg.Authorizer, cfg.ResourceOf}, resolver.ResourceResolverFunc(markKind)
+	policies, status, err := validatingpolicystore.NewREST(getter, authorizer, kinds)
+	if err != nil {
+		return err
+	}
+	bindings, err := validatingbindingstore.NewREST(getter, authorizer, &validatingbindingstore.DefaultPolicyGetter{Getter: policies}, kinds)
+	storages["validatingadmissionpolicies"], storages["validatingadmissionpolicies/status"] = policies, status
+	storages["validatingadmissionpolicybindings"] = bindings
+	return err
+}
+
+func addMutatingPolicies(cfg Config, getter generic.RESTOptionsGetter, storages map[string]rest.Storage) error {
+	authorizer, kinds := paramAuthorizer{cfg.Authorizer, cfg.ResourceOf}, resolver.ResourceResolverFunc(markKind)
+	policies, err := mutatingpolicystore.NewREST(getter, authorizer, kinds)
+	if err != nil {
+		return err
+	}
+	bindings, err := mutatingbindingstore.NewREST(getter, authorizer, &mutatingbindingstore.DefaultPolicyGetter{Getter: policies}, kinds)
+	storages["mutatingadmissionpolicies"], storages["mutatingadmissionpolicybindings"] = policies, bindings
+	return err
+}
+
+// kindMark stands before a kind where the name of a resource is expected. No resource has such a name.
+const kindMark = "kind:"
+
+// markKind is how the stock registries ask for the resource of a paramKind. They do not say in which logical cluster,
+// so it answers with the kind itself, and paramAuthorizer, which they ask next and with the context, translates.
+func markKind(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return kind.GroupVersion().WithResource(kindMark + kind.Kind), nil
+}
+
+// paramAuthorizer decides whether the author of a policy or binding may read its parameters.
+type paramAuthorizer struct {
+	authorizer.Authorizer
+	resourceOf func(context.Context, schema.GroupKind) (string, error)
+}
+
+// Authorize implements authorizer.Authorizer. For a kind that the logical cluster does not serve it asks for all
+// resources of the group, as upstream does.
+func (p paramAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	if kind, marked := strings.CutPrefix(attributes.GetResource(), kindMark); marked {
+		resource, err := p.resourceOf(ctx, schema.GroupKind{Group: attributes.GetAPIGroup(), Kind: kind})
+		if err != nil {
+			return authorizer.DecisionDeny, "", fmt.Errorf("finding the resource of the paramKind %q: %w", kind, err)
+		}
+		if resource == "" {
+			resource = "*"
+		}
+		attributes = ofResource{attributes, resource}
+	}
+	return p.Authorizer.Authorize(ctx, attributes)
+}
+
+// ofResource is a question about another resource.
+type ofResource struct {
+	authorizer.Attributes
+	resource string
+}
+
+func (o ofResource) GetResource() string { return o.resource }
