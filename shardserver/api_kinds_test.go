@@ -42,9 +42,10 @@ var walkedKinds = map[schema.GroupResource]walked{
 
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: {body: `spec: {group: walk.example.com, scope: Namespaced, names: {plural: NAME, kind: NAME}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}`, suffix: ".walk.example.com", afterlife: true},
 
-	{Group: "tenancy.kcp.io", Resource: "workspaces"}:     {body: `spec: {type: {name: universal, path: root}}`, afterlife: true},
-	{Group: "tenancy.kcp.io", Resource: "workspacetypes"}: {body: `spec: {extend: {with: [{name: universal, path: root}]}}`},
-	{Group: "core.kcp.io", Resource: "logicalclusters"}:   {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
+	{Group: "tenancy.kcp.io", Resource: "workspaces"}:                            {body: `spec: {type: {name: universal, path: root}}`, afterlife: true},
+	{Group: "tenancy.kcp.io", Resource: "workspacetypes"}:                        {body: `spec: {extend: {with: [{name: universal, path: root}]}}`},
+	{Group: "tenancy.kcp.io", Resource: "workspaceauthenticationconfigurations"}: {body: `spec: {jwt: [{issuer: {url: "https://issuer.example.com", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: "oidc:"}}}]}`},
+	{Group: "core.kcp.io", Resource: "logicalclusters"}:                          {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
 }
 
 // object returns a minimal valid object of the kind.

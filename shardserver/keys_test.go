@@ -65,19 +65,20 @@ func keysOfKinds(t *testing.T, shard *shardtesting.Shard, cluster string) {
 	tenancy := identity(t, shard, "tenancy.kcp.io")
 	client := dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), cluster))
 	for resource, want := range map[schema.GroupVersionResource]string{
-		{Version: "v1", Resource: "namespaces"}:                                              "core/namespaces/CLUSTER/x",
-		{Version: "v1", Resource: "configmaps"}:                                              "core/configmaps/CLUSTER/ns/x",
-		{Version: "v1", Resource: "secrets"}:                                                 "core/secrets/CLUSTER/ns/x",
-		{Version: "v1", Resource: "serviceaccounts"}:                                         "core/serviceaccounts/CLUSTER/ns/x",
-		{Version: "v1", Resource: "events"}:                                                  "core/events/CLUSTER/ns/x",
-		{Group: "events.k8s.io", Version: "v1", Resource: "events"}:                          "core/events/CLUSTER/ns/x-too",
-		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}:                    "coordination.k8s.io/leases/CLUSTER/ns/x",
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}:               "rbac.authorization.k8s.io/roles/CLUSTER/ns/x",
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}:        "rbac.authorization.k8s.io/rolebindings/CLUSTER/ns/x",
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}:        "rbac.authorization.k8s.io/clusterroles/CLUSTER/x",
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}: "rbac.authorization.k8s.io/clusterrolebindings/CLUSTER/x",
-		{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}:               "tenancy.kcp.io/workspaces/" + tenancy + "/CLUSTER/x",
-		{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspacetypes"}:           "tenancy.kcp.io/workspacetypes/" + tenancy + "/CLUSTER/x",
+		{Version: "v1", Resource: "namespaces"}:                                                           "core/namespaces/CLUSTER/x",
+		{Version: "v1", Resource: "configmaps"}:                                                           "core/configmaps/CLUSTER/ns/x",
+		{Version: "v1", Resource: "secrets"}:                                                              "core/secrets/CLUSTER/ns/x",
+		{Version: "v1", Resource: "serviceaccounts"}:                                                      "core/serviceaccounts/CLUSTER/ns/x",
+		{Version: "v1", Resource: "events"}:                                                               "core/events/CLUSTER/ns/x",
+		{Group: "events.k8s.io", Version: "v1", Resource: "events"}:                                       "core/events/CLUSTER/ns/x-too",
+		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}:                                 "coordination.k8s.io/leases/CLUSTER/ns/x",
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}:                            "rbac.authorization.k8s.io/roles/CLUSTER/ns/x",
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}:                     "rbac.authorization.k8s.io/rolebindings/CLUSTER/ns/x",
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}:                     "rbac.authorization.k8s.io/clusterroles/CLUSTER/x",
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}:              "rbac.authorization.k8s.io/clusterrolebindings/CLUSTER/x",
+		{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}:                            "tenancy.kcp.io/workspaces/" + tenancy + "/CLUSTER/x",
+		{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaceauthenticationconfigurations"}: "tenancy.kcp.io/workspaceauthenticationconfigurations/" + tenancy + "/CLUSTER/x",
+		{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspacetypes"}:                        "tenancy.kcp.io/workspacetypes/" + tenancy + "/CLUSTER/x",
 	} {
 		stored := resource.GroupResource()
 		if stored.Resource == "events" {

@@ -236,6 +236,7 @@ func TestDiscoveryNamesTheKinds(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s %v %v", resource.Name, resource.SingularName, resource.Kind, resource.ShortNames, resource.Categories))
 	}
 	want := []string{
+		"workspaceauthenticationconfigurations workspaceauthenticationconfiguration WorkspaceAuthenticationConfiguration [] [kcp]",
 		"workspaces workspace Workspace [ws] [kcp]", "workspaces/status  Workspace [] []",
 		"workspacetypes workspacetype WorkspaceType [] [kcp]", "workspacetypes/status  WorkspaceType [] []",
 	}

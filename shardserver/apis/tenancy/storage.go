@@ -1,5 +1,6 @@
-// Package tenancy serves the group tenancy.kcp.io: Workspace, WorkspaceType and WorkspaceAuthenticationConfiguration. Who may write what, and whether types
-// and workspaces fit together, is decided above, by admission; here is only what the shapes of the kinds demand.
+// Package tenancy serves the group tenancy.kcp.io: Workspace, WorkspaceType and WorkspaceAuthenticationConfiguration.
+// Who may write what, and whether types and workspaces fit together, is decided above, by admission; here is only what
+// the shapes of the kinds demand.
 package tenancy
 
 import (
