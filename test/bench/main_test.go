@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sort"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func record(name string, value float64, unit, against string) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	_ = os.RemoveAll(binaryDirectory)
 	if len(figures) > 0 {
 		for _, f := range figures {
 			fmt.Printf("%-46s %14.2f %-12s %s\n", f.Name, f.Value, f.Unit, f.Against)
@@ -57,6 +59,15 @@ func outputFile() string {
 		return file
 	}
 	return "../../bench.json"
+}
+
+// scaled returns n, or the part of it that BENCH_SCALE says (for example 0.1), to try a benchmark out.
+func scaled(n int) int {
+	scale, err := strconv.ParseFloat(os.Getenv("BENCH_SCALE"), 64)
+	if err != nil {
+		return n
+	}
+	return max(10, int(float64(n)*scale))
 }
 
 // process is what one moment of this process costs.

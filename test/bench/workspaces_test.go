@@ -1,29 +1,27 @@
 package bench
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// workspaces is how many empty workspaces the cost of one is measured over; writers create them concurrently.
+// How many workspaces figures are measured over, and how many writers create them at once.
+var (
+	some    = scaled(1000)
+	many    = scaled(10000)
+	inRound = scaled(2000)
+)
+
 const (
-	workspaces = 1000
-	writers    = 16
+	rounds  = 5
+	writers = 16
 )
 
 // BenchmarkStart measures an empty shard from nothing to ready, embedded etcd included.
@@ -32,157 +30,131 @@ func BenchmarkStart(b *testing.B) {
 		begun := time.Now()
 		shard := shardtesting.Start(b)
 		record("kcp start, empty, until ready", time.Since(begun).Seconds(), "s", "goal 5 s; in-process, embedded etcd")
-		if err := shard.Stop(); err != nil {
-			b.Fatal(err)
-		}
+		stop(b, shard)
 	}
 }
 
-// BenchmarkWorkspaces measures the creation and the cost of empty workspaces below one parent.
+// BenchmarkWorkspaces measures the creation and the cost of empty workspaces below one parent, then a start with all
+// of them, then their deletion.
 func BenchmarkWorkspaces(b *testing.B) {
 	for range b.N {
-		shard := shardtesting.Start(b)
-		creator := newCreator(b, shard)
+		etcd, directory := startEtcd(b), b.TempDir()
+		shard := shardtesting.StartIn(b, directory, etcd.use)
+		creator := newCreator(b, shard, "root")
 		creator.create(b, "warm", 10) // caches and connections that exist once are no cost of a workspace
-		before, seriesBefore := settle(), series(b, shard.Masters(b))
+		empty := observe(b, shard, etcd)
 
 		begun := time.Now()
-		latencies := creator.create(b, "ws", workspaces)
-		took := time.Since(begun)
-		after, seriesAfter := settle(), series(b, shard.Masters(b))
+		workspaces := latencies(creator.create(b, "ws", some))
+		record("workspaces created until Ready, flat", rate(some, begun), "1/s", fmt.Sprintf("goal 100/s; %d writers, %d workspaces", writers, some))
+		record("workspace create to Ready p50", milliseconds(quantile(workspaces, 0.5)), "ms", "same run")
+		record("workspace create to Ready p99", milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms; same run")
+		empty.recordCost(observe(b, shard, etcd), some)
 
-		record("workspaces created until Ready, flat", workspaces/took.Seconds(), "1/s", fmt.Sprintf("goal 100/s; %d writers, %d workspaces", writers, workspaces))
-		record("workspace create to Ready p50", quantile(latencies, 0.5).Seconds()*1000, "ms", "same run")
-		record("workspace create to Ready p99", quantile(latencies, 0.99).Seconds()*1000, "ms", "goal 1000 ms; same run")
-		record("heap with 0 workspaces", float64(before.heapBytes)/(1<<20), "MiB", "shard, etcd and client in one process")
-		record(fmt.Sprintf("heap with %d workspaces", workspaces), float64(after.heapBytes)/(1<<20), "MiB", "same")
-		record("heap per empty workspace", float64(after.heapBytes-before.heapBytes)/workspaces/1024, "KiB", "goal 64 KiB; includes the etcd in this process")
-		record("goroutines with 0 workspaces", float64(before.goroutines), "", "same process")
-		record(fmt.Sprintf("goroutines with %d workspaces", workspaces), float64(after.goroutines), "", "goal: unchanged")
-		record("metric lines with 0 workspaces", float64(seriesBefore), "", "")
-		record(fmt.Sprintf("metric lines with %d workspaces", workspaces), float64(seriesAfter), "", "goal: unchanged")
-		if err := shard.Stop(); err != nil {
+		begun = time.Now()
+		workspaces = latencies(creator.create(b, "more", many-some))
+		record(fmt.Sprintf("workspaces created until Ready, up to %d", many), rate(many-some, begun), "1/s", "goal 100/s; same shard")
+		record(fmt.Sprintf("workspace create to Ready p99, up to %d", many), milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms")
+		empty.recordCost(observe(b, shard, etcd), many)
+		creator.stop()
+		stop(b, shard)
+
+		begun = time.Now()
+		shard = shardtesting.StartIn(b, directory, etcd.use)
+		record(fmt.Sprintf("start with %d workspaces, until ready", many), time.Since(begun).Seconds(), "s", "goal 10 s; etcd runs already")
+
+		begun = time.Now()
+		deleteAll(b, shard, "root")
+		record(fmt.Sprintf("deletion of %d workspaces, until the last is gone", many), time.Since(begun).Seconds(), "s", "goal 180 s; one deletecollection")
+		stop(b, shard)
+	}
+}
+
+// BenchmarkTree measures the creation of workspaces that are parents themselves, against the same number below one.
+func BenchmarkTree(b *testing.B) {
+	for range b.N {
+		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).use)
+		flat := newCreator(b, shard, "root")
+		begun := time.Now()
+		flat.create(b, "flat", some)
+		flatRate := rate(some, begun)
+		flat.stop()
+
+		const width = 10
+		begun = time.Now()
+		tree, parents := []made(nil), []string{"root"}
+		for ; len(tree) < some; parents = parents[1:] { // breadth first
+			creator := newCreator(b, shard, parents[0])
+			for _, child := range creator.create(b, "tree", width) {
+				tree, parents = append(tree, child), append(parents, child.cluster)
+			}
+			creator.stop()
+		}
+		treeRate := rate(len(tree), begun)
+		record("workspaces created until Ready, flat (again)", flatRate, "1/s", "compare with the tree, same shard")
+		record("workspaces created until Ready, tree", treeRate, "1/s", fmt.Sprintf("%.0f %% of flat; %d children each, made %d at a time", 100*treeRate/flatRate, width, width))
+		record("workspace create to Ready p99, tree", milliseconds(quantile(latencies(tree), 0.99)), "ms", "goal 1000 ms")
+		stop(b, shard)
+	}
+}
+
+// BenchmarkLeftovers creates and deletes workspaces again and again and looks at what stays.
+func BenchmarkLeftovers(b *testing.B) {
+	for range b.N {
+		etcd := startEtcd(b)
+		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)
+		round := func(name string, n int) {
+			creator := newCreator(b, shard, "root")
+			creator.create(b, name, n)
+			creator.stop()
+			deleteAll(b, shard, "root")
+		}
+		round("warm", inRound)
+		before := observe(b, shard, etcd)
+		for i := range rounds {
+			round(fmt.Sprint("round", i), inRound)
+		}
+		after := observe(b, shard, etcd)
+		cycles := float64(rounds * inRound)
+		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d", rounds, inRound))
+		record("left after all rounds: keys", float64(after.keys-before.keys), "", "goal 0")
+		record("left after all rounds: goroutines", float64(after.goroutines-before.goroutines), "", "goal 0")
+		record("left after all rounds: metric lines", float64(after.series-before.series), "", "goal 0")
+		stop(b, shard)
+	}
+}
+
+func stop(b *testing.B, shard *shardtesting.Shard) {
+	b.Helper()
+	if err := shard.Stop(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// deleteAll deletes all workspaces below a logical cluster and waits until none is left.
+func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
+	b.Helper()
+	c := shard.Client(b, shard.Admin(b))
+	ctx := shardtesting.In(b.Context(), parent)
+	if err := c.DeleteAllOf(ctx, &tenancyv1alpha1.Workspace{}); err != nil {
+		b.Fatal(err)
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("WorkspaceList"))
+	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		if err := c.List(ctx, list, client.Limit(1)); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// creator makes workspaces below root and learns from one watch when each is Ready, as a client that means well would.
-type creator struct {
-	client client.Client
-
-	mu      sync.Mutex
-	waiting map[string]chan struct{}
-}
-
-func newCreator(b *testing.B, shard *shardtesting.Shard) *creator {
-	b.Helper()
-	dynamicClient, err := dynamic.NewForConfig(shardtesting.At(shard.Admin(b), "root"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	stream, err := dynamicClient.Resource(tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")).Watch(b.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	c := &creator{client: shard.Client(b, shard.Admin(b)), waiting: map[string]chan struct{}{}}
-	b.Cleanup(stream.Stop)
-	go c.follow(stream)
-	return c
-}
-
-func (c *creator) follow(stream watch.Interface) {
-	for event := range stream.ResultChan() {
-		workspace, ok := event.Object.(*unstructured.Unstructured)
-		if !ok {
-			continue
+		if len(list.Items) == 0 {
+			return
 		}
-		if phase, _, _ := unstructured.NestedString(workspace.Object, "status", "phase"); phase == string(corev1alpha1.LogicalClusterPhaseReady) {
-			c.mu.Lock()
-			if ready := c.waiting[workspace.GetName()]; ready != nil {
-				close(ready)
-				delete(c.waiting, workspace.GetName())
-			}
-			c.mu.Unlock()
+		if time.Since(begun) > 20*time.Minute {
+			b.Fatalf("workspaces are left after %s", time.Since(begun))
 		}
 	}
 }
 
-// create makes n workspaces with concurrent writers and returns how long each took from its create to Ready.
-func (c *creator) create(b *testing.B, prefix string, n int) []time.Duration {
-	b.Helper()
-	latencies := make([]time.Duration, n)
-	next := make(chan int)
-	var group sync.WaitGroup
-	for range writers {
-		group.Go(func() {
-			for i := range next {
-				latency, err := c.createOne(fmt.Sprintf("%s-%d", prefix, i))
-				if err != nil {
-					b.Error(err)
-				}
-				latencies[i] = latency
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	group.Wait()
-	if b.Failed() {
-		b.FailNow()
-	}
-	return latencies
-}
+// rate is how many per second there were since begun.
+func rate(n int, begun time.Time) float64 { return float64(n) / time.Since(begun).Seconds() }
 
-func (c *creator) createOne(name string) (time.Duration, error) {
-	ready := make(chan struct{})
-	c.mu.Lock()
-	c.waiting[name] = ready
-	c.mu.Unlock()
-	begun := time.Now()
-	workspace := &tenancyv1alpha1.Workspace{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
-	}
-	if err := c.client.Create(shardtesting.In(context.Background(), "root"), workspace); err != nil {
-		return 0, fmt.Errorf("creating workspace %s: %w", name, err)
-	}
-	select {
-	case <-ready:
-		return time.Since(begun), nil
-	case <-time.After(time.Minute):
-		return 0, fmt.Errorf("workspace %s is not Ready after a minute", name)
-	}
-}
-
-// series counts the lines of /metrics.
-func series(b *testing.B, config *rest.Config) int {
-	b.Helper()
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	restClient, err := rest.UnversionedRESTClientForConfigAndClient(unversioned(config), httpClient)
-	if err != nil {
-		b.Fatal(err)
-	}
-	body, err := restClient.Get().AbsPath("/metrics").DoRaw(context.Background())
-	if err != nil {
-		b.Fatal(err)
-	}
-	lines := 0
-	for line := range bytes.Lines(body) {
-		if line[0] != '#' {
-			lines++
-		}
-	}
-	return lines
-}
-
-func unversioned(config *rest.Config) *rest.Config {
-	c := rest.CopyConfig(config)
-	c.NegotiatedSerializer = serializer
-	return c
-}
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

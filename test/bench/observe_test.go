@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// observation is what one moment costs: this process (shard and client), its metrics, and etcd.
+type observation struct {
+	process
+	held
+	series int
+}
+
+func observe(b *testing.B, shard *shardtesting.Shard, etcd *store) observation {
+	b.Helper()
+	return observation{process: settle(), held: etcd.held(b), series: series(b, shard.Masters(b))}
+}
+
+// recordCost records what n workspaces cost, given what there was without them.
+func (before observation) recordCost(after observation, n int) {
+	per := func(a, b int64) float64 { return float64(a-b) / float64(n) }
+	suffix := fmt.Sprintf(", %d workspaces", n)
+	record("heap per empty workspace"+suffix, per(int64(after.heapBytes), int64(before.heapBytes))/1024, "KiB", "goal 64 KiB; shard and client, without etcd")
+	record("heap in all"+suffix, float64(after.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB without", float64(before.heapBytes)/(1<<20)))
+	record("goroutines"+suffix, float64(after.goroutines), "", fmt.Sprintf("goal: unchanged; %d without", before.goroutines))
+	record("metric lines"+suffix, float64(after.series), "", fmt.Sprintf("goal: unchanged; %d without", before.series))
+	record("etcd keys per empty workspace"+suffix, per(after.keys, before.keys), "", "")
+	record("etcd bytes per empty workspace"+suffix, per(after.bytes, before.bytes)/1024, "KiB", "keys and values")
+	record("etcd writes per workspace created"+suffix, per(after.writes, before.writes), "", "revisions; floor 25-40")
+}
+
+// series counts the lines of /metrics.
+func series(b *testing.B, config *rest.Config) int {
+	b.Helper()
+	lines := 0
+	for line := range bytes.Lines(raw(b, config, "/metrics")) {
+		if line[0] != '#' {
+			lines++
+		}
+	}
+	return lines
+}
+
+// raw reads a path of a server.
+func raw(b *testing.B, config *rest.Config, path string) []byte {
+	b.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	unversioned := rest.CopyConfig(config)
+	unversioned.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	restClient, err := rest.UnversionedRESTClientForConfigAndClient(unversioned, httpClient)
+	if err != nil {
+		b.Fatal(err)
+	}
+	body, err := restClient.Get().AbsPath(path).DoRaw(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return body
+}

@@ -1,0 +1,145 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/atoll-dev/atoll/shardserver/options"
+)
+
+// binaries builds the programs that benchmarks run as processes of their own, once.
+var binaries = sync.OnceValues(func() (string, error) {
+	directory, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return "", err
+	}
+	binaryDirectory = directory
+	for _, build := range [][]string{
+		{"-C", "../..", "build", "-o", directory + "/", "./cmd/etcd", "./cmd/kcp"},
+		{"-C", "../../hack/devcluster", "build", "-o", directory + "/", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	} {
+		command := exec.Command("go", build...)
+		command.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := command.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go %s: %w\n%s", strings.Join(build, " "), err, output)
+		}
+	}
+	return directory, nil
+})
+
+var binaryDirectory string // removed by TestMain
+
+// launch runs a program until the benchmark ends.
+func launch(b *testing.B, program string, args ...string) {
+	b.Helper()
+	directory, err := binaries()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var output bytes.Buffer
+	command := exec.Command(filepath.Join(directory, program), args...)
+	command.Dir = b.TempDir()
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if b.Failed() {
+			content := output.String()
+			b.Logf("end of the output of %s:\n%s", program, content[max(0, len(content)-3000):])
+		}
+	})
+}
+
+// store is an etcd in a process of its own, so that its memory is not counted as ours.
+type store struct {
+	url    string
+	client *clientv3.Client
+}
+
+func startEtcd(b *testing.B) *store {
+	b.Helper()
+	s := &store{url: "http://" + freeAddress(b)}
+	peer := "http://" + freeAddress(b)
+	launch(b, "etcd", "--data-dir=data", "--unsafe-no-fsync", "--log-level=error", "--quota-backend-bytes=8589934592",
+		"--listen-client-urls="+s.url, "--advertise-client-urls="+s.url, "--listen-peer-urls="+peer,
+		"--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
+	var err error
+	if s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.url}}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.client.Close() })
+	eventually(b, "etcd answers", func(ctx context.Context) error {
+		_, err := s.client.Get(ctx, "x")
+		return err
+	})
+	return s
+}
+
+// use makes a shard store its objects here.
+func (s *store) use(o *options.Options) {
+	o.Etcd.StorageConfig.Transport.ServerList = []string{s.url}
+	o.Etcd.StorageConfig.Transport.TrustedCAFile = ""
+}
+
+// held is what etcd holds and has done.
+type held struct {
+	keys, bytes int64
+	// writes counts transactions that changed something (the revision).
+	writes int64
+}
+
+func (s *store) held(b *testing.B) held {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	count, err := s.client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+	if err != nil {
+		b.Fatal(err)
+	}
+	all, err := s.client.Get(ctx, "\x00", clientv3.WithFromKey())
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := held{keys: count.Count, writes: count.Header.Revision}
+	for _, kv := range all.Kvs {
+		h.bytes += int64(len(kv.Key) + len(kv.Value))
+	}
+	return h
+}
+
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func eventually(b *testing.B, what string, condition func(context.Context) error) {
+	b.Helper()
+	last := context.DeadlineExceeded
+	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = condition(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		b.Fatalf("%s: %v", what, last)
+	}
+}

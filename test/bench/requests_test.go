@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+)
+
+// The comparison with stock speaks HTTP by hand, so that both servers get the same bytes and no client's decoding is
+// measured.
+var (
+	objects  = scaled(3000) // per kind and server
+	watchers = scaled(100)
+	lists    = scaled(40)
+)
+
+// repetitions of each comparison; the servers take turns, and the median is told.
+const repetitions = 3
+
+// load is one kind of object.
+type load struct {
+	name, collection, apiVersion, kind, payload string
+}
+
+var loads = []load{
+	{"config maps", "/api/v1/namespaces/default/configmaps", "v1", "ConfigMap", `"data":{"text":"` + strings.Repeat("some words. ", 80) + `"}`},
+	{"custom resources", "/apis/bench.example.com/v1/namespaces/default/widgets", "bench.example.com/v1", "Widget",
+		`"spec":{"size":3,"text":"` + strings.Repeat("some words. ", 60) + `","parts":[` + strings.TrimSuffix(strings.Repeat(`{"name":"part","number":1},`, 10), ",") + `]}`},
+}
+
+const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.bench.example.com"},
+"spec":{"group":"bench.example.com","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,
+"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer","minimum":0},"text":{"type":"string"},
+"parts":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}}}}}]}}`
+
+// BenchmarkAgainstStock does the same to a kube-apiserver and to a workspace, in one run, on one etcd.
+func BenchmarkAgainstStock(b *testing.B) {
+	for range b.N {
+		peers := startPeers(b)
+		for _, p := range peers {
+			p.must(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets)
+			eventually(b, "widgets are served", func(context.Context) error { return p.answers(loads[1].collection) })
+		}
+		for _, l := range loads {
+			results := map[string]map[string][]float64{}
+			add := func(p *peer, what string, value float64) {
+				if results[what] == nil {
+					results[what] = map[string][]float64{}
+				}
+				results[what][p.name] = append(results[what][p.name], value)
+			}
+			for i := range repetitions {
+				for _, p := range peers {
+					run := fmt.Sprint("r", i)
+					before := p.heap(b)
+					add(p, "create", p.parallel(b, objects, func(i int) error { return p.create(l, run, i) }))
+					add(p, "get", p.parallel(b, objects, func(i int) error {
+						return p.send(http.MethodGet, fmt.Sprintf("%s/%s-%d", l.collection, run, i), "")
+					}))
+					add(p, "list", p.parallel(b, lists, func(int) error { return p.send(http.MethodGet, l.collection+"?resourceVersion=0", "") }))
+					add(p, "list, consistent", p.parallel(b, lists, func(int) error { return p.send(http.MethodGet, l.collection, "") }))
+					add(p, "update", p.parallel(b, objects, func(i int) error {
+						return p.send(http.MethodPatch, fmt.Sprintf("%s/%s-%d", l.collection, run, i), fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, i))
+					}))
+					add(p, "events to watchers", p.watch(b, l, run))
+					add(p, "held bytes per object", (p.heap(b)-before)/float64(objects))
+				}
+			}
+			for what, values := range results {
+				stock, ours := median(values[peers[0].name]), median(values[peers[1].name])
+				unit := "1/s"
+				if strings.HasPrefix(what, "held") {
+					unit = "B"
+				}
+				record(l.name+": "+what, ours, unit, fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
+			}
+		}
+	}
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// parallel does something n times with concurrent writers and returns how often per second.
+func (p *peer) parallel(b *testing.B, n int, do func(i int) error) float64 {
+	b.Helper()
+	next := make(chan int)
+	var group sync.WaitGroup
+	begun := time.Now()
+	for range writers {
+		group.Go(func() {
+			for i := range next {
+				if err := do(i); err != nil {
+					b.Errorf("%s: %v", p.name, err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
+	return float64(n) / time.Since(begun).Seconds()
+}
+
+func (p *peer) create(l load, run string, i int) error {
+	return p.send(http.MethodPost, l.collection, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"%s-%d","labels":{"run":%q}},%s}`, l.apiVersion, l.kind, run, i, run, l.payload))
+}
+
+// watch opens watches, changes one object again and again, and returns how many events per second arrived in all.
+func (p *peer) watch(b *testing.B, l load, run string) float64 {
+	b.Helper()
+	const changes = 50
+	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
+	defer cancel()
+	var open, done sync.WaitGroup
+	open.Add(watchers)
+	for range watchers {
+		done.Go(func() {
+			response, err := p.request(ctx, http.MethodGet, l.collection+"?watch=1&resourceVersion=0&labelSelector=watched%3D"+run, "")
+			open.Done()
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			lines := bufio.NewScanner(response.Body)
+			lines.Buffer(nil, 1<<20)
+			for lines.Scan() && !strings.Contains(lines.Text(), fmt.Sprintf(`"change":"%d"`, changes)) {
+			}
+			if ctx.Err() != nil {
+				b.Error(errors.New("the last change did not arrive"))
+			}
+		})
+	}
+	open.Wait()
+	begun := time.Now()
+	for i := 1; i <= changes; i++ {
+		body := fmt.Sprintf(`{"metadata":{"labels":{"watched":%q,"change":"%d"}}}`, run, i)
+		if err := p.send(http.MethodPatch, l.collection+"/"+run+"-0", body); err != nil {
+			b.Error(err)
+		}
+	}
+	done.Wait()
+	return float64(changes*watchers) / time.Since(begun).Seconds()
+}
+
+var httpClients sync.Map
+
+func (p *peer) request(ctx context.Context, method, path, body string) (*http.Response, error) {
+	known, ok := httpClients.Load(p)
+	if !ok {
+		created, err := rest.HTTPClientFor(p.config)
+		if err != nil {
+			return nil, err
+		}
+		known, _ = httpClients.LoadOrStore(p, created)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, p.config.Host+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[method == http.MethodPatch])
+	response, err := known.(*http.Client).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%s %s: %s %s", method, path, response.Status, text)
+	}
+	return response, nil
+}
+
+func (p *peer) send(method, path, body string) error {
+	response, err := p.request(context.Background(), method, path, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
+}
+
+func (p *peer) answers(path string) error { return p.send(http.MethodGet, path, "") }
+
+func (p *peer) must(b *testing.B, method, path, body string) {
+	b.Helper()
+	if err := p.send(method, path, body); err != nil {
+		b.Fatalf("%s: %v", p.name, err)
+	}
+}
+
+func newClusterClient(config *rest.Config) (client.Client, error) { return loopback.NewClient(config) }
+
+func keyOf(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// peer is a server under comparison: a process of its own, reached over TLS by a member of system:masters.
+type peer struct {
+	name string
+	// config reaches the API that is measured, base what tells of the process.
+	config, base *rest.Config
+	// collect is a URL that makes the process collect its garbage, reached by collector.
+	collect   string
+	collector *http.Client
+}
+
+// startPeers runs a kube-apiserver and a shard on one etcd, and gives the shard a workspace.
+func startPeers(b *testing.B) []*peer {
+	b.Helper()
+	etcd := startEtcd(b)
+	return []*peer{startStock(b, etcd), startShard(b, etcd)}
+}
+
+// startStock runs stock kube-apiserver with its default admission and RBAC.
+func startStock(b *testing.B, etcd *store) *peer {
+	b.Helper()
+	ca := shardtesting.NewCA(b, "stock")
+	cert, key := ca.Issue(b, "kube-apiserver")
+	signing := signingKey(b)
+	address := freeAddress(b)
+	_, port, _ := net.SplitHostPort(address)
+	launch(b, "kube-apiserver",
+		"--etcd-servers="+etcd.url, "--etcd-prefix=/stock", "--bind-address=127.0.0.1", "--secure-port="+port, "--tls-cert-file="+cert, "--tls-private-key-file="+key,
+		"--client-ca-file="+ca.CertFile, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--service-account-issuer=https://stock.example.com",
+		"--service-account-key-file="+signing, "--service-account-signing-key-file="+signing)
+	config := ca.Client(b, &rest.Config{Host: "https://" + address, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: ca.CertFile}}, "bench", "system:masters")
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := &peer{name: "kube-apiserver", config: config, base: config, collect: config.Host + "/debug/pprof/heap?gc=1", collector: client}
+	p.waitReady(b)
+	return p
+}
+
+// startShard runs a shard and makes a workspace in it.
+func startShard(b *testing.B, etcd *store) *peer {
+	b.Helper()
+	directory, address, profiler := b.TempDir(), freeAddress(b), freeAddress(b)
+	_, port, _ := net.SplitHostPort(address)
+	launch(b, "kcp", "start", "--root-directory="+directory, "--bind-address=127.0.0.1", "--secure-port="+port, "--etcd-servers="+etcd.url, "--etcd-prefix=/shard",
+		"--service-account-private-key-file="+signingKey(b), "--profiler-address="+profiler)
+	var base *rest.Config
+	eventually(b, "the shard writes its kubeconfig", func(context.Context) error {
+		kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(directory, "admin.kubeconfig"))
+		if err != nil {
+			return err
+		}
+		base, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, "shard-base", &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		return err
+	})
+	base.QPS = -1
+	p := &peer{name: "shard", base: base, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
+	p.waitReady(b)
+	p.config = shardtesting.At(base, newWorkspace(b, base, "root", "bench"))
+	return p
+}
+
+func newWorkspace(b *testing.B, base *rest.Config, parent, name string) (cluster string) {
+	b.Helper()
+	c, err := newClusterClient(base)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := shardtesting.In(b.Context(), parent)
+	workspace := &tenancyv1alpha1.Workspace{}
+	workspace.Name, workspace.Spec.Type = name, &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
+	eventually(b, "workspace "+name+" is accepted", func(context.Context) error { return c.Create(ctx, workspace) })
+	eventually(b, "workspace "+name+" is Ready", func(context.Context) error {
+		if err := c.Get(ctx, keyOf(workspace), workspace); err != nil {
+			return err
+		}
+		if workspace.Status.Phase != "Ready" {
+			return fmt.Errorf("phase is %q", workspace.Status.Phase)
+		}
+		return nil
+	})
+	return workspace.Spec.Cluster
+}
+
+func (p *peer) waitReady(b *testing.B) {
+	b.Helper()
+	client, err := rest.HTTPClientFor(p.base)
+	if err != nil {
+		b.Fatal(err)
+	}
+	eventually(b, p.name+" is ready", func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base.Host+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("readyz: %s", response.Status)
+		}
+		return nil
+	})
+}
+
+// heap returns what the process holds after a garbage collection, in bytes.
+func (p *peer) heap(b *testing.B) float64 {
+	b.Helper()
+	response, err := p.collector.Get(p.collect)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		b.Fatalf("collecting the garbage of %s: %s", p.name, response.Status)
+	}
+	for line := range bytes.Lines(raw(b, p.base, "/metrics")) {
+		if value, ok := bytes.CutPrefix(line, []byte("go_memstats_heap_alloc_bytes ")); ok {
+			bytes, err := strconv.ParseFloat(string(bytes.TrimSpace(value)), 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return bytes
+		}
+	}
+	b.Fatalf("%s tells nothing of its heap", p.name)
+	return 0
+}
+
+func signingKey(b *testing.B) string {
+	b.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	file := filepath.Join(b.TempDir(), "sa.key")
+	if err := os.WriteFile(file, encoded, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return file
+}
