@@ -238,47 +238,6 @@ func TestDeletingStatusFollowsTheCluster(t *testing.T) {
 	}
 }
 
-func TestStatusLabels(t *testing.T) {
-	// Both values are the SHA-224 of the name as `printf 'root:universal' | sha224sum` prints it.
-	const universal = "d1d6459a03641b6fd7560fc2849f6c66fa971a0afeded6ba2d2743f2"
-	key, value := InitializerLabel("root:universal")
-	if value != universal || key != "initializer.internal.kcp.io/"+universal[:35] || len(key) != 63 {
-		t.Errorf("initializer label %s=%s", key, value)
-	}
-	terminatorKey, terminatorValue := TerminatorLabel("root:universal")
-	if terminatorValue != universal || terminatorKey != "terminator.internal.kcp.io/"+universal[:36] || len(terminatorKey) != 63 {
-		t.Errorf("terminator label %s=%s", terminatorKey, terminatorValue)
-	}
-
-	got := statusLabels(map[string]string{"own": "x", "initializer.internal.kcp.io/gone": "y"}, corev1alpha1.LogicalClusterStatus{
-		Phase: "Initializing", Initializers: []corev1alpha1.LogicalClusterInitializer{"root:universal"},
-	})
-	if len(got) != 3 || got["own"] != "x" || got[corev1alpha1.PhaseLabelKey] != "Initializing" || got[key] != value {
-		t.Errorf("got %v", got)
-	}
-}
-
-func TestOwnersAreTrimmedToTheirName(t *testing.T) {
-	for name, tc := range map[string]struct{ in, want string }{
-		"drops groups and extra":           {`{"username":"alice","uid":"1","groups":["g"],"extra":{"a":["b"]}}`, `{"username":"alice"}`},
-		"leaves a trimmed one as it is":    {`{"username":"alice"}`, `{"username":"alice"}`},
-		"leaves alone what it cannot read": {`alice`, `alice`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			annotations := map[string]string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: tc.in}
-			trimOwner(annotations)
-			if got := annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]; got != tc.want {
-				t.Errorf("got %s", got)
-			}
-		})
-	}
-	none := map[string]string{}
-	trimOwner(none)
-	if len(none) != 0 {
-		t.Errorf("made an owner up: %v", none)
-	}
-}
-
 func TestDefaultBindingsThatCannotBeMade(t *testing.T) {
 	typed := func(cluster string, bindings ...tenancyv1alpha1.APIExportReference) workspacetype.Resolved {
 		return workspacetype.Resolved{

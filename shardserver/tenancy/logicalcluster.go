@@ -153,19 +153,14 @@ func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clust
 	return nil
 }
 
-// setMetadata brings labels, finalizers and annotations up to date with the status.
+// setMetadata brings finalizers and annotations up to date. What follows from the status alone comes with each write
+// of it (package apis/core).
 func (c *logicalClusterController) setMetadata(scope *clusterScope) {
 	cluster := scope.cluster
-	cluster.Labels = statusLabels(cluster.Labels, cluster.Status)
-	if len(cluster.Status.Terminators) > 0 && cluster.DeletionTimestamp == nil {
-		controllerutil.AddFinalizer(cluster, corev1alpha1.LogicalClusterHasTerminatorsFinalizer)
-	} else if len(cluster.Status.Terminators) == 0 {
+	if len(cluster.Status.Terminators) == 0 {
 		controllerutil.RemoveFinalizer(cluster, corev1alpha1.LogicalClusterHasTerminatorsFinalizer)
 	}
 	setMapEntry(&cluster.Annotations, corev1alpha1.ShardAnnotationKey, c.cfg.ShardName)
-	if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
-		trimOwner(cluster.Annotations)
-	}
 }
 
 // write stores what changed: metadata with one request, the status with another.

@@ -42,17 +42,3 @@ func adminName(createdBy *authenticationv1.UserInfo) string {
 	}
 	return authorization.ForeignServiceAccountPrefix + strings.Join([]string{origin[0], namespace, name}, ":")
 }
-
-// trimOwner reduces the owner annotation to the name of the user: groups and extra were needed to make the workspace,
-// and are nobody's business afterwards. An annotation that cannot be read is left alone.
-func trimOwner(annotations map[string]string) {
-	info, err := creator(annotations)
-	if err != nil || info == nil {
-		return
-	}
-	trimmed, err := json.Marshal(map[string]string{"username": info.Username})
-	if err != nil {
-		return
-	}
-	annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] = string(trimmed)
-}

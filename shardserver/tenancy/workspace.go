@@ -169,15 +169,11 @@ func (c *workspaceController) isElsewhere(scope *workspaceScope) bool {
 // setMetadata brings labels, annotations and the URL of a placed workspace up to date.
 func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceScope) error {
 	workspace := scope.workspace
-	setMapEntry(&workspace.Labels, corev1alpha1.PhaseLabelKey, string(workspace.Status.Phase))
 	if workspace.Spec.Cluster == "" {
 		return nil
 	}
 	if cluster := scope.facts.cluster; cluster != nil && cluster.Annotations[corev1alpha1.ShardAnnotationKey] != "" {
 		setShard(workspace, cluster.Annotations[corev1alpha1.ShardAnnotationKey])
-	}
-	if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
-		trimOwner(workspace.Annotations)
 	}
 	shard := named(scope.shards, chosenShard(workspace, scope.shards))
 	if shard == nil {

@@ -40,7 +40,6 @@ func (c *workspaceController) delete(ctx context.Context, scope *workspaceScope)
 		controllerutil.RemoveFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
 		return client.IgnoreNotFound(c.writeMain(ctx, scope))
 	}
-	setMapEntry(&workspace.Labels, corev1alpha1.PhaseLabelKey, string(workspace.Status.Phase))
 	return client.IgnoreNotFound(c.write(ctx, scope))
 }
 

@@ -32,6 +32,9 @@ type Kind[T Object] struct {
 
 	// Default fills in what a client left out. May be nil.
 	Default func(T)
+	// Derive writes into the metadata what follows from the rest of the object. It runs last in every write, whoever
+	// writes, so that what it sets is always true. May be nil.
+	Derive func(T)
 	// CopySpec and CopyStatus make one half of the first object that of the second. The halves may be shared
 	// afterwards: both objects belong to the request. A kind without a status has neither CopyStatus nor SameStatus nor
 	// ValidateStatus; it gets no status subresource.

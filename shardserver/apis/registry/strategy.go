@@ -51,6 +51,13 @@ func (s strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
 		s.kind.Default(created)
 	}
 	objectMeta(created).Generation = 1
+	s.derive(created)
+}
+
+func (s strategy[T]) derive(obj T) {
+	if s.kind.Derive != nil {
+		s.kind.Derive(obj)
+	}
 }
 
 // PrepareForUpdate keeps the status and counts changes of the spec.
@@ -62,6 +69,7 @@ func (s strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 	if !s.kind.SameSpec(updated, before) {
 		objectMeta(updated).Generation = objectMeta(before).Generation + 1
 	}
+	s.derive(updated)
 }
 
 // Validate checks a new object. Its status was dropped and needs no check.
@@ -108,13 +116,15 @@ func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.
 	)}
 }
 
-// PrepareForUpdate keeps spec and metadata, except for the record of who owns which field.
+// PrepareForUpdate keeps spec and metadata, except for the record of who owns which field and what follows from the
+// status.
 func (s statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, before := s.typed(obj), s.typed(old)
 	s.kind.CopySpec(updated, before)
 	managedFields := objectMeta(updated).ManagedFields
 	objectMeta(before).DeepCopyInto(objectMeta(updated))
 	objectMeta(updated).ManagedFields = managedFields
+	s.derive(updated)
 }
 
 // ValidateUpdate checks a changed status.

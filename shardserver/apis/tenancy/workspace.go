@@ -1,12 +1,16 @@
 package tenancy
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	"github.com/atoll-dev/atoll/shardserver/apis/install"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -19,6 +23,7 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	New:        func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
 	NewList:    func() runtime.Object { return &tenancyv1alpha1.WorkspaceList{} },
 	Default:    install.DefaultWorkspace,
+	Derive:     derive,
 	CopySpec:   func(to, from *tenancyv1alpha1.Workspace) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *tenancyv1alpha1.Workspace) { to.Status = from.Status },
 	SameSpec:   func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
@@ -40,6 +45,20 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 		{Name: "Phase", Path: ".status.phase", Value: func(ws *tenancyv1alpha1.Workspace) string { return string(ws.Status.Phase) }},
 		{Name: "URL", Path: ".spec.URL", Value: func(ws *tenancyv1alpha1.Workspace) string { return ws.Spec.URL }},
 	},
+}
+
+// derive writes what follows from the status into the metadata: the phase as a label, and no more of the owner than the
+// name once nobody needs the rest.
+func derive(workspace *tenancyv1alpha1.Workspace) {
+	labels := maps.Clone(workspace.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1alpha1.PhaseLabelKey] = string(workspace.Status.Phase)
+	workspace.Labels = labels
+	if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
+		workspace.Annotations = kcpcore.WithTrimmedOwner(workspace.Annotations)
+	}
 }
 
 func validateWorkspaceSpec(workspace *tenancyv1alpha1.Workspace) field.ErrorList {

@@ -1,0 +1,99 @@
+package core
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// maxLabelKey is how long a whole hashed label key is, prefix included.
+const maxLabelKey = 63
+
+// InitializerLabel returns the label that a LogicalCluster carries while the initializer remains: selectors cannot hold
+// the initializer's name, which is longer than a label and has colons.
+func InitializerLabel(initializer corev1alpha1.LogicalClusterInitializer) (key, value string) {
+	return hashedLabel(corev1alpha1.InitializerLabelKeyPrefix, string(initializer))
+}
+
+// TerminatorLabel is InitializerLabel for terminators.
+func TerminatorLabel(terminator corev1alpha1.LogicalClusterTerminator) (key, value string) {
+	return hashedLabel(corev1alpha1.TerminatorLabelKeyPrefix, string(terminator))
+}
+
+func hashedLabel(prefix, name string) (key, value string) {
+	sum := sha256.Sum224([]byte(name))
+	digest := hex.EncodeToString(sum[:])
+	return prefix + digest[:maxLabelKey-len(prefix)], digest
+}
+
+// StatusLabels returns labels with those that repeat the status brought up to date: the phase, and one for each
+// remaining initializer and terminator.
+func StatusLabels(labels map[string]string, status corev1alpha1.LogicalClusterStatus) map[string]string {
+	updated := make(map[string]string, len(labels)+1)
+	for key, value := range labels {
+		if !strings.HasPrefix(key, corev1alpha1.InitializerLabelKeyPrefix) && !strings.HasPrefix(key, corev1alpha1.TerminatorLabelKeyPrefix) {
+			updated[key] = value
+		}
+	}
+	updated[corev1alpha1.PhaseLabelKey] = string(status.Phase)
+	for _, initializer := range status.Initializers {
+		key, value := InitializerLabel(initializer)
+		updated[key] = value
+	}
+	for _, terminator := range status.Terminators {
+		key, value := TerminatorLabel(terminator)
+		updated[key] = value
+	}
+	return updated
+}
+
+// derive writes what follows from the status into the metadata, in the transaction that changes the status. Selectors
+// decide by these labels who may see a logical cluster, so they must neither lag behind nor be a tenant's to write.
+func derive(cluster *corev1alpha1.LogicalCluster) {
+	cluster.Labels = StatusLabels(cluster.Labels, cluster.Status)
+	if cluster.DeletionTimestamp == nil {
+		// From then on the finalizer is the deletion's to take off.
+		cluster.Finalizers = withFinalizer(cluster.Finalizers, corev1alpha1.LogicalClusterHasTerminatorsFinalizer, len(cluster.Status.Terminators) > 0)
+	}
+	if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
+		cluster.Annotations = WithTrimmedOwner(cluster.Annotations)
+	}
+}
+
+func withFinalizer(finalizers []string, finalizer string, wanted bool) []string {
+	switch has := slices.Contains(finalizers, finalizer); {
+	case has == wanted:
+		return finalizers
+	case wanted:
+		return append(slices.Clone(finalizers), finalizer)
+	}
+	return slices.DeleteFunc(slices.Clone(finalizers), func(other string) bool { return other == finalizer })
+}
+
+// WithTrimmedOwner returns annotations whose owner is reduced to the name of the user: groups and extra were needed to
+// make the workspace, and are nobody's business afterwards. An annotation that cannot be read is left alone.
+func WithTrimmedOwner(annotations map[string]string) map[string]string {
+	text, ok := annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]
+	if !ok {
+		return annotations
+	}
+	info := authenticationv1.UserInfo{}
+	if err := json.Unmarshal([]byte(text), &info); err != nil {
+		return annotations
+	}
+	trimmed, err := json.Marshal(map[string]string{"username": info.Username})
+	if err != nil || string(trimmed) == text {
+		return annotations
+	}
+	annotations = maps.Clone(annotations)
+	annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] = string(trimmed)
+	return annotations
+}

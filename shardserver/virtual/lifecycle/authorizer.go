@@ -1,0 +1,43 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// typeAuthorizer lets those in who may initialize (or terminate) workspaces of the type: in the logical cluster that
+// holds the type, which they must be able to enter. What the request is about plays no part.
+type typeAuthorizer struct {
+	kind     *kind
+	delegate authorizer.Authorizer
+}
+
+// Authorize implements authorizer.Authorizer.
+func (a typeAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	owner, err := ownerOf(ctx)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, "", err
+	}
+	cluster, name, ok := typeOf(owner)
+	if !ok {
+		return authorizer.DecisionDeny, fmt.Sprintf("%q is no %s of a workspace type", owner, a.kind.noun), nil
+	}
+	decision, reason, err := a.delegate.Authorize(logicalcluster.With(ctx, cluster), authorizer.AttributesRecord{
+		User:            attributes.GetUser(),
+		Verb:            a.kind.verb,
+		APIGroup:        tenancyv1alpha1.SchemeGroupVersion.Group,
+		APIVersion:      tenancyv1alpha1.SchemeGroupVersion.Version,
+		Resource:        "workspacetypes",
+		Name:            name,
+		ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionNoOpinion {
+		decision = authorizer.DecisionDeny // nobody is asked after this
+	}
+	return decision, reason, err
+}

@@ -1,0 +1,190 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	endpointfilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/klog/v2"
+	rbacauthorizer "k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// content lets an owner work inside the logical clusters that wait for it.
+type content struct {
+	kind       *kind
+	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
+	types      *storage.Reader[*tenancyv1alpha1.WorkspaceType]
+	authorizer authorizer.Authorizer
+	serializer runtime.NegotiatedSerializer
+}
+
+// handler serves content with the identity that the owner has in it: itself, within the permissions that the type
+// states; or, if it states none, the creator of the workspace, within the creator's.
+func (c *content) handler(cluster http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx := req.Context()
+		owner, err := ownerOf(ctx)
+		if err != nil {
+			c.fail(w, req, err)
+			return
+		}
+		entered, err := c.enter(ctx)
+		if err != nil {
+			c.fail(w, req, err)
+			return
+		}
+		if !c.kind.waits(entered, owner) {
+			http.Error(w, fmt.Sprintf("%s %q cannot access this workspace", c.kind.noun, owner), http.StatusForbidden)
+			return
+		}
+		rules, err := c.rules(ctx, owner)
+		if err != nil {
+			c.fail(w, req, err)
+			return
+		}
+		attributes, err := endpointfilters.GetAuthorizerAttributes(ctx)
+		if err != nil {
+			c.fail(w, req, apierrors.NewInternalError(err))
+			return
+		}
+		if len(rules) > 0 {
+			c.byRules(w, req, cluster, owner, attributes, rules)
+			return
+		}
+		c.asCreator(w, req, cluster, entered, attributes)
+	})
+}
+
+// enter reads the logical cluster. The watch cache may not know a new one yet.
+func (c *content) enter(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
+	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		cluster, err = c.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, apierrors.NewInternalError(errors.New("the logical cluster does not exist"))
+	}
+	return cluster, err
+}
+
+// rules returns what the type permits its owner. Only the type that the owner belongs to is asked; bases give nothing.
+func (c *content) rules(ctx context.Context, owner string) ([]rbacv1.PolicyRule, error) {
+	cluster, name, ok := typeOf(owner)
+	if !ok {
+		return nil, nil // the system's own
+	}
+	found, err := c.types.Get(logicalcluster.With(ctx, cluster), "", name)
+	if apierrors.IsNotFound(err) {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the workspace type of %s %q does not exist", c.kind.noun, owner))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.kind.permissions(&found.Spec), nil
+}
+
+// byRules serves the request as the caller, who is a member of the owner's group inside.
+func (c *content) byRules(w http.ResponseWriter, req *http.Request, cluster http.Handler, owner string, attributes authorizer.Attributes, rules []rbacv1.PolicyRule) {
+	allowed := ruleAuthorizer(rules)
+	if decision, _, _ := allowed.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow {
+		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), described(attributes)), http.StatusForbidden)
+		return
+	}
+	caller := attributes.GetUser()
+	member := &user.DefaultInfo{
+		Name: caller.GetName(), UID: caller.GetUID(), Extra: caller.GetExtra(),
+		Groups: append(slices.Clone(caller.GetGroups()), c.kind.groupPrefix+owner),
+	}
+	cluster.ServeHTTP(w, virtual.InCluster(req, member, allowed))
+}
+
+// asCreator serves the request as the creator of the workspace, with the creator's rights.
+func (c *content) asCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, entered *corev1alpha1.LogicalCluster, attributes authorizer.Attributes) {
+	if entered.Spec.CreatedBy == nil || entered.Spec.CreatedBy.Username == "" {
+		c.fail(w, req, apierrors.NewInternalError(errors.New("the logical cluster does not say who created it")))
+		return
+	}
+	inside := virtual.InCluster(req, creator(entered.Spec.CreatedBy), nil)
+	attributes, err := endpointfilters.GetAuthorizerAttributes(inside.Context())
+	if err != nil {
+		c.fail(w, req, apierrors.NewInternalError(err))
+		return
+	}
+	decision, reason, err := c.authorizer.Authorize(inside.Context(), attributes)
+	switch {
+	case decision == authorizer.DecisionAllow:
+		cluster.ServeHTTP(w, inside)
+	case err != nil:
+		c.fail(w, req, apierrors.NewInternalError(err))
+	default:
+		responsewriters.Forbidden(attributes, w, inside, reason, c.serializer)
+	}
+}
+
+// creator returns who made a workspace, without what no workspace may hand on: rights over the whole shard, and the
+// turn of other initializers.
+func creator(createdBy *authenticationv1.UserInfo) user.Info {
+	extra := map[string][]string{}
+	for key, values := range createdBy.Extra {
+		extra[key] = values
+	}
+	return &user.DefaultInfo{
+		Name: createdBy.Username, UID: createdBy.UID, Extra: extra,
+		Groups: slices.DeleteFunc(slices.Clone(createdBy.Groups), func(group string) bool {
+			return group == user.SystemPrivilegedGroup ||
+				strings.HasPrefix(group, authorization.InitializerGroupPrefix) || strings.HasPrefix(group, authorization.TerminatorGroupPrefix)
+		}),
+	}
+}
+
+// ruleAuthorizer allows what policy rules allow.
+type ruleAuthorizer []rbacv1.PolicyRule
+
+func (r ruleAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	if rbacauthorizer.RulesAllow(attributes, r...) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionDeny, "no rule allows it", nil
+}
+
+// described names what a request is about: "<group or core>/<resource>[/<subresource>][ <namespace>/<name>]", or a path.
+func described(attributes authorizer.Attributes) string {
+	if !attributes.IsResourceRequest() {
+		return attributes.GetPath()
+	}
+	group := attributes.GetAPIGroup()
+	if group == "" {
+		group = "core"
+	}
+	text := group + "/" + attributes.GetResource()
+	if attributes.GetSubresource() != "" {
+		text += "/" + attributes.GetSubresource()
+	}
+	return text
+}
+
+func (c *content) fail(w http.ResponseWriter, req *http.Request, err error) {
+	if !apierrors.IsServiceUnavailable(err) {
+		klog.FromContext(req.Context()).V(2).Info("Serving the content of a logical cluster failed", "virtualWorkspace", c.kind.name, "err", err)
+	}
+	responsewriters.ErrorNegotiated(err, c.serializer, schema.GroupVersion{}, w, req)
+}
