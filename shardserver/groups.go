@@ -27,6 +27,9 @@ import (
 type apiGroups struct {
 	core  *genericapiserver.APIGroupInfo
 	named []*genericapiserver.APIGroupInfo
+	// definitions is the one of named that serves customresourcedefinitions, shared what those have in common in memory.
+	definitions *genericapiserver.APIGroupInfo
+	shared      *apiextensions.Shared
 }
 
 // newAPIGroups creates the storage of every API, in the order that identities demand: secrets first, then what is
@@ -59,11 +62,12 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", tenancyv1alpha1.SchemeGroupVersion.Group, err)
 	}
-	definitions, err := apiextensions.NewStorage(options)
+	shared := apiextensions.NewShared()
+	definitions, err := apiextensions.NewStorage(options, shared)
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", apiextensions.Definitions.Group, err)
 	}
-	groups := &apiGroups{core: &coreInfo, named: append(named, &rbac, &definitions,
+	groups := &apiGroups{core: &coreInfo, definitions: &definitions, shared: shared, named: append(named, &rbac, &definitions,
 		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
 		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
 	)}

@@ -25,9 +25,9 @@ func init() {
 	install.Install(legacyscheme.Scheme)
 }
 
-// NewStorage builds the group.
-func NewStorage(getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
-	definitions, err := customresourcedefinition.NewREST(legacyscheme.Scheme, getter)
+// NewStorage builds the group. Decoded definitions share memory through shared.
+func NewStorage(getter generic.RESTOptionsGetter, shared *Shared) (genericapiserver.APIGroupInfo, error) {
+	definitions, err := customresourcedefinition.NewREST(legacyscheme.Scheme, sharing{getter, shared})
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of customresourcedefinitions: %w", err)
 	}

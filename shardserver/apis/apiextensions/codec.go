@@ -1,0 +1,156 @@
+package apiextensions
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+)
+
+// protobufMagic is how stored protobuf begins.
+var protobufMagic = []byte("k8s\x00")
+
+// Fields of the message CustomResourceDefinition of apiextensions.k8s.io/v1.
+const (
+	fieldSpec      = 2
+	lengthEncoded  = 2
+	fieldTypeWidth = 3
+)
+
+var errNoSpec = errors.New("no field of a specification")
+
+// sharing makes storage decode definitions with the codec below.
+type sharing struct {
+	generic.RESTOptionsGetter
+	shared *Shared
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	config := *options.StorageConfig
+	config.Codec = &codec{Codec: config.Codec, shared: s.shared}
+	options.StorageConfig = &config
+	return options, nil
+}
+
+// codec decodes definitions such that equal specifications and long annotations are one in memory, and a specification
+// that is known already is not decoded at all: what a thousand workspaces with the same definitions hold, and what the
+// start of a shard with them costs, is one of each. What it returns must be treated as read-only, as all that comes out
+// of a watch cache; stock code copies or replaces a specification, it never writes into one.
+type codec struct {
+	runtime.Codec
+	shared *Shared
+}
+
+// Decode implements runtime.Decoder.
+func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	definition, _ := into.(*apiextensions.CustomResourceDefinition)
+	rest, hash, err := withoutSpec(data)
+	if err == nil && definition != nil {
+		if spec, ok := c.shared.spec(hash); ok && decodeRest(rest, definition) == nil {
+			definition.Spec = spec
+			c.shareTexts(definition)
+			kind := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+			return definition, &kind, nil
+		}
+	}
+	obj, kind, decodeErr := c.Codec.Decode(data, defaults, into)
+	if decodeErr != nil {
+		return obj, kind, decodeErr
+	}
+	if decoded, ok := obj.(*apiextensions.CustomResourceDefinition); ok {
+		if err == nil {
+			decoded.Spec = c.shared.share(hash, decoded.Spec)
+		}
+		c.shareTexts(decoded)
+	}
+	return obj, kind, nil
+}
+
+func (c *codec) shareTexts(definition *apiextensions.CustomResourceDefinition) {
+	for key, value := range definition.Annotations {
+		if len(value) >= sharedTextSize {
+			definition.Annotations[key] = c.shared.text(value)
+		}
+	}
+}
+
+// HashOf returns the hash of a definition's specification. It is quick for what comes out of the watch cache.
+func (s *Shared) HashOf(definition *apiextensions.CustomResourceDefinition) (Hash, error) {
+	if hash, ok := s.hash(&definition.Spec); ok {
+		return hash, nil
+	}
+	external := &apiextensionsv1.CustomResourceDefinition{}
+	if err := legacyscheme.Scheme.Convert(definition, external, nil); err != nil {
+		return Hash{}, fmt.Errorf("hashing definition %q: %w", definition.Name, err)
+	}
+	encoded, err := external.Spec.Marshal()
+	if err != nil {
+		return Hash{}, fmt.Errorf("hashing definition %q: %w", definition.Name, err)
+	}
+	return sha256.Sum256(encoded), nil
+}
+
+// withoutSpec takes a stored definition apart: the message without its specification, and the hash of that. It fails
+// for what is not stored as protobuf of version v1.
+func withoutSpec(data []byte) (rest []byte, hash Hash, err error) {
+	content, ok := bytes.CutPrefix(data, protobufMagic)
+	if !ok {
+		return nil, hash, errNoSpec
+	}
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(content); err != nil {
+		return nil, hash, fmt.Errorf("reading the envelope: %w", err)
+	}
+	if envelope.APIVersion != apiextensionsv1.SchemeGroupVersion.String() || envelope.ContentEncoding != "" {
+		return nil, hash, errNoSpec
+	}
+	message := envelope.Raw
+	for offset := 0; offset < len(message); {
+		tag, width := binary.Uvarint(message[offset:])
+		if width <= 0 || tag&(1<<fieldTypeWidth-1) != lengthEncoded {
+			return nil, hash, errNoSpec // none of its fields is of another type
+		}
+		size, sizeWidth := binary.Uvarint(message[offset+width:])
+		start := offset + width + sizeWidth
+		if sizeWidth <= 0 || size > uint64(len(message)-start) {
+			return nil, hash, errNoSpec
+		}
+		end := start + int(size)
+		if tag>>fieldTypeWidth == fieldSpec {
+			hash = sha256.Sum256(message[start:end])
+			return append(message[:offset:offset], message[end:]...), hash, nil
+		}
+		offset = end
+	}
+	return nil, hash, errNoSpec
+}
+
+// decodeRest decodes what withoutSpec left. It fails if the whole would need defaults that depend on the specification.
+func decodeRest(rest []byte, into *apiextensions.CustomResourceDefinition) error {
+	var external apiextensionsv1.CustomResourceDefinition
+	if err := external.Unmarshal(rest); err != nil {
+		return err
+	}
+	if len(external.Status.StoredVersions) == 0 {
+		return errNoSpec
+	}
+	internal := apiextensions.CustomResourceDefinition{ObjectMeta: external.ObjectMeta}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinitionStatus_To_apiextensions_CustomResourceDefinitionStatus(&external.Status, &internal.Status, nil); err != nil {
+		return err
+	}
+	*into = internal
+	return nil
+}

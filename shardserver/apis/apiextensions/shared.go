@@ -1,0 +1,137 @@
+package apiextensions
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"runtime"
+	"sync"
+	"unsafe"
+	"weak"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+)
+
+// Hash identifies the specification of a definition by its content: equal hashes mean equal specifications, byte for
+// byte as stored.
+type Hash [sha256.Size]byte
+
+// String returns the hash in hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// Shared holds what decoded definitions have in common, by content. It keeps nothing alive: an entry goes when the last
+// definition that uses it does, so its size follows the distinct contents in the watch cache.
+type Shared struct {
+	mu    sync.Mutex
+	specs map[Hash]*sharedSpec
+	// hashes finds a shared specification by the array of its versions.
+	hashes map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash
+	texts  map[Hash]weak.Pointer[byte]
+}
+
+// sharedSpec is a specification but for its versions. Whoever holds the specification holds the array of its versions,
+// whose end is therefore the end of all of it.
+type sharedSpec struct {
+	rest     apiextensions.CustomResourceDefinitionSpec
+	versions weak.Pointer[apiextensions.CustomResourceDefinitionVersion]
+	count    int
+}
+
+// NewShared returns what the storage of one shard shares.
+func NewShared() *Shared {
+	return &Shared{
+		specs:  map[Hash]*sharedSpec{},
+		hashes: map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash{},
+		texts:  map[Hash]weak.Pointer[byte]{},
+	}
+}
+
+// spec returns the specification with a hash if some definition still has it.
+func (s *Shared) spec(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lookup(hash)
+}
+
+func (s *Shared) lookup(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
+	known, ok := s.specs[hash]
+	if !ok {
+		return apiextensions.CustomResourceDefinitionSpec{}, false
+	}
+	first := known.versions.Value()
+	if first == nil {
+		return apiextensions.CustomResourceDefinitionSpec{}, false
+	}
+	spec := known.rest
+	spec.Versions = unsafe.Slice(first, known.count)
+	return spec, true
+}
+
+// share returns the specification that stands for all with this hash, which is the given one if it is the first. A
+// specification without versions is valid nowhere and not shared.
+func (s *Shared) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
+	if len(spec.Versions) == 0 {
+		return spec
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.lookup(hash); ok {
+		return known
+	}
+	first := weak.Make(&spec.Versions[0])
+	entry := &sharedSpec{rest: spec, versions: first, count: len(spec.Versions)}
+	entry.rest.Versions = nil
+	s.specs[hash], s.hashes[first] = entry, hash
+	runtime.AddCleanup(&spec.Versions[0], func(gone *sharedSpec) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.hashes, gone.versions)
+		if s.specs[hash] == gone { // an equal one may have come since
+			delete(s.specs, hash)
+		}
+	}, entry)
+	return spec
+}
+
+// hash returns the hash of a specification if it is shared.
+func (s *Shared) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, bool) {
+	if len(spec.Versions) == 0 {
+		return Hash{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash, ok := s.hashes[weak.Make(&spec.Versions[0])]
+	return hash, ok
+}
+
+// sharedTextSize is from where on a text is worth sharing.
+const sharedTextSize = 256
+
+// text returns the text that stands for all equal ones.
+func (s *Shared) text(text string) string {
+	if len(text) < sharedTextSize {
+		return text
+	}
+	hash := Hash(sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text))))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first := s.texts[hash].Value(); first != nil {
+		return unsafe.String(first, len(text))
+	}
+	pointer := weak.Make(unsafe.StringData(text))
+	s.texts[hash] = pointer
+	runtime.AddCleanup(unsafe.StringData(text), func(gone weak.Pointer[byte]) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.texts[hash] == gone {
+			delete(s.texts, hash)
+		}
+	}, pointer)
+	return text
+}
+
+// sizes returns how many specifications and texts are shared now.
+func (s *Shared) sizes() (specs, texts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.specs), len(s.texts)
+}
