@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -18,6 +19,7 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/shardserver/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
@@ -25,11 +27,14 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/filters"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 // Config is everything an API server is made of, before it exists.
@@ -40,10 +45,15 @@ type Config struct {
 	registry    *storage.Registry
 	authorizer  *authorization.Authorizer
 	types       *workspacetype.Resolver
+	virtual     *virtual.Set
 	tokenIssuer serviceaccount.TokenGenerator
 	rest        *restOptions
 	admin       *adminauth.Admin
 	clients     *loopback.Clients
+	// server is what the configuration has become, set before it serves.
+	server    *genericapiserver.GenericAPIServer
+	discovery *discovery.Handler
+	openapi   *openapi.Handler
 }
 
 func newConfig(ctx context.Context, opts options.Completed, registry *storage.Registry) (*Config, error) {
@@ -52,6 +62,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		options:  opts,
 		registry: registry,
 		types:    workspacetype.NewResolver(workspacetype.Local(registry)),
+		virtual:  virtual.NewSet(),
 	}
 	for _, step := range []func(context.Context) error{
 		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit,
@@ -60,6 +71,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 			return nil, err
 		}
 	}
+	registry.SetVisible(discovery.Visible)
 	c.Generic.BuildHandlerChainFunc = c.handlerChain
 	return c, nil
 }
@@ -75,7 +87,6 @@ func (c *Config) applyServing(context.Context) error {
 		return err
 	}
 	c.Generic.EffectiveVersion = linked{c.Generic.EffectiveVersion}
-	c.Generic.AggregatedDiscoveryGroupManager = filters.NewDiscovery()
 	c.Generic.LoopbackClientConfig.DisableCompression = true
 	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	var err error
@@ -143,7 +154,11 @@ func (c *Config) applyAuthentication(ctx context.Context) error {
 		}
 		tokens = c.admin.Tokens()
 	}
-	info.Authenticator, err = authentication.New(ctx, authentication.Config{Stock: stock, Registry: c.registry, AdminTokens: tokens})
+	config := authentication.Config{Stock: stock, Registry: c.registry, AdminTokens: tokens}
+	if c.options.FeatureEnabled(options.GateWorkspaceAuthentication) {
+		config.Issuers = issuers.New(ctx, authenticator.Audiences(c.options.Authentication.APIAudiences), stock.APIAudiences)
+	}
+	info.Authenticator, err = authentication.New(ctx, config)
 	if err != nil {
 		return fmt.Errorf("creating the authenticator: %w", err)
 	}
@@ -189,7 +204,7 @@ func (c *Config) applyAuthorization(context.Context) error {
 		return fmt.Errorf("creating the authorizer: %w", err)
 	}
 	c.authorizer = authorizer
-	c.Generic.Authorization.Authorizer = authorizer
+	c.Generic.Authorization.Authorizer = c.virtual.Authorizer(authorizer)
 	c.Generic.RuleResolver = authorizer
 	return nil
 }
@@ -213,13 +228,15 @@ func (c *Config) applyAudit(context.Context) error { return c.options.Audit.Appl
 // handlerChain puts the stock chain between our outermost filters, which find the cluster, and our innermost, which
 // keeps to it (wall W7: nothing is served outside of this chain).
 func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
-	handler := filters.WithDiscoveryRules(apiHandler, generic.Serializer)
-	handler = filters.WithResourceRules(handler, c.rest.identities, generic.Serializer)
+	handler := c.withDocuments(apiHandler, generic)
+	handler = filters.WithResourceRules(handler, c.registry, c.rest.identities, generic.Serializer)
 	handler = authorization.WithDeepReview(handler)
 	handler = authorization.WithImpersonationScope(handler)
+	handler = c.virtual.WithServing(handler, generic.Serializer)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
+	handler = c.virtual.WithRequest(handler)
 	handler = filters.WithCluster(handler, filters.NewResolver(c.registry), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -39,6 +40,8 @@ type Config struct {
 	Stock kubeauthenticator.Config
 	// Registry gives access to service accounts and secrets. Needed for service account tokens.
 	Registry *storage.Registry
+	// Issuers, if given, verifies tokens of the issuers that workspace types bring (feature gate WorkspaceAuthentication).
+	Issuers *issuers.Authenticators
 	// AdminTokens maps tokens to users, as written into admin.kubeconfig.
 	AdminTokens map[string]*user.DefaultInfo
 }
@@ -46,8 +49,8 @@ type Config struct {
 // New builds the authenticator. The context ends what it runs in the background (fetching the keys of OpenID Connect
 // issuers).
 //
-// The answer for a token never depends on the logical cluster of the request, so the stock token cache in front of
-// the token authenticators may be keyed by the token alone.
+// The answer of the stock token authenticators never depends on the logical cluster of the request, so the stock token
+// cache in front of them may be keyed by the token alone. That of workspace issuers does, and they stand behind none.
 func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	stock := config.Stock
 	if stock.BootstrapToken {
@@ -77,6 +80,13 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	}
 	if rest != nil {
 		requests = append(requests, rest)
+	}
+	if config.Issuers != nil {
+		if config.Registry == nil {
+			return nil, errors.New("authentication: issuers of workspaces need a storage registry")
+		}
+		tokens := newWorkspaceTokens(config.Registry, config.Issuers)
+		requests = append(requests, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
 	return requester.Recorded(withAnonymous(stock.Anonymous, requests)), nil
 }

@@ -1,0 +1,107 @@
+package authentication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/issuers"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// workspaceTokens accepts the tokens of the issuers that the type of the request's workspace brings. What these are is
+// read from the watch cache for each token, so that changes count at once and for workspaces that exist.
+type workspaceTokens struct {
+	types          *workspacetype.Resolver
+	configurations *storage.Reader[*tenancyv1alpha1.WorkspaceAuthenticationConfiguration]
+	authenticators *issuers.Authenticators
+}
+
+func newWorkspaceTokens(registry *storage.Registry, authenticators *issuers.Authenticators) authenticator.Token {
+	return &workspaceTokens{
+		types: workspacetype.NewResolver(newCachedCatalog(registry)),
+		configurations: storage.NewReader[*tenancyv1alpha1.WorkspaceAuthenticationConfiguration](registry,
+			tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")),
+		authenticators: authenticators,
+	}
+}
+
+// AuthenticateToken implements authenticator.Token. Its answer depends on the logical cluster of the context, so it must
+// not stand behind a cache of tokens.
+func (t *workspaceTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() || cluster.IsSystem() {
+		return nil, false, nil
+	}
+	if _, ok := issuers.Issuer(token); !ok {
+		return nil, false, nil
+	}
+	accepted, err := t.of(ctx, cluster)
+	if err != nil {
+		return nil, false, fmt.Errorf("finding the issuers of logical cluster %q: %w", cluster, err)
+	}
+	return t.authenticators.Authenticate(ctx, cluster, accepted, token)
+}
+
+// of returns the issuers of a logical cluster. Types and configurations that do not exist have none.
+func (t *workspaceTokens) of(ctx context.Context, cluster logicalcluster.Name) ([]tenancyv1alpha1.JWTAuthenticator, error) {
+	kind, err := t.types.OfCluster(ctx, cluster)
+	if errors.Is(err, workspacetype.ErrUnresolvable) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var accepted []tenancyv1alpha1.JWTAuthenticator
+	for _, named := range kind.Spec.AuthenticationConfigurations {
+		configuration, err := t.configurations.Get(logicalcluster.With(ctx, kind.Cluster), "", named.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		accepted = append(accepted, configuration.Spec.JWT...)
+	}
+	return accepted, nil
+}
+
+// cachedCatalog reads the watch cache and nothing else: whoever asks is not authenticated yet, and must not be able to
+// make the server read from etcd.
+type cachedCatalog struct {
+	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
+	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
+	types      *storage.Reader[*tenancyv1alpha1.WorkspaceType]
+}
+
+var _ workspacetype.Catalog = cachedCatalog{}
+
+func newCachedCatalog(registry *storage.Registry) cachedCatalog {
+	return cachedCatalog{
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
+		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, tenancyv1alpha1.Resource("workspacetypes")),
+	}
+}
+
+// LogicalCluster implements workspacetype.Catalog.
+func (c cachedCatalog) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return c.clusters.Get(logicalcluster.With(ctx, cluster), "", corev1alpha1.LogicalClusterName)
+}
+
+// Workspace implements workspacetype.Catalog.
+func (c cachedCatalog) Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return c.workspaces.Get(logicalcluster.With(ctx, parent), "", name)
+}
+
+// WorkspaceType implements workspacetype.Catalog.
+func (c cachedCatalog) WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
+	return c.types.Get(logicalcluster.With(ctx, cluster), "", name)
+}
