@@ -72,9 +72,13 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err != nil {
 		return nil, s.explainStorage(err)
 	}
+	if err := s.addVirtualWorkspaces(groups); err != nil {
+		return nil, err
+	}
 	if s.Generic, err = s.config.Generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the API server: %w", err)
 	}
+	s.config.server = s.Generic
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
