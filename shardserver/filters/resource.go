@@ -11,11 +11,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // WithResourceRules is the innermost filter, behind authorization: it keeps wildcard requests to list and watch,
 // serves "<resource>:<identity>", and hides resources where they do not exist.
-func WithResourceRules(handler http.Handler, identities map[schema.GroupResource]string, serializer runtime.NegotiatedSerializer) http.Handler {
+func WithResourceRules(handler http.Handler, resources *storage.Registry, identities map[schema.GroupResource]string, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest {
@@ -41,12 +42,19 @@ func WithResourceRules(handler http.Handler, identities map[schema.GroupResource
 			return
 		}
 		resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-		if !served(resource, req) {
+		if !resources.Shows(req.Context(), resource) && !isCustom(req, resources, resource) {
 			respond(w, req, serializer, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, resource, info.Name, "", 0, true))
 			return
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// isCustom tells whether a definition of the request's logical cluster takes the place of a resource that is compiled in
+// and not shown there.
+func isCustom(req *http.Request, resources *storage.Registry, resource schema.GroupResource) bool {
+	custom, err := resources.For(req.Context(), resource)
+	return err == nil && custom != nil
 }
 
 func notOverAllClusters(info *request.RequestInfo) error {

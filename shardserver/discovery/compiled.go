@@ -1,0 +1,175 @@
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// Compiled is discovery of all that is compiled in, as the stock handlers tell it. It does not change.
+type Compiled struct {
+	// groups are in the order of the unaggregated form, the core group first.
+	groups []group
+	// resources are all of all groups, without subresources, ordered.
+	resources []schema.GroupResource
+}
+
+// group is an API group in both forms of discovery.
+type group struct {
+	name     string
+	versions []groupVersion
+}
+
+type groupVersion struct {
+	name       string
+	aggregated []apidiscoveryv2.APIResourceDiscovery
+	listed     []metav1.APIResource
+}
+
+func (c *Compiled) has(resource schema.GroupResource) bool {
+	_, found := slices.BinarySearchFunc(c.resources, resource, compareResources)
+	return found
+}
+
+// Source reads what is compiled in from the handlers that serve it. They are complete when the first request comes.
+type Source struct {
+	handler http.Handler
+
+	mu   sync.Mutex
+	read *Compiled
+}
+
+// NewSource returns the source of what a stock handler serves.
+func NewSource(handler http.Handler) *Source { return &Source{handler: handler} }
+
+// Ask sends a GET to the stock handler and decodes its answer, which is JSON. The context is that of a request.
+func (s *Source) Ask(ctx context.Context, path, accept string, into any) error {
+	raw, err := s.AskRaw(ctx, path, accept)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("decoding %s of what is compiled in: %w", path, err)
+	}
+	return nil
+}
+
+// AskRaw is Ask without decoding.
+func (s *Source) AskRaw(ctx context.Context, path, accept string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s of what is compiled in: %w", path, err)
+	}
+	req.Header.Set("Accept", accept)
+	answer := &recorded{header: http.Header{}, status: http.StatusOK}
+	s.handler.ServeHTTP(answer, req)
+	if answer.status != http.StatusOK {
+		return nil, fmt.Errorf("asking for %s of what is compiled in: status %d: %s", path, answer.status, &answer.body)
+	}
+	return answer.body.Bytes(), nil
+}
+
+// recorded keeps an answer instead of sending it.
+type recorded struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorded) Header() http.Header            { return r.header }
+func (r *recorded) WriteHeader(status int)         { r.status = status }
+func (r *recorded) Write(part []byte) (int, error) { return r.body.Write(part) }
+
+// Read returns what is compiled in. It asks the stock handlers at the first call that succeeds.
+func (s *Source) Read(ctx context.Context) (*Compiled, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.read == nil {
+		read, err := s.readAll(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.read = read
+	}
+	return s.read, nil
+}
+
+func (s *Source) readAll(ctx context.Context) (*Compiled, error) {
+	aggregated := map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery{}
+	for _, path := range []string{"/api", "/apis"} {
+		var list apidiscoveryv2.APIGroupDiscoveryList
+		if err := s.Ask(ctx, path, acceptAggregated, &list); err != nil {
+			return nil, err
+		}
+		for _, group := range list.Items {
+			for _, version := range group.Versions {
+				aggregated[schema.GroupVersion{Group: group.Name, Version: version.Version}] = version.Resources
+			}
+		}
+	}
+	var core metav1.APIVersions
+	if err := s.Ask(ctx, "/api", "application/json", &core); err != nil {
+		return nil, err
+	}
+	var named metav1.APIGroupList
+	if err := s.Ask(ctx, "/apis", "application/json", &named); err != nil {
+		return nil, err
+	}
+	coreGroup := metav1.APIGroup{}
+	for _, version := range core.Versions {
+		coreGroup.Versions = append(coreGroup.Versions, metav1.GroupVersionForDiscovery{Version: version})
+	}
+	compiled := &Compiled{}
+	for _, known := range append([]metav1.APIGroup{coreGroup}, named.Groups...) {
+		read, err := s.readGroup(ctx, known, aggregated)
+		if err != nil {
+			return nil, err
+		}
+		compiled.groups = append(compiled.groups, read)
+		compiled.addResources(read)
+	}
+	return compiled, nil
+}
+
+func (s *Source) readGroup(ctx context.Context, known metav1.APIGroup, aggregated map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery) (group, error) {
+	read := group{name: known.Name}
+	for _, version := range known.Versions {
+		gv := schema.GroupVersion{Group: known.Name, Version: version.Version}
+		var list metav1.APIResourceList
+		if err := s.Ask(ctx, PathOf(gv), "application/json", &list); err != nil {
+			return group{}, err
+		}
+		read.versions = append(read.versions, groupVersion{name: gv.Version, aggregated: aggregated[gv], listed: list.APIResources})
+	}
+	return read, nil
+}
+
+func (c *Compiled) addResources(added group) {
+	for _, version := range added.versions {
+		for _, listed := range version.listed {
+			resource := schema.GroupResource{Group: added.name, Resource: listed.Name}
+			if position, found := slices.BinarySearchFunc(c.resources, resource, compareResources); !found && !strings.Contains(listed.Name, "/") {
+				c.resources = slices.Insert(c.resources, position, resource)
+			}
+		}
+	}
+}
+
+// PathOf returns the path of a version's resources, "/api/v1" or "/apis/<group>/<version>".
+func PathOf(version schema.GroupVersion) string {
+	if version.Group == "" {
+		return "/api/" + version.Version
+	}
+	return "/apis/" + version.Group + "/" + version.Version
+}

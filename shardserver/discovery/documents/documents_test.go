@@ -1,0 +1,131 @@
+package documents_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func fixed(value string, bytes int64) func() (string, int64, error) {
+	return func() (string, int64, error) { return value, bytes, nil }
+}
+
+func TestWhoAsksMeanwhileSharesOneBuild(t *testing.T) {
+	cache := documents.New[string, *string](documents.Limits{Count: 10, Bytes: 100, Builds: 2})
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	slow := func() (*string, int64, error) {
+		close(begun)
+		<-goOn
+		value := "document"
+		return &value, 1, nil
+	}
+	got := make([]*string, 10)
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() { got[i], _ = cache.Get(t.Context(), "key", slow) })
+	}
+	<-begun
+	close(goOn)
+	all.Wait()
+	for i := range got {
+		if got[i] == nil || got[i] != got[0] {
+			t.Errorf("caller %d got %v, the first %v", i, got[i], got[0])
+		}
+	}
+	if built := cache.Stats().Built; built != 1 {
+		t.Errorf("%d builds, want 1", built)
+	}
+}
+
+func TestWhatWasNotUsedForLongestGoesFirst(t *testing.T) {
+	for name, limits := range map[string]documents.Limits{
+		"bounded by count": {Count: 2, Bytes: 1000, Builds: 1},
+		"bounded by bytes": {Count: 100, Bytes: 25, Builds: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := documents.New[string, string](limits)
+			for _, key := range []string{"a", "b", "a", "c"} { // c takes the place of b
+				if _, err := cache.Get(t.Context(), key, fixed(key, 10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if stats := cache.Stats(); stats != (documents.Stats{Kept: 2, Bytes: 20, Built: 3}) {
+				t.Errorf("got %+v", stats)
+			}
+			for _, key := range []string{"a", "c", "b"} {
+				_, _ = cache.Get(t.Context(), key, fixed(key, 10))
+			}
+			if built := cache.Stats().Built; built != 4 {
+				t.Errorf("%d builds, want 4: only b was gone", built)
+			}
+		})
+	}
+}
+
+func TestADocumentLargerThanTheCacheIsServedAndNotKept(t *testing.T) {
+	cache := documents.New[string, string](documents.Limits{Count: 2, Bytes: 10, Builds: 1})
+	if got, err := cache.Get(t.Context(), "large", fixed("large", 11)); got != "large" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if stats := cache.Stats(); stats.Kept != 0 || stats.Bytes != 0 {
+		t.Errorf("got %+v", stats)
+	}
+}
+
+func TestAnErrorAndAPanicAreToldAndNotKept(t *testing.T) {
+	cache := documents.New[string, string](documents.Limits{Count: 2, Bytes: 10, Builds: 1})
+	broken := errors.New("broken")
+	if _, err := cache.Get(t.Context(), "key", func() (string, int64, error) { return "", 0, broken }); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := cache.Get(t.Context(), "key", func() (string, int64, error) { panic("upset") }); err == nil || !strings.Contains(err.Error(), "upset") {
+		t.Errorf("got %v", err)
+	}
+	if got, err := cache.Get(t.Context(), "key", fixed("well", 1)); got != "well" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestBuildsWaitForASlotAndForNobodyWhoLeft(t *testing.T) {
+	cache := documents.New[string, string](documents.Limits{Count: 10, Bytes: 100, Builds: 1})
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, _ = cache.Get(t.Context(), "first", func() (string, int64, error) {
+			close(begun)
+			<-goOn
+			return "first", 1, nil
+		})
+	})
+	<-begun
+	impatient, leave := context.WithCancel(t.Context())
+	all.Go(func() { // may come first, and be who builds, or last, and find what the other one built
+		if _, err := cache.Get(impatient, "second", fixed("second", 1)); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("who left got %v", err)
+		}
+	})
+	all.Go(func() {
+		if got, err := cache.Get(t.Context(), "second", fixed("second", 1)); got != "second" || err != nil {
+			t.Errorf("who stayed got %q, %v", got, err)
+		}
+	})
+	gone, never := context.WithCancel(t.Context())
+	never()
+	if _, err := cache.Get(gone, "third", fixed("third", 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("who was gone got %v", err)
+	}
+	if built := cache.Stats().Built; built != 1 {
+		t.Errorf("%d builds at a time, want 1", built)
+	}
+	leave()
+	close(goOn)
+	all.Wait()
+}

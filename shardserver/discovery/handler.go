@@ -1,0 +1,199 @@
+package discovery
+
+import (
+	"crypto/sha512"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apidiscoveryv2beta1 "k8s.io/api/apidiscovery/v2beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	apidiscoveryv2conversion "k8s.io/apiserver/pkg/apis/apidiscovery/v2"
+	stock "k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
+
+	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
+)
+
+// limits of what is kept. A document about 20 definitions takes some 100 KiB in memory.
+var limits = documents.Limits{Count: 512, Bytes: 64 << 20, Builds: 2}
+
+// Handler serves discovery.
+type Handler struct {
+	sets       *Sets
+	next       http.Handler
+	addresses  stock.Addresses
+	serializer runtime.NegotiatedSerializer
+	// aggregated writes the aggregated form, whose types are in no other scheme.
+	aggregated runtime.NegotiatedSerializer
+	cache      *documents.Cache[Hash, *document]
+}
+
+// With serves discovery of the request's logical cluster, and leaves every other request to next.
+func With(next http.Handler, sets *Sets, addresses stock.Addresses, notAggregated runtime.NegotiatedSerializer) *Handler {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(apidiscoveryv2.AddToScheme(scheme))
+	utilruntime.Must(apidiscoveryv2beta1.AddToScheme(scheme))
+	utilruntime.Must(apidiscoveryv2conversion.RegisterConversions(scheme))
+	return &Handler{
+		sets: sets, next: next, addresses: addresses,
+		serializer: notAggregated, aggregated: serializer.NewCodecFactory(scheme),
+		cache: documents.New[Hash, *document](limits),
+	}
+}
+
+// Stats returns numbers about the documents that are kept.
+func (h *Handler) Stats() documents.Stats { return h.cache.Stats() }
+
+// document is discovery of one API set.
+type document struct {
+	// core is what /api shows, named what /apis does.
+	core, named aggregatedList
+	groups      map[string]metav1.APIGroup
+	order       []string
+	versions    map[schema.GroupVersion][]metav1.APIResource
+}
+
+type aggregatedList struct {
+	items []apidiscoveryv2.APIGroupDiscovery
+	tag   string
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(req.URL.Path, "/"), "/"), "/")
+	isCore, isNamed := parts[0] == "api" && len(parts) <= 2, parts[0] == "apis" && len(parts) <= 3 && (len(parts) == 1 || parts[1] != "")
+	if req.Method != http.MethodGet || !isCore && !isNamed {
+		h.next.ServeHTTP(w, req)
+		return
+	}
+	set, err := h.sets.Of(req.Context())
+	if err != nil {
+		Fail(w, req, h.serializer, err)
+		return
+	}
+	found, err := h.cache.Get(req.Context(), set.Key(), set.document)
+	if err != nil {
+		Fail(w, req, h.serializer, fmt.Errorf("making the discovery documents: %w", err))
+		return
+	}
+	switch {
+	case len(parts) == 1 && h.wantsAggregated(req):
+		h.serveAggregated(w, req, found, parts[0])
+	case len(parts) == 1 && isNamed:
+		h.serveGroups(w, req, found)
+	case len(parts) == 1:
+		h.next.ServeHTTP(w, req) // the versions of the core group, and addresses
+	case len(parts) == 2 && isNamed:
+		h.serveGroup(w, req, found, parts[1])
+	case isCore:
+		h.serveVersion(w, req, found, schema.GroupVersion{Version: parts[1]})
+	default:
+		h.serveVersion(w, req, found, schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	}
+}
+
+// Fail answers with an error: the Kubernetes status in it, if it has one.
+func Fail(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
+	var status *apierrors.StatusError
+	switch {
+	case req.Context().Err() != nil:
+		status = apierrors.NewTimeoutError("the request ended before the document about the API was made", 1)
+	case !errors.As(err, &status):
+		status = apierrors.NewInternalError(err)
+	}
+	responsewriters.ErrorNegotiated(status, serializer, schema.GroupVersion{}, w, req)
+}
+
+func (h *Handler) wantsAggregated(req *http.Request) bool {
+	media, _ := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), h.aggregated.SupportedMediaTypes(), aggregated.DiscoveryEndpointRestrictions)
+	return aggregated.IsAggregatedDiscoveryGVK(media.Convert)
+}
+
+func (h *Handler) serveAggregated(w http.ResponseWriter, req *http.Request, found *document, path string) {
+	list := found.named
+	if path == "api" {
+		list = found.core
+	}
+	metrics.InstrumentHandlerFunc(http.MethodGet, "", "", "", path, "", metrics.APIServerComponent, false, "", func(w http.ResponseWriter, req *http.Request) {
+		media, _, err := negotiation.NegotiateOutputMediaType(req, h.aggregated, aggregated.DiscoveryEndpointRestrictions)
+		if err != nil {
+			Fail(w, req, h.serializer, err)
+			return
+		}
+		shown := apidiscoveryv2.APIGroupDiscoveryList{Items: list.items} // encoding writes into it
+		aggregated.ServeHTTPWithETag(&shown, list.tag, media.Convert.GroupVersion(), h.aggregated, w, req)
+	})(w, req)
+}
+
+func (h *Handler) serveGroups(w http.ResponseWriter, req *http.Request, found *document) {
+	all := stock.NewRootAPIsHandler(h.addresses, h.serializer)
+	for _, name := range found.order {
+		all.AddGroup(found.groups[name])
+	}
+	all.ServeHTTP(w, req)
+}
+
+func (h *Handler) serveGroup(w http.ResponseWriter, req *http.Request, found *document, name string) {
+	group, ok := found.groups[name]
+	if !ok {
+		http.NotFound(w, req)
+		return
+	}
+	stock.NewAPIGroupHandler(h.serializer, group).ServeHTTP(w, req)
+}
+
+func (h *Handler) serveVersion(w http.ResponseWriter, req *http.Request, found *document, version schema.GroupVersion) {
+	resources, ok := found.versions[version]
+	if !ok {
+		http.NotFound(w, req)
+		return
+	}
+	lister := stock.APIResourceListerFunc(func() []metav1.APIResource { return resources })
+	stock.NewAPIVersionHandler(h.serializer, version, lister).ServeHTTP(w, req)
+}
+
+// document makes the documents of a set, and tells how much memory they take, roughly.
+func (s *Set) document() (*document, int64, error) {
+	made := &document{groups: map[string]metav1.APIGroup{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
+	for _, group := range s.groups() {
+		shown := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group.name}}
+		listed := metav1.APIGroup{Name: group.name}
+		for _, version := range group.versions {
+			gv := schema.GroupVersion{Group: group.name, Version: version.name}
+			shown.Versions = append(shown.Versions, apidiscoveryv2.APIVersionDiscovery{
+				Version: version.name, Resources: version.aggregated, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			})
+			listed.Versions = append(listed.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: version.name})
+			made.versions[gv] = version.listed
+		}
+		listed.PreferredVersion = listed.Versions[0]
+		if group.name == "" {
+			made.core.items = append(made.core.items, shown)
+			continue
+		}
+		made.named.items = append(made.named.items, shown)
+		made.groups[group.name] = listed
+		made.order = append(made.order, group.name)
+	}
+	var size int64
+	for _, list := range []*aggregatedList{&made.core, &made.named} {
+		encoded, err := json.Marshal(list.items)
+		if err != nil {
+			return nil, 0, err
+		}
+		list.tag = fmt.Sprintf("%X", sha512.Sum512(encoded))
+		size += 3 * int64(len(encoded)) // in both forms, with pointers
+	}
+	return made, size, nil
+}

@@ -1,0 +1,207 @@
+// Package discovery answers what a logical cluster serves: /api, /apis and what lies below them up to the list of a
+// version's resources, in the aggregated and the unaggregated form.
+//
+// A logical cluster's API set is the resources compiled in that it shows and the content of its definitions. It is
+// computed for every request; documents are made of it and kept by its hash, in a bounded cache that all logical
+// clusters share (wall W5). Nothing is kept because a logical cluster exists (wall W2). Schemas are package openapi's
+// part, which builds on the sets of this package. Serving resources is not done here.
+package discovery
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Set is what a logical cluster serves, as far as documents about its API depend on it.
+type Set struct {
+	// Compiled are the documents about what is compiled in, wherever it is shown.
+	Compiled *Compiled
+	// Hidden are the resources compiled in that the logical cluster does not show, ordered.
+	Hidden []schema.GroupResource
+	// Definitions are those in force, ordered by name. None brings a resource that is compiled in and shown.
+	Definitions []Definition
+}
+
+// Definition is one definition in force: established, and with a version that is served.
+type Definition struct {
+	// Content is the hash of all that documents about its resource are made of, but for Terminating.
+	Content Hash
+	// Terminating tells that the definition and its objects are being deleted.
+	Terminating bool
+	// Object is shared with the watch cache: it must be neither changed nor kept.
+	Object *apiextensions.CustomResourceDefinition
+}
+
+// Hides tells whether a resource is compiled in and not shown. Subresources go with their resource.
+func (s *Set) Hides(resource schema.GroupResource) bool {
+	_, found := slices.BinarySearchFunc(s.Hidden, resource, compareResources)
+	return found
+}
+
+// Serving returns the definitions that serve a version of a group.
+func (s *Set) Serving(version schema.GroupVersion) []Definition {
+	var serving []Definition
+	for _, definition := range s.Definitions {
+		if definition.Object.Spec.Group == version.Group && apiextensions.HasServedCRDVersion(definition.Object, version.Version) {
+			serving = append(serving, definition)
+		}
+	}
+	return serving
+}
+
+// Serves tells whether the set has any resource in a version of a group.
+func (s *Set) Serves(version schema.GroupVersion) bool {
+	for _, compiled := range s.Compiled.groups {
+		if compiled.name != version.Group {
+			continue
+		}
+		if slices.ContainsFunc(s.shown(compiled), func(v groupVersion) bool { return v.name == version.Version }) {
+			return true
+		}
+	}
+	return len(s.Serving(version)) > 0
+}
+
+// VersionsOf returns the versions of a group that are compiled in, shown or not.
+func (s *Set) VersionsOf(name string) []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	for _, compiled := range s.Compiled.groups {
+		for _, version := range compiled.versions {
+			if compiled.name == name {
+				versions = append(versions, schema.GroupVersion{Group: name, Version: version.name})
+			}
+		}
+	}
+	return versions
+}
+
+// HiddenKinds returns the kinds of a version that are compiled in and not shown.
+func (s *Set) HiddenKinds(version schema.GroupVersion) []string {
+	var kinds []string
+	for _, compiled := range s.Compiled.groups {
+		for _, v := range compiled.versions {
+			for _, listed := range v.listed {
+				if compiled.name == version.Group && v.name == version.Version && s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
+					kinds = append(kinds, listed.Kind)
+				}
+			}
+		}
+	}
+	return kinds
+}
+
+// Key identifies all documents of discovery that are made of the set.
+func (s *Set) Key() Hash {
+	hash := sha256.New()
+	writeHidden(hash, s.Hidden)
+	for _, definition := range s.Definitions {
+		fmt.Fprintf(hash, "%x %t\n", definition.Content, definition.Terminating)
+	}
+	return Hash(hash.Sum(nil))
+}
+
+// SchemaKey identifies all documents about schemas that are made of the set.
+func (s *Set) SchemaKey() Hash {
+	hash := sha256.New()
+	writeHidden(hash, s.Hidden)
+	writeContents(hash, s.Definitions)
+	return Hash(hash.Sum(nil))
+}
+
+// VersionKey identifies the document about the schemas of one version of a group. Plain tells that only what is
+// compiled in makes it, and all of it.
+func (s *Set) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
+	serving := s.Serving(version)
+	var hidden []schema.GroupResource
+	for _, resource := range s.Hidden {
+		if resource.Group == version.Group {
+			hidden = append(hidden, resource)
+		}
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\n", version)
+	writeHidden(hash, hidden)
+	writeContents(hash, serving)
+	return Hash(hash.Sum(nil)), len(hidden) == 0 && len(serving) == 0
+}
+
+// Sets finds the API sets of logical clusters.
+type Sets struct {
+	compiled    *Source
+	registry    *storage.Registry
+	definitions *storage.Reader[*apiextensions.CustomResourceDefinition]
+	hashes      *hashes
+}
+
+// NewSets returns the API sets of the logical clusters whose definitions and rules of visibility the registry knows.
+func NewSets(compiled *Source, registry *storage.Registry) *Sets {
+	definitions := apiextensions.Resource("customresourcedefinitions")
+	return &Sets{
+		compiled:    compiled,
+		registry:    registry,
+		definitions: storage.NewReader[*apiextensions.CustomResourceDefinition](registry, definitions),
+		hashes:      newHashes(),
+	}
+}
+
+// Of returns the API set of the context's logical cluster. Requests over all logical clusters, and outside of any, see
+// what is compiled in.
+func (s *Sets) Of(ctx context.Context) (*Set, error) {
+	compiled, err := s.compiled.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{Compiled: compiled}
+	for _, resource := range compiled.resources {
+		if !s.registry.Shows(ctx, resource) {
+			set.Hidden = append(set.Hidden, resource)
+		}
+	}
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
+		return set, nil
+	}
+	all, err := s.definitions.ListLatest(ctx, "", nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing the definitions of the logical cluster: %w", err)
+	}
+	return set, s.hashes.add(ctx, set, all)
+}
+
+// add puts the definitions in force into a set.
+func (h *hashes) add(ctx context.Context, set *Set, all []*apiextensions.CustomResourceDefinition) error {
+	for _, object := range all {
+		resource := schema.GroupResource{Group: object.Spec.Group, Resource: object.Spec.Names.Plural}
+		if !inForce(object) || (set.Compiled.has(resource) && !set.Hides(resource)) {
+			continue
+		}
+		content, err := h.of(ctx, object)
+		if err != nil {
+			return fmt.Errorf("hashing definition %q: %w", object.Name, err)
+		}
+		set.Definitions = append(set.Definitions, Definition{
+			Content:     content,
+			Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating),
+			Object:      object,
+		})
+	}
+	slices.SortFunc(set.Definitions, func(a, b Definition) int { return cmp.Compare(a.Object.Name, b.Object.Name) })
+	return nil
+}
+
+func inForce(object *apiextensions.CustomResourceDefinition) bool {
+	return apiextensions.IsCRDConditionTrue(object, apiextensions.Established) &&
+		slices.ContainsFunc(object.Spec.Versions, func(version apiextensions.CustomResourceDefinitionVersion) bool { return version.Served })
+}
+
+func compareResources(a, b schema.GroupResource) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+}

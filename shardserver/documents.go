@@ -1,0 +1,21 @@
+package shardserver
+
+import (
+	"net/http"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/openapi"
+)
+
+// withDocuments serves documents about the API of the request's logical cluster, which are made of what the handler
+// below tells about what is compiled in, and of definitions.
+func (c *Config) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
+	compiled := discovery.NewSource(handler)
+	sets := discovery.NewSets(compiled, c.registry)
+	c.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
+	c.openapi = openapi.With(c.discovery, sets, compiled, func() *spec.Swagger { return c.server.StaticOpenAPISpec }, generic.Serializer)
+	return c.openapi
+}

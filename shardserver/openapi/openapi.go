@@ -1,0 +1,110 @@
+// Package openapi serves OpenAPI v3 and v2 of logical clusters: what is compiled in, without the resources that the
+// cluster does not show, and what its definitions bring.
+//
+// Documents are made of API sets (package discovery) when somebody asks for them, and kept by the hash of what they
+// are made of in bounded caches that all logical clusters share. The hash is known before the document is, so that
+// the index of OpenAPI v3 costs no build. Documents that are compiled in as a whole stay with the stock handlers.
+package openapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/NYTimes/gziphandler"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
+)
+
+const (
+	pathV2 = "/openapi/v2"
+	pathV3 = "/openapi/v3"
+)
+
+// Limits of what is kept, and of the builds at a time: the merged document of version 2 takes seconds for hundreds of
+// large definitions, which any tenant may have, so that there is never more than one build of it.
+var (
+	limitsV3 = documents.Limits{Count: 2048, Bytes: 128 << 20, Builds: 2}
+	limitsV2 = documents.Limits{Count: 64, Bytes: 128 << 20, Builds: 1}
+)
+
+// Handler serves OpenAPI.
+type Handler struct {
+	next       http.Handler
+	sets       *discovery.Sets
+	source     *discovery.Source
+	serializer runtime.NegotiatedSerializer
+	compiledV2 func() *spec.Swagger
+	compiledV3 compiledIndex
+	v2         http.Handler
+	cacheV2    *documents.Cache[key, *encoded]
+	cacheV3    *documents.Cache[key, *encoded]
+}
+
+// key names a document in one form.
+type key struct {
+	of   discovery.Hash
+	form form
+}
+
+// With serves OpenAPI of the request's logical cluster, and leaves every other request to next. The source is what is
+// compiled in; its document of version 2 is given as it is before it is encoded.
+func With(next http.Handler, sets *discovery.Sets, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
+	h := &Handler{
+		next: next, sets: sets, source: source, serializer: serializer, compiledV2: compiledV2,
+		cacheV2: documents.New[key, *encoded](limitsV2), cacheV3: documents.New[key, *encoded](limitsV3),
+	}
+	h.v2 = gziphandler.GzipHandler(http.HandlerFunc(h.serveV2))
+	return h
+}
+
+// Stats returns numbers about the documents of version 2 and 3 that are kept.
+func (h *Handler) Stats() (v2, v3 documents.Stats) { return h.cacheV2.Stats(), h.cacheV3.Stats() }
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	path := strings.TrimSuffix(req.URL.Path, "/")
+	_, hasCluster := logicalcluster.From(req.Context())
+	isV3 := path == pathV3 || strings.HasPrefix(path, pathV3+"/")
+	switch {
+	case isV3 && !hasCluster:
+		err := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true)
+		discovery.Fail(w, req, h.serializer, err)
+	case req.Method != http.MethodGet && req.Method != http.MethodHead:
+		h.next.ServeHTTP(w, req)
+	case path == pathV3:
+		h.serveIndex(w, req)
+	case isV3:
+		h.serveV3(w, req, strings.TrimPrefix(path, pathV3+"/"))
+	case path == pathV2 && hasCluster:
+		h.v2.ServeHTTP(w, req)
+	default:
+		h.next.ServeHTTP(w, req)
+	}
+}
+
+// get returns a document in a form. Both forms are made and kept as documents of their own: most are never asked for
+// in protobuf, which is made of the JSON.
+func get(ctx context.Context, cache *documents.Cache[key, *encoded], of discovery.Hash, wanted form,
+	build func() (*encoded, error), toProtobuf func([]byte) ([]byte, error)) (*encoded, error) {
+	inJSON, err := cache.Get(ctx, key{of, asJSON}, func() (*encoded, int64, error) { return sized(build()) })
+	if err != nil || wanted == asJSON {
+		return inJSON, err
+	}
+	return cache.Get(ctx, key{of, wanted}, func() (*encoded, int64, error) {
+		content, err := toProtobuf(inJSON.content)
+		return sized(&encoded{content: content, tag: inJSON.tag, modified: inJSON.modified}, err)
+	})
+}
+
+func sized(document *encoded, err error) (*encoded, int64, error) {
+	if err != nil {
+		return nil, 0, err
+	}
+	return document, int64(len(document.content)), nil
+}

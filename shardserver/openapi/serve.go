@@ -1,0 +1,84 @@
+package openapi
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/munnerz/goautoneg"
+)
+
+// form is what a document is encoded in.
+type form string
+
+const (
+	asJSON     form = "json"
+	asProtobuf form = "protobuf"
+)
+
+// encoded is a document ready to be sent.
+type encoded struct {
+	content  []byte
+	tag      string
+	modified time.Time
+}
+
+// formats are the media types that upstream serves a version of OpenAPI in, the preferred one first.
+type formats []struct {
+	subtype, answered string
+	form              form
+}
+
+func formatsOf(version string) formats {
+	protobuf := "com.github.proto-openapi.spec." + version
+	return formats{
+		{"json", "application/json", asJSON},
+		{protobuf + ".v1.0+protobuf", "application/" + protobuf + ".v1.0+protobuf", asProtobuf},
+		{protobuf + "@v1.0+protobuf", "application/" + protobuf + ".v1.0+protobuf", asProtobuf}, // deprecated
+	}
+}
+
+// negotiate returns the form that a request prefers and its media type; none if it accepts no form there is.
+func (f formats) negotiate(req *http.Request) (form, string) {
+	accept := req.Header.Get("Accept")
+	if accept == "" {
+		accept = "*/*"
+	}
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		for _, offered := range f {
+			if (clause.Type == "application" || clause.Type == "*") && (clause.SubType == offered.subtype || clause.SubType == "*") {
+				return offered.form, offered.answered
+			}
+		}
+	}
+	return "", ""
+}
+
+// send writes a document. Who has it already, by its tag, is told so instead.
+func send(w http.ResponseWriter, req *http.Request, mediaType string, document *encoded) {
+	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Etag", strconv.Quote(document.tag))
+	http.ServeContent(w, req, "", document.modified, bytes.NewReader(document.content))
+}
+
+// outdated answers a request that names the hash of another state of the document with the way to the current one,
+// told relative to the request: the prefix of the logical cluster is known to the client alone.
+func outdated(w http.ResponseWriter, req *http.Request, tag string) bool {
+	hash := req.URL.Query().Get("hash")
+	if hash == "" || hash == tag {
+		return false
+	}
+	w.Header().Set("Location", "?hash="+tag)
+	w.WriteHeader(http.StatusMovedPermanently)
+	return true
+}
+
+// immutable lets caches keep the answer to a request that names the hash of the document.
+func immutable(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Query().Get("hash") != "" {
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+}

@@ -1,0 +1,41 @@
+package openapi
+
+import (
+	"crypto/sha512"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/kube-openapi/pkg/handler"
+
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+)
+
+// serveV2 serves the one document of version 2 that a logical cluster has.
+func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
+	set, err := h.sets.Of(req.Context())
+	if err != nil {
+		discovery.Fail(w, req, h.serializer, err)
+		return
+	}
+	if len(set.Hidden) == 0 && len(set.Definitions) == 0 {
+		h.next.ServeHTTP(w, req)
+		return
+	}
+	wanted, mediaType := formatsOf("v2").negotiate(req)
+	if wanted == "" {
+		w.Header().Set("Vary", "Accept")
+		w.WriteHeader(http.StatusNotAcceptable)
+		return
+	}
+	build := func() (*encoded, error) {
+		content, err := buildV2(req.Context(), set, h.compiledV2())
+		return &encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err
+	}
+	document, err := get(req.Context(), h.cacheV2, set.SchemaKey(), wanted, build, handler.ToProtoBinary)
+	if err != nil {
+		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the OpenAPI v2 document: %w", err))
+		return
+	}
+	send(w, req, mediaType, document)
+}
