@@ -164,24 +164,14 @@ func (p *peer) watch(b *testing.B, l load, run string) float64 {
 	return float64(changes*watchers) / time.Since(begun).Seconds()
 }
 
-var httpClients sync.Map
-
 func (p *peer) request(ctx context.Context, method, path, body string) (*http.Response, error) {
-	known, ok := httpClients.Load(p)
-	if !ok {
-		created, err := rest.HTTPClientFor(p.config)
-		if err != nil {
-			return nil, err
-		}
-		known, _ = httpClients.LoadOrStore(p, created)
-	}
 	request, err := http.NewRequestWithContext(ctx, method, p.config.Host+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[method == http.MethodPatch])
-	response, err := known.(*http.Client).Do(request)
+	response, err := p.client.Do(request)
 	if err != nil {
 		return nil, err
 	}

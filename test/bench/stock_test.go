@@ -28,6 +28,7 @@ type peer struct {
 	name string
 	// config reaches the API that is measured, base what tells of the process.
 	config, base *rest.Config
+	client       *http.Client
 	// collect is a URL that makes the process collect its garbage, reached by collector.
 	collect   string
 	collector *http.Client
@@ -57,7 +58,7 @@ func startStock(b *testing.B, etcd *store) *peer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &peer{name: "kube-apiserver", config: config, base: config, collect: config.Host + "/debug/pprof/heap?gc=1", collector: client}
+	p := &peer{name: "kube-apiserver", config: config, base: config, client: client, collect: config.Host + "/debug/pprof/heap?gc=1", collector: client}
 	p.waitReady(b)
 	return p
 }
@@ -79,7 +80,11 @@ func startShard(b *testing.B, etcd *store) *peer {
 		return err
 	})
 	base.QPS = -1
-	p := &peer{name: "shard", base: base, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
+	client, err := rest.HTTPClientFor(base)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := &peer{name: "shard", base: base, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
 	p.waitReady(b)
 	p.config = shardtesting.At(base, newWorkspace(b, base, "root", "bench"))
 	return p
