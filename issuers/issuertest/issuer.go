@@ -1,0 +1,117 @@
+// Package issuertest runs OpenID Connect issuers for tests: a TLS server with a discovery document and keys, and tokens
+// signed with them. It is for tests alone.
+package issuertest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gopkg.in/go-jose/go-jose.v2"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// Audience is for whom tokens are unless their claims say otherwise.
+const Audience = "atoll-test"
+
+// Issuer is a running issuer.
+type Issuer struct {
+	// URL is what it calls itself.
+	URL string
+	// CA is the PEM bundle that its server is verified by.
+	CA string
+	// Discoveries and Fetches count the requests for its document and its keys.
+	Discoveries, Fetches atomic.Int64
+	// Broken makes it answer with an error.
+	Broken atomic.Bool
+
+	key *ecdsa.PrivateKey
+}
+
+// Start runs an issuer as long as the test.
+func Start(t testing.TB) *Issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &Issuer{key: key}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		i.Discoveries.Add(1)
+		i.answer(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		i.Fetches.Add(1)
+		i.answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "one", Algorithm: "ES256", Use: "sig"}}})
+	})
+	server := httptest.NewTLSServer(mux)
+	t.Cleanup(server.Close)
+	i.URL = server.URL
+	i.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return i
+}
+
+func (i *Issuer) answer(w http.ResponseWriter, body any) {
+	if i.Broken.Load() {
+		http.Error(w, "broken", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// Authenticator accepts the issuer's tokens: the name is the claim sub behind a prefix, groups are the claim groups.
+func (i *Issuer) Authenticator() tenancyv1alpha1.JWTAuthenticator {
+	prefix, none := "oidc:", ""
+	return tenancyv1alpha1.JWTAuthenticator{
+		Issuer: tenancyv1alpha1.Issuer{URL: i.URL, CertificateAuthority: i.CA, Audiences: []string{Audience}},
+		ClaimMappings: tenancyv1alpha1.ClaimMappings{
+			Username: tenancyv1alpha1.PrefixedClaimOrExpression{Claim: "sub", Prefix: &prefix},
+			Groups:   tenancyv1alpha1.PrefixedClaimOrExpression{Claim: "groups", Prefix: &none},
+		},
+	}
+}
+
+// Token signs claims. Issuer, audience and expiry are added where they are not given; nil removes a claim.
+func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	return i.SignedWith(t, i.key, claims)
+}
+
+// SignedWith is Token with another key than the issuer's, under its name.
+func (i *Issuer) SignedWith(t testing.TB, key *ecdsa.PrivateKey, claims map[string]any) string {
+	t.Helper()
+	all := map[string]any{"iss": i.URL, "aud": Audience, "exp": time.Now().Add(time.Hour).Unix()}
+	for name, value := range claims {
+		if all[name] = value; value == nil {
+			delete(all, name)
+		}
+	}
+	payload, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := (&jose.SignerOptions{}).WithHeader("kid", "one")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
