@@ -57,7 +57,7 @@ var clusterScoped = sets.New(
 	"CertificateSigningRequest",
 	"ClusterRole", "ClusterRoleBinding",
 	"LogicalCluster", "Shard",
-	"Workspace", "WorkspaceType",
+	"Workspace", "WorkspaceAuthenticationConfiguration", "WorkspaceType",
 )
 
 func restMapper() meta.RESTMapper {
