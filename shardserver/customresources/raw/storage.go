@@ -1,0 +1,98 @@
+package raw
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
+
+	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Storage holds the objects of one resource under one key segment, for all logical clusters.
+type Storage struct {
+	resource schema.GroupResource
+	segment  string
+	options  Options
+	// objects is the stock storage and watch cache of *Object, behind the decorator that keeps clusters apart.
+	objects storage.Interface
+	destroy func()
+}
+
+// open makes the storage and, if there is to be one, its watch cache, which fills in the background.
+func open(options Options, resource schema.GroupResource, segment string) (*Storage, error) {
+	s := &Storage{resource: resource, segment: segment, options: options}
+	config := options.Storage.ForResource(resource)
+	config.Codec = Codec
+	config.EncodeVersioner = nil
+	if options.Transformers != nil {
+		config.Transformer = options.Transformers.TransformerForResource(resource)
+	}
+	decorate := clusterstorage.WithoutCache()
+	if options.WatchCache {
+		decorate = clusterstorage.WithCache()
+	}
+	objects, destroy, err := decorate(config, s.Prefix(), s.key, newObject, newList, attributes, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.objects, s.destroy = objects, destroy
+	return s, nil
+}
+
+func newObject() runtime.Object { return &Object{} }
+func newList() runtime.Object   { return &List{} }
+
+// Resource returns what is stored.
+func (s *Storage) Resource() schema.GroupResource { return s.resource }
+
+// Segment returns what stands between resource and logical cluster in the keys.
+func (s *Storage) Segment() string { return s.segment }
+
+// Prefix returns what all keys begin with, "/<group or core>/<resource>/<segment>", behind the prefix of the shard.
+func (s *Storage) Prefix() string {
+	group := s.resource.Group
+	if group == "" {
+		group = "core"
+	}
+	return "/" + group + "/" + s.resource.Resource + "/" + s.segment
+}
+
+// key is where an object stands inside its logical cluster. Clusters may disagree about the scope of a resource.
+func (s *Storage) key(obj runtime.Object) (string, error) {
+	object, ok := obj.(*Object)
+	if !ok {
+		return "", fmt.Errorf("a stored custom resource cannot be a %T", obj)
+	}
+	name, namespace := object.GetName(), object.GetNamespace()
+	if name == "" {
+		return "", fmt.Errorf("a stored object of %s has no name", s.resource)
+	}
+	if namespace != "" {
+		return s.Prefix() + "/" + namespace + "/" + name, nil
+	}
+	return s.Prefix() + "/" + name, nil
+}
+
+const (
+	nameField      = "metadata.name"
+	namespaceField = "metadata.namespace"
+	// jsonField gives selectors of a view the object itself. No request can name it.
+	jsonField = "\x00json"
+)
+
+// attributes are what the shared storage selects objects by.
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	object, ok := obj.(*Object)
+	if !ok {
+		return nil, nil, fmt.Errorf("a stored custom resource cannot be a %T", obj)
+	}
+	return object.GetLabels(), fields.Set{
+		nameField:      object.GetName(),
+		namespaceField: object.GetNamespace(),
+		jsonField:      object.JSON(),
+	}, nil
+}
