@@ -69,9 +69,9 @@ type Collector struct {
 func New(cfg Config) *Collector {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryBase, retryMax)
 	c := &Collector{
-		cfg:    cfg,
-		queue:  workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[key]{Name: "garbage-collector"}),
-		synced: func() bool { return false },
+		cfg:      cfg,
+		queue:    workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[key]{Name: "garbage-collector"}),
+		synced:   func() bool { return false },
 		reported: lru.New(reportedPairs),
 	}
 	c.graph = newGraph(func(k key) { c.queue.Add(k) })

@@ -106,7 +106,7 @@ func (c *Collector) reportElsewhere(ctx context.Context, n view, reference metav
 		return
 	}
 	c.reported.Add(pair, nil)
-	list, err := resource.Store.List(request.WithNamespace(ctx, ""), &internalversion.ListOptions{ResourceVersion: cached})
+	list, err := resource.Store.List(request.WithNamespace(ctx, ""), &internalversion.ListOptions{ResourceVersion: latest})
 	if err == nil && contains(list, reference.UID) {
 		err = c.reportInvalidNamespace(ctx, n, reference)
 	}
