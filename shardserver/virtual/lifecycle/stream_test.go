@@ -1,0 +1,106 @@
+package lifecycle_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// stream is an open watch.
+type stream struct{ events chan string }
+
+// watch opens a watch that lives as long as the test.
+func (s *site) watch(who, path string) *stream {
+	s.Helper()
+	httpClient, err := rest.HTTPClientFor(s.users[who])
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	s.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[who].Host+path, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		s.Fatalf("watching %s: %s", path, resp.Status)
+	}
+	opened := &stream{events: make(chan string, 1000)}
+	go func() {
+		defer close(opened.events)
+		defer func() { _ = resp.Body.Close() }()
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var event struct {
+				Type   string
+				Object metav1.PartialObjectMetadata
+			}
+			if json.Unmarshal(lines.Bytes(), &event) == nil {
+				opened.events <- event.Type + " " + event.Object.Annotations["kcp.io/cluster"]
+			}
+		}
+	}()
+	return opened
+}
+
+// until waits for an event of a logical cluster.
+func (s *stream) until(t *testing.T, kind, cluster string) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	var seen []string
+	for {
+		select {
+		case event, open := <-s.events:
+			if !open {
+				t.Fatalf("the watch ended after %v", seen)
+			}
+			if seen = append(seen, event); event == kind+" "+cluster {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("no %s of %s in %v", kind, cluster, seen)
+		}
+	}
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func deleteWorkspace(s *site, name string) {
+	s.Helper()
+	if err := s.masters.Delete(shardtesting.In(s.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		s.Fatal(err)
+	}
+	waitGone(s, name)
+}
+
+func waitGone(s *site, name string) {
+	s.Helper()
+	shardtesting.Eventually(s.T, "the end of "+name, func(context.Context) error {
+		left := &tenancyv1alpha1.Workspace{}
+		err := s.masters.Get(shardtesting.In(s.Context(), "root"), client.ObjectKey{Name: name}, left)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%v, status %+v", err, left.Status)
+	})
+}
