@@ -1,0 +1,432 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// kind is one kind of object that is written.
+type kind struct{ path, apiVersion, kind string }
+
+var kinds = []kind{
+	{"/api/v1/namespaces/default/configmaps", "v1", "ConfigMap"},
+	{"/apis/history.example.com/v1/namespaces/default/entries", "history.example.com/v1", "Entry"},
+}
+
+const entries = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"entries.history.example.com"},"spec":{"group":"history.example.com","scope":"Namespaced",
+"names":{"plural":"entries","kind":"Entry"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"data":{"type":"object","additionalProperties":{"type":"string"}}}}}}]}}`
+
+// endpoint is a workspace on a shard that comes and goes.
+type endpoint struct {
+	connect func() (*rest.Config, error)
+	cluster string
+
+	mu     sync.Mutex
+	client *http.Client
+	url    string
+}
+
+var errUnknown = errors.New("nobody answered")
+
+// refused is an answer that says no.
+type refused struct {
+	code int
+	text string
+}
+
+func (r refused) Error() string { return fmt.Sprintf("%d %s", r.code, r.text) }
+
+// open sends a request. Its error is errUnknown when nobody knows whether it was carried out.
+func (e *endpoint) open(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	e.mu.Lock()
+	if e.client == nil {
+		config, err := e.connect()
+		if err == nil {
+			config.Timeout = 0
+			e.url = config.Host
+			e.client, err = rest.HTTPClientFor(config)
+		}
+		if err != nil {
+			e.mu.Unlock()
+			return nil, fmt.Errorf("%w: %w", errUnknown, err)
+		}
+	}
+	client, url := e.client, e.url
+	e.mu.Unlock()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		raw = nil
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url+"/clusters/"+e.cluster+path, bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		e.forget(client)
+		return nil, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 500))
+	if response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests {
+		return nil, fmt.Errorf("%w: %s %s", errUnknown, response.Status, text)
+	}
+	return nil, refused{response.StatusCode, string(text)}
+}
+
+// forget makes the next request look for the shard anew: it starts again on another port.
+func (e *endpoint) forget(client *http.Client) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.client == client {
+		e.client = nil
+	}
+}
+
+// object is what the load knows of an object.
+type object struct {
+	Metadata struct {
+		Name            string `json:"name"`
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+	Data map[string]string `json:"data"`
+}
+
+func (o object) version() int64 {
+	n, _ := strconv.ParseInt(o.Metadata.ResourceVersion, 10, 64)
+	return n
+}
+
+func (e *endpoint) do(ctx context.Context, method, path string, body any) (object, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	response, err := e.open(ctx, method, path, body)
+	if err != nil {
+		return object{}, err
+	}
+	defer response.Body.Close()
+	var got object
+	if err := json.NewDecoder(response.Body).Decode(&got); err != nil {
+		return object{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	return got, nil
+}
+
+func (e *endpoint) define(t *testing.T) {
+	t.Helper()
+	if _, err := e.do(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json.RawMessage(entries)); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "entries are served", func(ctx context.Context) error {
+		_, err := e.do(ctx, http.MethodGet, kinds[1].path, nil)
+		return err
+	})
+}
+
+// write is one value of a key at one version; the value 0 is none (deleted).
+type write struct {
+	value   int
+	version int64 // 0 when the answer does not tell
+}
+
+// writer writes one key, one operation after the other. It is the only one who does, so what it must find is known
+// but for the writes that nobody answered.
+type writer struct {
+	*endpoint
+	kind
+	name         string
+	acknowledged *atomic.Int64
+
+	next     int
+	last     write // the last acknowledged or read
+	maybe    []int // values that unanswered writes since then may have left
+	doubt    bool  // an operation since then was not answered or refused: read first
+	done     []write
+	problems []string
+}
+
+func (w *writer) String() string { return w.kind.kind + " " + w.cluster + "/" + w.name }
+
+func (w *writer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		var err error
+		switch {
+		case w.doubt:
+			err = w.read(ctx)
+		case w.last.value == 0:
+			err = w.create(ctx)
+		case w.next%5 == 4:
+			err = w.remove(ctx)
+		default:
+			err = w.update(ctx)
+		}
+		if err != nil {
+			w.doubt = true
+			pause(ctx)
+		}
+	}
+}
+
+// pause keeps a client from asking a dead server in a circle.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+func (w *writer) body(version int64) map[string]any {
+	metadata := map[string]any{"name": w.name}
+	if version != 0 {
+		metadata["resourceVersion"] = strconv.FormatInt(version, 10)
+	}
+	w.next++
+	return map[string]any{"apiVersion": w.apiVersion, "kind": w.kind.kind, "metadata": metadata, "data": map[string]string{"value": strconv.Itoa(w.next)}}
+}
+
+func (w *writer) create(ctx context.Context) error {
+	body := w.body(0)
+	got, err := w.do(ctx, http.MethodPost, w.path, body)
+	return w.note(w.next, got, err)
+}
+
+func (w *writer) update(ctx context.Context) error {
+	body := w.body(w.last.version)
+	got, err := w.do(ctx, http.MethodPut, w.path+"/"+w.name, body)
+	return w.note(w.next, got, err)
+}
+
+func (w *writer) remove(ctx context.Context) error {
+	w.next++
+	_, err := w.do(ctx, http.MethodDelete, w.path+"/"+w.name, nil)
+	return w.note(0, object{}, err)
+}
+
+// note records the outcome of a write.
+func (w *writer) note(value int, got object, err error) error {
+	switch {
+	case err == nil:
+		w.last, w.maybe = write{value, got.version()}, nil
+		w.done = append(w.done, w.last)
+		w.acknowledged.Add(1)
+	case errors.Is(err, errUnknown):
+		w.maybe = append(w.maybe, value)
+	default: // a refusal changes nothing, but tells that an unanswered write was carried out late
+		if len(w.maybe) == 0 {
+			w.problems = append(w.problems, fmt.Sprintf("after %+v a write of %d was refused though no other writes the key: %v", w.last, value, err))
+		}
+	}
+	return err
+}
+
+// read finds out what is stored, and whether that can be.
+func (w *writer) read(ctx context.Context) error {
+	got, err := w.do(ctx, http.MethodGet, w.path+"/"+w.name, nil)
+	var no refused
+	found := write{}
+	switch {
+	case err == nil:
+		found.value, _ = strconv.Atoi(got.Data["value"])
+		found.version = got.version()
+	case errors.As(err, &no) && no.code == http.StatusNotFound:
+	default:
+		return err
+	}
+	possible := found.value == w.last.value
+	for _, value := range w.maybe {
+		possible = possible || found.value == value
+	}
+	if !possible {
+		w.problems = append(w.problems, fmt.Sprintf("found %+v; acknowledged was %+v, unanswered were %v", found, w.last, w.maybe))
+	}
+	// Unanswered writes stay possible: one may be carried out after this read. The next acknowledged write ends that,
+	// because it is one of a version.
+	w.maybe = append(w.maybe, w.last.value)
+	w.last, w.doubt = found, false
+	return nil
+}
+
+// event is one line of a watch.
+type event struct {
+	kind, name string
+	version    int64
+	value      int
+}
+
+// gap is where a watch could not go on and a list took its place.
+type gap struct{ from, to int64 }
+
+// follower keeps one watch of a kind in a workspace, as an informer does.
+type follower struct {
+	*endpoint
+	kind
+	begun int64
+
+	mu     sync.Mutex
+	at     int64
+	events []event
+	gaps   []gap
+}
+
+func (f *follower) String() string { return f.kind.kind + " " + f.cluster }
+
+func (f *follower) version() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.at }
+
+var errTooOld = errors.New("the resource version is too old")
+
+func (f *follower) list(ctx context.Context) error {
+	got, err := f.do(ctx, http.MethodGet, f.path, nil)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.begun == 0 {
+		f.begun = got.version()
+	} else {
+		f.gaps = append(f.gaps, gap{f.at, got.version()})
+	}
+	f.at = got.version()
+	return nil
+}
+
+func (f *follower) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.follow(ctx)
+		if errors.Is(err, errTooOld) {
+			err = f.list(ctx)
+		}
+		if err != nil {
+			pause(ctx)
+		}
+	}
+}
+
+func (f *follower) follow(ctx context.Context) error {
+	response, err := f.open(ctx, http.MethodGet, fmt.Sprintf("%s?watch=1&resourceVersion=%d", f.path, f.version()), nil)
+	var no refused
+	if errors.As(err, &no) && no.code == http.StatusGone {
+		return errTooOld
+	}
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Type   string
+			Object json.RawMessage
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return err // cut in the middle by a kill
+		}
+		if line.Type == "ERROR" {
+			if bytes.Contains(line.Object, []byte(`"code":410`)) {
+				return errTooOld
+			}
+			return fmt.Errorf("the watch says %s", line.Object)
+		}
+		var seen object
+		if err := json.Unmarshal(line.Object, &seen); err != nil {
+			return err
+		}
+		value, _ := strconv.Atoi(seen.Data["value"])
+		f.mu.Lock()
+		f.events = append(f.events, event{line.Type, seen.Metadata.Name, seen.version(), value})
+		f.at = seen.version()
+		f.mu.Unlock()
+	}
+	return lines.Err()
+}
+
+func (f *follower) inGap(version int64) bool {
+	for _, g := range f.gaps {
+		if version > g.from && version <= g.to {
+			return true
+		}
+	}
+	return false
+}
+
+// check says what is wrong with the events by themselves.
+func (f *follower) check() (problems []string) {
+	var last int64
+	kinds := map[string]event{}
+	for _, e := range f.events {
+		if e.version <= last {
+			problems = append(problems, fmt.Sprintf("%+v came after version %d", e, last))
+		}
+		before, known := kinds[e.name]
+		exists := known && before.kind != "DELETED"
+		if known && !f.between(before.version, e.version) && exists != (e.kind != "ADDED") {
+			problems = append(problems, fmt.Sprintf("%+v follows %+v", e, before))
+		}
+		last, kinds[e.name] = e.version, e
+	}
+	return problems
+}
+
+// between tells whether a list took the place of events between two versions.
+func (f *follower) between(from, to int64) bool {
+	for _, g := range f.gaps {
+		if g.from < to && g.to >= from {
+			return true
+		}
+	}
+	return false
+}
+
+// misses says which acknowledged writes of a key the watch did not tell of exactly once.
+func (f *follower) misses(w *writer) (problems []string) {
+	told := map[int64]int{}
+	for _, e := range f.events {
+		if e.name == w.name {
+			told[e.version]++
+			if value, ok := w.at(e.version); ok && e.kind != "DELETED" && value != e.value {
+				problems = append(problems, fmt.Sprintf("%+v, but %d was written", e, value))
+			}
+		}
+	}
+	for _, done := range w.done {
+		if done.version == 0 || done.version <= f.begun || f.inGap(done.version) {
+			continue
+		}
+		if told[done.version] != 1 {
+			problems = append(problems, fmt.Sprintf("told %d times of %+v", told[done.version], done))
+		}
+	}
+	return problems
+}
+
+func (w *writer) at(version int64) (value int, ok bool) {
+	for _, done := range w.done {
+		if done.version == version {
+			return done.value, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,194 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// keysPerRange are written side by side in each workspace, per kind.
+const keysPerRange = 3
+
+// TestHistoryUnderFaults writes, reads and watches in several workspaces while the shard and its etcd are stopped,
+// killed and compacted under the load. Every operation is recorded, and the records are checked afterwards: no write
+// that was acknowledged is lost, and no watch misses an event or tells one twice.
+func TestHistoryUnderFaults(t *testing.T) {
+	t.Parallel()
+	etcd := startEtcd(t)
+	s := start(t, directory(t), etcd.flags...)
+	h := newHistory(t, s)
+
+	again := func(what string, fault func()) {
+		t.Helper()
+		before := h.acknowledged.Load()
+		fault()
+		shardtesting.Eventually(t, "writes are acknowledged after: "+what, func(context.Context) error {
+			if got := h.acknowledged.Load(); got < before+150 {
+				return fmt.Errorf("%d of 150", got-before)
+			}
+			return nil
+		})
+	}
+	restartEtcd := func(how syscall.Signal) func() {
+		return func() {
+			etcd.signal(t, how)
+			etcd.exit(t)
+			etcd.process = launch(t, etcd.directory, "etcd", etcd.args...)
+		}
+	}
+	restartShard := func(how syscall.Signal) func() {
+		return func() {
+			s.signal(t, how)
+			s.exit(t)
+			s = start(t, s.directory, etcd.flags...)
+		}
+	}
+	h.run(t)
+	again("nothing at all", func() {})
+	again("a compaction", func() { etcd.compact(t) })
+	again("a kill of etcd", restartEtcd(syscall.SIGKILL))
+	again("a stop of the shard", restartShard(syscall.SIGTERM))
+	again("a kill of the shard", restartShard(syscall.SIGKILL))
+	again("a stop of etcd", restartEtcd(syscall.SIGTERM))
+	again("a compaction and a kill of the shard", func() { etcd.compact(t); restartShard(syscall.SIGKILL)() })
+	h.finish(t)
+	h.check(t)
+}
+
+// compact forgets all of etcd's history but the present.
+func (s *store) compact(t *testing.T) {
+	t.Helper()
+	client := s.client(t)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), exitTimeout)
+	defer cancel()
+	now, err := client.Get(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(ctx, now.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *store) client(t *testing.T) *clientv3.Client {
+	t.Helper()
+	flag := func(i int) string { _, file, _ := cutFlag(s.flags[i]); return file }
+	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: flag(1), CertFile: flag(2), KeyFile: flag(3)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.url}, TLS: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// history is the load and what it has seen.
+type history struct {
+	writers      []*writer
+	followers    []*follower
+	acknowledged atomic.Int64
+
+	stopWriting, stopWatching context.CancelFunc
+	writing, watching         sync.WaitGroup
+}
+
+func newHistory(t *testing.T, s *shard) *history {
+	t.Helper()
+	h := &history{}
+	connect := func() (*rest.Config, error) { return s.load("base") }
+	for _, name := range []string{"one", "two", "three"} {
+		cluster := newWorkspace(t, s, name)
+		site := &endpoint{connect: connect, cluster: cluster}
+		site.define(t)
+		for _, kind := range kinds {
+			h.followers = append(h.followers, &follower{endpoint: site, kind: kind})
+			for i := range keysPerRange {
+				h.writers = append(h.writers, &writer{endpoint: site, kind: kind, name: fmt.Sprint("key-", i), acknowledged: &h.acknowledged})
+			}
+		}
+	}
+	return h
+}
+
+func (h *history) run(t *testing.T) {
+	var writing, watching context.Context
+	writing, h.stopWriting = context.WithCancel(t.Context())
+	watching, h.stopWatching = context.WithCancel(t.Context())
+	for _, f := range h.followers {
+		if err := f.list(watching); err != nil {
+			t.Fatal(err)
+		}
+		h.watching.Go(func() { f.run(watching) })
+	}
+	for _, w := range h.writers {
+		h.writing.Go(func() { w.run(writing) })
+	}
+}
+
+// finish ends the load, reads what is stored, and waits until the watches have told of all of it.
+func (h *history) finish(t *testing.T) {
+	t.Helper()
+	h.stopWriting()
+	h.writing.Wait()
+	for _, w := range h.writers {
+		shardtesting.Eventually(t, "reading "+w.String(), w.read)
+	}
+	for _, f := range h.followers {
+		mark := &writer{endpoint: f.endpoint, kind: f.kind, name: "the-end", acknowledged: &h.acknowledged}
+		shardtesting.Eventually(t, "the last write", func(ctx context.Context) error { return mark.create(ctx) })
+		shardtesting.Eventually(t, "the watch tells of it", func(context.Context) error {
+			if seen := f.version(); seen < mark.last.version {
+				return fmt.Errorf("it is at %d, the write at %d", seen, mark.last.version)
+			}
+			return nil
+		})
+	}
+	h.stopWatching()
+	h.watching.Wait()
+}
+
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	operations, events, gaps := 0, 0, 0
+	for _, w := range h.writers {
+		operations += len(w.done)
+		for _, problem := range w.problems {
+			t.Errorf("%s: %s", w, problem)
+		}
+	}
+	for _, f := range h.followers {
+		events, gaps = events+len(f.events), gaps+len(f.gaps)
+		for _, problem := range f.check() {
+			t.Errorf("watch of %s: %s", f, problem)
+		}
+		for _, w := range h.writers {
+			if w.endpoint == f.endpoint && w.kind == f.kind {
+				for _, problem := range f.misses(w) {
+					t.Errorf("watch of %s: %s", f, problem)
+				}
+			}
+		}
+	}
+	t.Logf("%d acknowledged writes by %d writers, %d events at %d watches, %d times the history was too old and a list began anew",
+		operations, len(h.writers), events, len(h.followers), gaps)
+}
+
+func cutFlag(flag string) (name, value string, ok bool) {
+	for i := range flag {
+		if flag[i] == '=' {
+			return flag[:i], flag[i+1:], true
+		}
+	}
+	return flag, "", false
+}
