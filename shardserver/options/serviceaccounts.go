@@ -29,9 +29,6 @@ func (c *completed) completeServiceAccounts() error {
 	if len(c.Authentication.ServiceAccounts.KeyFiles) == 0 {
 		c.Authentication.ServiceAccounts.KeyFiles = []string{c.ServiceAccountPrivateKeyFile}
 	}
-	if len(c.Authentication.APIAudiences) == 0 {
-		c.Authentication.APIAudiences = c.Authentication.ServiceAccounts.Issuers
-	}
 	return nil
 }
 
