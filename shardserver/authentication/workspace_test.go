@@ -1,0 +1,125 @@
+package authentication_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/issuers/issuertest"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestTokensOfAWorkspacesOwnIssuers follows a configuration from its creation to its end, over the port of a shard.
+func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
+	s := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"WorkspaceAuthentication=true"} })
+	issuer := issuertest.Start(t)
+	admin := s.Client(t, s.Admin(t))
+	root := shardtesting.In(t.Context(), "root")
+	kind := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "sso"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+		Extend: tenancyv1alpha1.WorkspaceTypeExtension{With: []tenancyv1alpha1.WorkspaceTypeReference{{Name: "universal", Path: "root"}}},
+	}}
+	if err := admin.Create(root, kind); err != nil {
+		t.Fatal(err)
+	}
+	create := func(name string, kind tenancyv1alpha1.WorkspaceTypeName) string {
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: kind, Path: "root"}}}
+		if err := admin.Create(root, workspace); err != nil {
+			t.Fatal(err)
+		}
+		return s.WaitReady(t, "root", name).Spec.Cluster
+	}
+	// The workspaces are there before anything says whom they accept.
+	own, foreign := create("own", "sso"), create("foreign", "universal")
+	for _, cluster := range []string{own, foreign} {
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "everybody"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "oidc:ada"}},
+		}
+		if err := admin.Create(shardtesting.In(t.Context(), cluster), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	as := func(token, cluster string) *rest.Config {
+		config := rest.AnonymousClientConfig(shardtesting.At(s.Masters(t), cluster))
+		config.BearerToken = token
+		return config
+	}
+	ada := issuer.Token(t, map[string]any{"sub": "ada", "groups": []string{"dev", "system:masters"}})
+	who := func(ctx context.Context, token, cluster string) (authenticationv1.UserInfo, error) {
+		answer, err := s.Kubernetes(t, as(token, cluster)).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return authenticationv1.UserInfo{}, err
+		}
+		return answer.Status.UserInfo, nil
+	}
+	if _, err := who(t.Context(), ada, own); !apierrors.IsUnauthorized(err) {
+		t.Fatalf("before there is a configuration: %v", err)
+	}
+
+	configuration := &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "corp"},
+		Spec: tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{JWT: []tenancyv1alpha1.JWTAuthenticator{issuer.Authenticator()}}}
+	if err := admin.Create(root, configuration); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"authenticationConfigurations":[{"name":"missing"},{"name":"corp"}]}}`))
+	if err := admin.Patch(root, kind, patch); err != nil {
+		t.Fatal(err)
+	}
+
+	shardtesting.Eventually(t, "the token is accepted in a workspace that was there before", func(ctx context.Context) error {
+		got, err := who(ctx, ada, own)
+		if err != nil {
+			return err
+		}
+		slices.Sort(got.Groups)
+		if got.Username != "oidc:ada" || !slices.Equal(got.Groups, []string{"dev", "system:authenticated"}) ||
+			!slices.Equal(got.Extra["authentication.kcp.io/scopes"], []string{"cluster:" + own}) || !slices.Equal(got.Extra["authentication.kcp.io/cluster-name"], []string{own}) {
+			return fmt.Errorf("got %+v", got)
+		}
+		return nil
+	})
+	if _, err := s.Kubernetes(t, as(ada, own)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("RBAC of the workspace counts: %v", err)
+	}
+	for _, elsewhere := range []string{foreign, "root", "system:admin", "*"} {
+		if _, err := s.Kubernetes(t, as(ada, elsewhere)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+			t.Errorf("in %q: %v", elsewhere, err)
+		}
+	}
+	if _, err := who(t.Context(), issuer.Token(t, map[string]any{"sub": "ada", "aud": "other"}), own); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a token for somebody else: %v", err)
+	}
+	if err := admin.Get(shardtesting.In(t.Context(), own), client.ObjectKey{Name: "corp"}, configuration); !apierrors.IsNotFound(err) {
+		t.Errorf("the configuration is in its own workspace alone: %v", err)
+	}
+
+	if err := admin.Delete(root, configuration); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the token is refused once the configuration is gone", func(ctx context.Context) error {
+		if _, err := who(ctx, ada, own); !apierrors.IsUnauthorized(err) {
+			return errors.Join(errors.New("still accepted"), err)
+		}
+		return nil
+	})
+
+	configuration = &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
+		Spec: tenancyv1alpha1.WorkspaceAuthenticationConfigurationSpec{JWT: []tenancyv1alpha1.JWTAuthenticator{{Issuer: tenancyv1alpha1.Issuer{URL: "http://x"}}}}}
+	if err := admin.Create(root, configuration); !apierrors.IsInvalid(err) {
+		t.Errorf("a configuration that cannot work: %v", err)
+	}
+}
