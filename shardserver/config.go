@@ -204,7 +204,7 @@ func (c *Config) applyAuthorization(context.Context) error {
 		return fmt.Errorf("creating the authorizer: %w", err)
 	}
 	c.authorizer = authorizer
-	c.Generic.Authorization.Authorizer = c.virtual.Authorizer(authorizer)
+	c.Generic.Authorization.Authorizer = c.virtual.Authorizer(c.homeAuthorizer(authorizer))
 	c.Generic.RuleResolver = authorizer
 	return nil
 }
@@ -232,6 +232,7 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = filters.WithResourceRules(handler, c.registry, c.rest.identities, generic.Serializer)
 	handler = authorization.WithDeepReview(handler)
 	handler = authorization.WithImpersonationScope(handler)
+	handler = c.withHome(handler, generic.Serializer)
 	handler = c.virtual.WithServing(handler, generic.Serializer)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)

@@ -172,6 +172,8 @@ func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
 		VirtualWorkspaceURL: s.options.Shard.VirtualWorkspaceURL,
 		Root:                s.options.Shard.Name == options.DefaultShardName,
 		Batteries:           s.options.Batteries.Names(),
+		HomeWorkspaces:      s.options.Home.Enabled,
+		HomeCreatorGroups:   s.options.Home.CreatorGroups,
 	})
 	if err != nil {
 		if hook.Err() != nil {

@@ -76,6 +76,10 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.DurationVar(&a.WebhookAuthorizedTTL, "authorization-webhook-cache-authorized-ttl", a.WebhookAuthorizedTTL, "How long the webhook's permissions are remembered.")
 	fs.DurationVar(&a.WebhookUnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", a.WebhookUnauthorizedTTL, "How long the webhook's refusals are remembered.")
 
+	fs = fss.FlagSet("Home workspaces")
+	fs.BoolVar(&o.Home.Enabled, "enable-home-workspaces", o.Home.Enabled, "Give every user who asks for workspaces/~ in root a workspace of their own.")
+	fs.StringSliceVar(&o.Home.CreatorGroups, "home-workspaces-home-creator-groups", o.Home.CreatorGroups, "Groups whose members may have a home workspace.")
+
 	fs = fss.FlagSet("Admin authentication")
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")
 	fs.StringVar(&o.AdminAuth.TokenHashPath, "authentication-admin-token-path", o.AdminAuth.TokenHashPath, "File with the SHA-256 of the shard-admin token. Default: <root directory>/.admin-token-store.")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/component-base/logs"
@@ -48,6 +49,7 @@ type Options struct {
 	Controllers   ControllerOptions
 	Authorization AuthorizationOptions
 	AdminAuth     AdminAuthOptions
+	Home          HomeOptions
 
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
@@ -113,6 +115,13 @@ type AuthorizationOptions struct {
 	WebhookAuthorizedTTL, WebhookUnauthorizedTTL time.Duration
 }
 
+// HomeOptions configure home workspaces.
+type HomeOptions struct {
+	Enabled bool
+	// CreatorGroups are the groups whose members may have a home workspace.
+	CreatorGroups []string
+}
+
 // AdminAuthOptions configure the admin kubeconfig and its tokens.
 type AdminAuthOptions struct {
 	KubeconfigPath string
@@ -144,6 +153,7 @@ func New(rootDirectory string) *Options {
 			WebhookAuthorizedTTL:   5 * time.Minute,
 			WebhookUnauthorizedTTL: 30 * time.Second,
 		},
+		Home:              HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
 		EventTTL:          time.Hour,
 		UnsafeNoFsync:     os.Getenv(noFsyncEnv) != "",
 		BatteriesIncluded: DefaultBatteries(),
