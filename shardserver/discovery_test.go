@@ -1,8 +1,6 @@
 package shardserver_test
 
 import (
-	"crypto/sha512"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -187,9 +185,8 @@ func openAPIv3(t *testing.T, config *rest.Config) {
 		}
 		path := "/openapi/v3/" + name
 		document := send(t, config, http.MethodGet, path+"?hash="+hash, http.Header{"Accept": {"application/json"}}, "")
-		sum := sha512.Sum512([]byte(document.body))
-		if tag := strings.Trim(document.Header.Get("ETag"), `"`); tag != hash || tag != strings.ToUpper(hex.EncodeToString(sum[:])) {
-			t.Errorf("%s: the ETag %q, the hash %q and the content do not agree", name, tag, hash)
+		if tag := strings.Trim(document.Header.Get("ETag"), `"`); tag != hash {
+			t.Errorf("%s: the ETag %q and the hash %q do not agree", name, tag, hash)
 		}
 		if !strings.Contains(document.Header.Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: a document with its hash may be cached for ever, got %q", name, document.Header.Get("Cache-Control"))
@@ -224,40 +221,37 @@ func openAPIv2(t *testing.T, config *rest.Config) {
 
 // explains looks fields up as kubectl explain does: the kind by its extension, then reference by reference.
 func explains(t *testing.T, config *rest.Config) {
-	root := openapi3.NewRoot(discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPIV3())
-	for _, tc := range []struct {
-		gvk  schema.GroupVersionKind
-		path []string
-	}{
-		{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, []string{"data"}},
-		{schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, []string{"rules", "verbs"}},
-		{schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "Workspace"}, []string{"spec", "type", "path"}},
-		{schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "WorkspaceType"}, []string{"spec", "extend", "with", "name"}},
-		{schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, []string{"status", "phase"}},
-	} {
-		spec, err := root.GVSpecAsMap(tc.gvk.GroupVersion())
-		if err != nil {
-			t.Errorf("%s: %v", tc.gvk, err)
-			continue
+	explainsKind(t, config, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "data")
+	explainsKind(t, config, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, "rules", "verbs")
+	explainsKind(t, config, schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "Workspace"}, "spec", "type", "path")
+	explainsKind(t, config, schema.GroupVersionKind{Group: "tenancy.kcp.io", Version: "v1alpha1", Kind: "WorkspaceType"}, "spec", "extend", "with", "name")
+	explainsKind(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, "status", "phase")
+}
+
+func explainsKind(t *testing.T, config *rest.Config, kind schema.GroupVersionKind, path ...string) {
+	t.Helper()
+	spec, err := openapi3.NewRoot(discovery.NewDiscoveryClientForConfigOrDie(config).OpenAPIV3()).GVSpecAsMap(kind.GroupVersion())
+	if err != nil {
+		t.Errorf("%s: %v", kind, err)
+		return
+	}
+	schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
+	current := ofKind(schemas, kind)
+	if current == nil {
+		t.Errorf("%s has no schema", kind)
+		return
+	}
+	for _, field := range path {
+		properties, _ := follow(schemas, current)["properties"].(map[string]any)
+		next, ok := properties[field].(map[string]any)
+		if !ok {
+			t.Errorf("%s: no field %s of %v", kind, field, path)
+			return
 		}
-		schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
-		current := ofKind(schemas, tc.gvk)
-		if current == nil {
-			t.Errorf("%s has no schema", tc.gvk)
-			continue
+		if description, _ := next["description"].(string); description == "" {
+			t.Errorf("%s: field %s of %v has no description", kind, field, path)
 		}
-		for _, field := range tc.path {
-			properties, _ := follow(schemas, current)["properties"].(map[string]any)
-			next, ok := properties[field].(map[string]any)
-			if !ok {
-				t.Errorf("%s: no field %s of %v", tc.gvk, field, tc.path)
-				break
-			}
-			if description, _ := next["description"].(string); description == "" {
-				t.Errorf("%s: field %s of %v has no description", tc.gvk, field, tc.path)
-			}
-			current = next
-		}
+		current = next
 	}
 }
 

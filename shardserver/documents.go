@@ -7,6 +7,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 )
 
@@ -18,4 +19,13 @@ func (c *Config) withDocuments(handler http.Handler, generic *genericapiserver.C
 	c.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
 	c.openapi = openapi.With(c.discovery, sets, compiled, func() *spec.Swagger { return c.server.StaticOpenAPISpec }, generic.Serializer)
 	return c.openapi
+}
+
+// DocumentStats are numbers about the documents about APIs that the server keeps.
+type DocumentStats struct{ Discovery, OpenAPIv2, OpenAPIv3 documents.Stats }
+
+// DocumentStats returns the numbers of this moment.
+func (s *Server) DocumentStats() DocumentStats {
+	v2, v3 := s.config.openapi.Stats()
+	return DocumentStats{Discovery: s.config.discovery.Stats(), OpenAPIv2: v2, OpenAPIv3: v3}
 }

@@ -31,7 +31,7 @@ func cached(
 		return nil, nil, err
 	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             listing{raw},
+		Storage:             &prompt{listing: listing{raw}},
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,

@@ -1,0 +1,327 @@
+package shardserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// definition returns a definition of a namespaced kind whose spec has the given fields, each a string. Its versions
+// are all served, the first one is stored.
+func definition(group, plural, kind string, versions []string, fields ...string) *apiextensionsv1.CustomResourceDefinition {
+	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Description: "What is wanted.", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
+	for _, field := range fields {
+		spec.Properties[field] = apiextensionsv1.JSONSchemaProps{Type: "string", Description: "The " + field + "."}
+	}
+	object := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List",
+				ShortNames: []string{plural[:2] + "x"}, Categories: []string{"all"},
+			},
+		},
+	}
+	for i, version := range versions {
+		object.Spec.Versions = append(object.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: version, Served: true, Storage: i == 0,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec, "status": {Type: "object"}},
+			}},
+			Subresources: &apiextensionsv1.CustomResourceSubresources{
+				Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+			},
+		})
+	}
+	return object
+}
+
+// define creates a definition and returns once it is established.
+func define(t *testing.T, config *rest.Config, object *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	definitions := clientset.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := definitions.Create(t.Context(), object.DeepCopy(), metav1.CreateOptions{}); err != nil {
+		t.Fatalf("creating definition %s: %v", object.Name, err)
+	}
+	shardtesting.Eventually(t, "definition "+object.Name+" is established", func(ctx context.Context) error {
+		got, err := definitions.Get(ctx, object.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established) {
+			got.Status.AcceptedNames = got.Spec.Names
+			apihelpers.SetCRDCondition(got, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue})
+			apihelpers.SetCRDCondition(got, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue})
+			_, err := definitions.UpdateStatus(ctx, got, metav1.UpdateOptions{})
+			return err
+		}
+		return nil
+	})
+}
+
+// TestDefinitionsInDocumentsAboutTheAPI is about what definitions add to discovery and OpenAPI of their own logical
+// cluster.
+func TestDefinitionsInDocumentsAboutTheAPI(t *testing.T) {
+	shard := shardtesting.Start(t)
+	workspace := func(name string) *rest.Config {
+		shard.NewWorkspace(t, "root", name)
+		return shardtesting.At(shard.Admin(t), "root:"+name)
+	}
+	first, second, empty := workspace("first"), workspace("second"), workspace("empty")
+	define(t, first, definition("example.com", "widgets", "Widget", []string{"v1", "v1beta1", "v2alpha1"}, "color"))
+	define(t, second, definition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
+
+	t.Run("both forms of discovery say the same", func(t *testing.T) { sameDiscovery(t, first, second) })
+	t.Run("a definition is shown as a stock server shows it", func(t *testing.T) { showsDefinition(t, first) })
+	t.Run("definitions of one name in two workspaces are two", func(t *testing.T) { twoOfOneName(t, first, second, empty) })
+	t.Run("a definition is shown by the request that follows its establishing", func(t *testing.T) { shownAtOnce(t, workspace("eager")) })
+	t.Run("names are mapped, cached discovery sees what is new", func(t *testing.T) { mapsDefinitions(t, workspace("mapped")) })
+	t.Run("a definition that goes allows nothing new", func(t *testing.T) { showsTerminating(t, workspace("going")) })
+	t.Run("fields are explained", func(t *testing.T) { explainsDefinitions(t, first, second) })
+	t.Run("equal sets share one document", func(t *testing.T) {
+		third := workspace("third")
+		define(t, third, definition("example.com", "widgets", "Gadget", []string{"v1"}, "size"))
+		shareDocuments(t, shard, second, third)
+	})
+	t.Run("what is unchanged is not sent again", func(t *testing.T) { notSentAgain(t, first) })
+	t.Run("a hash of old leads to the current document", func(t *testing.T) { oldHash(t, first) })
+	t.Run("unknown groups are not found", func(t *testing.T) {
+		for _, path := range []string{
+			"/apis/example.org", "/apis/example.com/v3", "/apis/example.org/v1", "/openapi/v3/apis/example.com/v3", "/openapi/v3/apis/example.org/v1", "/api/v2",
+		} {
+			if got := statusOf(t, first, path); got != http.StatusNotFound {
+				t.Errorf("GET %s: got %d, want 404", path, got)
+			}
+		}
+	})
+}
+
+func showsDefinition(t *testing.T, config *rest.Config) {
+	var group metav1.APIGroup
+	decode(t, config, "/apis/example.com", &group)
+	var versions []string
+	for _, version := range group.Versions {
+		versions = append(versions, version.Version)
+	}
+	if want := []string{"v1", "v1beta1", "v2alpha1"}; !slices.Equal(versions, want) || group.PreferredVersion.Version != "v1" || group.Kind != "APIGroup" {
+		t.Errorf("got %+v, want versions %v", group, want)
+	}
+	var groups metav1.APIGroupList
+	decode(t, config, "/apis", &groups)
+	if last := groups.Groups[len(groups.Groups)-1]; last.Name != "example.com" {
+		t.Errorf("groups of definitions come last, got %s", last.Name)
+	}
+	var list apidiscoveryv2.APIGroupDiscoveryList
+	response := send(t, config, http.MethodGet, "/apis", http.Header{"Accept": {aggregated}}, "")
+	if err := json.Unmarshal([]byte(response.body), &list); err != nil || len(list.Items) != len(groups.Groups) {
+		t.Fatalf("%v: %d groups, unaggregated %d", err, len(list.Items), len(groups.Groups))
+	}
+	for i := range list.Items {
+		if list.Items[i].Name != groups.Groups[i].Name {
+			t.Errorf("group %d is %s, unaggregated %s", i, list.Items[i].Name, groups.Groups[i].Name)
+		}
+	}
+	var resources metav1.APIResourceList
+	decode(t, config, "/apis/example.com/v1beta1", &resources)
+	got, err := json.Marshal(resources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1beta1","resources":[` +
+		`{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],` +
+		`"shortNames":["wix"],"categories":["all"],"storageVersionHash":"` + discoveryHash(t, config) + `"},` +
+		`{"name":"widgets/status","singularName":"","namespaced":true,"kind":"Widget","verbs":["get","patch","update"]},` +
+		`{"name":"widgets/scale","singularName":"","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get","patch","update"]}]}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// discoveryHash returns the hash of the stored version, which all versions tell.
+func discoveryHash(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	var resources metav1.APIResourceList
+	decode(t, config, "/apis/example.com/v1", &resources)
+	hash := resources.APIResources[0].StorageVersionHash
+	if hash == "" {
+		t.Error("no hash of the stored version")
+	}
+	return hash
+}
+
+func twoOfOneName(t *testing.T, first, second, empty *rest.Config) {
+	kinds := map[string]*rest.Config{"Widget": first, "Gadget": second}
+	for kind, config := range kinds {
+		for _, legacy := range []bool{true, false} {
+			lines := strings.Join(discovered(t, config, legacy), "\n")
+			for other := range kinds {
+				if shown := strings.Contains(lines, "example.com/v1 widgets "+other+" "); shown != (kind == other) {
+					t.Errorf("%s: %s is shown: %t", config.Host, other, shown)
+				}
+			}
+		}
+	}
+	for _, legacy := range []bool{true, false} {
+		if lines := strings.Join(discovered(t, empty, legacy), "\n"); strings.Contains(lines, "example.com") {
+			t.Errorf("a workspace without definitions shows %s", lines)
+		}
+	}
+	for _, path := range []string{"/openapi/v3/apis/example.com/v1", "/openapi/v2", "/openapi/v3", "/apis"} {
+		tags := map[string]bool{}
+		for _, config := range []*rest.Config{first, second, empty} {
+			accept := "application/json"
+			if path == "/apis" {
+				accept = aggregated
+			}
+			tags[send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")] = true
+		}
+		if len(tags) != 3 {
+			t.Errorf("%s: the tags of three workspaces are %v", path, tags)
+		}
+	}
+	for config, want := range map[*rest.Config]bool{first: true, second: false} {
+		document := send(t, config, http.MethodGet, "/openapi/v2", http.Header{"Accept": {"application/json"}}, "").body
+		if has := strings.Contains(document, `"com.example.v1.Widget"`); has != want {
+			t.Errorf("%s: OpenAPI v2 shows Widget: %t", config.Host, has)
+		}
+	}
+	if got := statusOf(t, empty, "/openapi/v3/apis/example.com/v1"); got != http.StatusNotFound {
+		t.Errorf("a workspace without definitions: got %d", got)
+	}
+}
+
+func shownAtOnce(t *testing.T, config *rest.Config) {
+	for i := range 20 {
+		group := fmt.Sprintf("g%d.example.com", i)
+		define(t, config, definition(group, "things", "Thing", []string{"v1"}))
+		for _, path := range []string{"/apis/" + group + "/v1", "/apis/" + group, "/openapi/v3/apis/" + group + "/v1"} {
+			if got := statusOf(t, config, path); got != http.StatusOK {
+				t.Errorf("GET %s: got %d", path, got)
+			}
+		}
+	}
+}
+
+func mapsDefinitions(t *testing.T, config *rest.Config) {
+	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
+	kind := schema.GroupKind{Group: "example.com", Kind: "Late"}
+	if _, err := mapper.RESTMapping(kind); err == nil {
+		t.Error("a kind is mapped before its definition exists")
+	}
+	define(t, config, definition("example.com", "lates", "Late", []string{"v1"}))
+	mapper.Reset()
+	mapping, err := mapper.RESTMapping(kind)
+	if err != nil || mapping.Resource != (schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "lates"}) {
+		t.Errorf("got %v, %v", mapping, err)
+	}
+	got, err := restmapper.NewShortcutExpander(mapper, cached, nil).ResourceFor(schema.GroupVersionResource{Resource: "lax"})
+	if err != nil || got.Resource != "lates" {
+		t.Errorf("a short name is mapped to %v, %v", got, err)
+	}
+}
+
+func showsTerminating(t *testing.T, config *rest.Config) {
+	object := definition("example.com", "goings", "Going", []string{"v1"})
+	define(t, config, object)
+	definitions := clientset.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
+	shardtesting.Eventually(t, "the definition is marked", func(ctx context.Context) error {
+		got, err := definitions.Get(ctx, object.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		apihelpers.SetCRDCondition(got, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue})
+		_, err = definitions.UpdateStatus(ctx, got, metav1.UpdateOptions{})
+		return err
+	})
+	var resources metav1.APIResourceList
+	decode(t, config, "/apis/example.com/v1", &resources)
+	if got := resources.APIResources[0].Verbs; !slices.Equal(got, metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}) {
+		t.Errorf("while it terminates the verbs are %v", got)
+	}
+}
+
+func explainsDefinitions(t *testing.T, first, second *rest.Config) {
+	explainsKind(t, first, schema.GroupVersionKind{Group: "example.com", Version: "v1beta1", Kind: "Widget"}, "spec", "color")
+	explainsKind(t, second, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, "spec", "size")
+	document, err := discovery.NewDiscoveryClientForConfigOrDie(second).OpenAPISchema() // protobuf
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, definition := range document.GetDefinitions().GetAdditionalProperties() {
+		found = found || definition.GetName() == "com.example.v1.Gadget"
+	}
+	if !found {
+		t.Error("OpenAPI v2 in protobuf has no Gadget")
+	}
+	response := send(t, second, http.MethodGet, "/openapi/v3/apis/example.com/v1", http.Header{"Accept": {"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}}, "")
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != "application/com.github.proto-openapi.spec.v3.v1.0+protobuf" || !strings.Contains(response.body, "Gadget") {
+		t.Errorf("OpenAPI v3 in protobuf: %d %s", response.StatusCode, got)
+	}
+}
+
+func shareDocuments(t *testing.T, shard *shardtesting.Shard, one, other *rest.Config) {
+	requests := map[string]string{
+		"/apis": aggregated, "/apis/example.com/v1": "application/json", "/openapi/v3": "application/json",
+		"/openapi/v3/apis/example.com/v1": "application/json", "/openapi/v2": "application/json",
+	}
+	tags := map[string]string{}
+	for path, accept := range requests {
+		tags[path] = send(t, one, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")
+	}
+	before := shard.Server.DocumentStats()
+	for path, accept := range requests {
+		response := send(t, other, http.MethodGet, path, http.Header{"Accept": {accept}}, "")
+		if got := response.Header.Get("ETag"); response.StatusCode != http.StatusOK || got != tags[path] {
+			t.Errorf("%s: %d, tag %q, in a workspace with the same definition %q", path, response.StatusCode, got, tags[path])
+		}
+	}
+	if after := shard.Server.DocumentStats(); after != before {
+		t.Errorf("documents were made again: %+v, before %+v", after, before)
+	}
+}
+
+func notSentAgain(t *testing.T, config *rest.Config) {
+	for path, accept := range map[string]string{
+		"/api": aggregated, "/apis": aggregated,
+		"/openapi/v3": "application/json", "/openapi/v3/apis/example.com/v1": "application/json", "/openapi/v2": "application/json",
+	} {
+		tag := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, "").Header.Get("ETag")
+		again := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}, "If-None-Match": {tag}}, "")
+		if again.StatusCode != http.StatusNotModified || again.body != "" {
+			t.Errorf("%s: asked again with %s: got %d", path, tag, again.StatusCode)
+		}
+	}
+}
+
+func oldHash(t *testing.T, config *rest.Config) {
+	for _, path := range []string{"/openapi/v3/apis/example.com/v1", "/openapi/v3/api/v1"} {
+		tag := send(t, config, http.MethodGet, path, nil, "").Header.Get("ETag")
+		response := send(t, config, http.MethodGet, path+"?hash=ABC", nil, "") // follows redirects
+		if response.StatusCode != http.StatusOK || response.Header.Get("ETag") != tag || response.Request.URL.Query().Get("hash") != strings.Trim(tag, `"`) {
+			t.Errorf("%s: got %d from %s", path, response.StatusCode, response.Request.URL)
+		}
+	}
+}

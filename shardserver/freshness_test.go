@@ -1,0 +1,36 @@
+package shardserver_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestConsistentListsDoNotWaitForTheCachesPeriod is about lists behind which somebody else wrote: the watch cache must
+// learn at once that nothing of its own has changed. Left to itself it would take some 100 ms each time.
+func TestConsistentListsDoNotWaitForTheCachesPeriod(t *testing.T) {
+	shard := shardtesting.Start(t)
+	shard.NewWorkspace(t, "root", "busy")
+	clients := shard.Kubernetes(t, shardtesting.At(shard.Admin(t), "root:busy")).CoreV1()
+	const rounds = 20
+	var waited time.Duration
+	for i := range rounds {
+		written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%d", i)}}
+		if _, err := clients.ConfigMaps("default").Create(t.Context(), written, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := clients.Secrets("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waited += time.Since(began)
+	}
+	if most := rounds * 50 * time.Millisecond; waited > most {
+		t.Errorf("%d lists took %s, want less than %s", rounds, waited, most)
+	}
+}
