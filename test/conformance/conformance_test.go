@@ -1,0 +1,91 @@
+package conformance
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+var (
+	workspaces = flag.Int("workspaces", 4, "How many workspaces run specs at once.")
+	only       = flag.String("only", "", "Regular expression; run only specs whose text matches.")
+	keep       = flag.String("output", "", "Directory for the full output of the specs. Empty: a temporary one.")
+)
+
+// suiteTimeout bounds all specs together.
+const suiteTimeout = 20 * time.Minute
+
+// TestConformance runs the specs of the plan, in several workspaces behind one front proxy.
+func TestConformance(t *testing.T) {
+	plan, err := LoadPlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	build(t, bin)
+	place := *keep
+	if place == "" {
+		place = t.TempDir()
+	}
+	i := installation.Start(t, bin)
+	for n := 1; n <= *workspaces; n++ {
+		config := i.NewWorkspace(t, fmt.Sprintf("conformance-%d", n), fmt.Sprintf("tenant-%d", n))
+		installation.WriteKubeconfig(t, config, filepath.Join(bin, fmt.Sprintf("%d.kubeconfig", n)))
+	}
+	started := time.Now()
+	report := filepath.Join(place, "report.json")
+	runErr := ginkgo(t, bin, place, report)
+	summary, err := summarize(plan, report)
+	if err != nil {
+		t.Fatalf("%v (ginkgo: %v)", err, runErr)
+	}
+	t.Logf("%d workspaces at once, %s\n%s", *workspaces, time.Since(started).Round(time.Second), summary)
+	if runErr != nil || summary.failed() {
+		t.Errorf("not conformant: %v; the whole output is in %s", runErr, place)
+	}
+}
+
+// build compiles the servers, the specs, and the programs they need: kubectl and ginkgo's command, which runs one
+// binary of specs in several processes.
+func build(t *testing.T, bin string) {
+	t.Helper()
+	if err := installation.Build(t.Context(), "../..", bin); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"build", "-o", bin + string(filepath.Separator), "github.com/onsi/ginkgo/v2/ginkgo", "k8s.io/kubernetes/cmd/kubectl"},
+		{"test", "-c", "-o", filepath.Join(bin, "specs.test"), "./specs"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v\n%s", args, err, output)
+		}
+	}
+}
+
+// ginkgo runs the specs, a process per workspace, and leaves a report as JSON.
+func ginkgo(t *testing.T, bin, place, report string) error {
+	t.Helper()
+	log, err := os.Create(filepath.Join(place, "output.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout+time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "ginkgo"), "run", fmt.Sprintf("--procs=%d", *workspaces), "--no-color",
+		"--timeout="+suiteTimeout.String(), "--poll-progress-after=60s", "--output-dir="+place, "--json-report="+filepath.Base(report), filepath.Join(bin, "specs.test"), "--",
+		"--kubeconfigs="+bin, "--kubectl-path="+filepath.Join(bin, "kubectl"), "--only="+*only)
+	cmd.Stdout, cmd.Stderr = log, log
+	// The specs' kubectl must not find a cluster of the user's.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(bin, "none"), "HOME="+bin)
+	return cmd.Run()
+}
