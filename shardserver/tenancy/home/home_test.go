@@ -1,0 +1,166 @@
+package home_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const question = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~"
+
+func as(t *testing.T, shard *shardtesting.Shard, name string, groups ...string) *rest.Config {
+	config := rest.CopyConfig(shard.Masters(t))
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+	return config
+}
+
+func get(t *testing.T, config *rest.Config, path string) (*http.Response, string) {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := httpClient.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestHomeWorkspaces(t *testing.T) {
+	const owners = "owners"
+	shard := shardtesting.Start(t, func(o *options.Options) { o.Home.CreatorGroups = []string{owners} })
+	masters := shard.Client(t, shard.Masters(t))
+
+	t.Run("the first question makes a home, and the answer comes when it is ready", func(t *testing.T) {
+		alice := as(t, shard, "alice", owners)
+		var workspace tenancyv1alpha1.Workspace
+		shardtesting.Eventually(t, "a home", func(context.Context) error {
+			resp, body := get(t, alice, question)
+			switch resp.StatusCode {
+			case http.StatusTooManyRequests:
+				if resp.Header.Get("Retry-After") != "1" || strings.TrimSpace(body) != "Creating the home workspace" {
+					t.Errorf("told to wait by %v %q", resp.Header, body)
+				}
+				return fmt.Errorf("not yet")
+			case http.StatusOK:
+				return json.Unmarshal([]byte(body), &workspace)
+			}
+			t.Fatalf("%s: %s", resp.Status, body)
+			return nil
+		})
+		cluster := logicalcluster.HomeName("alice").String()
+		if workspace.Kind != "Workspace" || workspace.Name != "cluster" || workspace.UID != "" || workspace.ResourceVersion != "" || workspace.CreationTimestamp.IsZero() ||
+			workspace.Spec.Cluster != cluster || !strings.HasSuffix(workspace.Spec.URL, "/clusters/"+cluster) || workspace.Status.Phase != "Ready" {
+			t.Errorf("got %+v", workspace)
+		}
+		home := &corev1alpha1.LogicalCluster{}
+		if err := masters.Get(shardtesting.In(t.Context(), cluster), client.ObjectKey{Name: "cluster"}, home); err != nil {
+			t.Fatal(err)
+		}
+		if home.Annotations["kcp.io/path"] != "user:alice" || home.Annotations["internal.tenancy.kcp.io/type"] != "root:home" || home.Spec.CreatedBy.Username != "alice" || home.Spec.Owner != nil {
+			t.Errorf("got %+v", home)
+		}
+	})
+
+	t.Run("its user owns it, under name and path, and below", func(t *testing.T) {
+		alice := as(t, shard, "alice", owners)
+		for _, cluster := range []string{"user:alice", logicalcluster.HomeName("alice").String()} {
+			if resp, body := get(t, alice, "/clusters/"+cluster+"/api/v1/secrets"); resp.StatusCode != http.StatusOK {
+				t.Errorf("%s: %s %s", cluster, resp.Status, body)
+			}
+		}
+		in := shardtesting.In(t.Context(), logicalcluster.HomeName("alice").String())
+		if err := shard.Client(t, alice).Create(in, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}); err != nil {
+			t.Fatal(err)
+		}
+		child := shard.WaitReady(t, logicalcluster.HomeName("alice").String(), "lab")
+		if !strings.HasSuffix(child.Spec.URL, "/clusters/user:alice:lab") || child.Spec.Type.Name != "universal" {
+			t.Errorf("got %+v", child.Spec)
+		}
+		if resp, body := get(t, alice, "/clusters/user:alice:lab/api/v1/namespaces"); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s", resp.Status, body)
+		}
+	})
+
+	t.Run("nobody else enters it, and everybody has their own", func(t *testing.T) {
+		bob := as(t, shard, "bob", owners)
+		if resp, body := get(t, bob, "/clusters/user:alice/api/v1/secrets"); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s %s", resp.Status, body)
+		}
+		if resp, _ := get(t, bob, "/clusters/user:bob/api/v1/secrets"); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("a home that nobody asked for: %s", resp.Status)
+		}
+		shardtesting.Eventually(t, "bob's home", func(context.Context) error {
+			resp, body := get(t, bob, question)
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s", resp.Status)
+			}
+			if !strings.Contains(body, logicalcluster.HomeName("bob").String()) {
+				t.Errorf("got %s", body)
+			}
+			return nil
+		})
+	})
+
+	for name, config := range map[string]*rest.Config{
+		"who is not in the groups":                                  as(t, shard, "carol", "others"),
+		"anonymous users":                                           as(t, shard, "system:anonymous", "system:unauthenticated"),
+		"service accounts of other workspaces":                      withOrigin(as(t, shard, "system:serviceaccount:default:default", owners), "elsewhere"),
+		"users whom another workspace's authentication vouches for": withScope(as(t, shard, "alice", owners), "cluster:elsewhere"),
+	} {
+		t.Run("none for "+name, func(t *testing.T) {
+			if resp, body := get(t, config, question); resp.StatusCode != http.StatusForbidden {
+				t.Errorf("%s %s", resp.Status, body)
+			}
+		})
+	}
+
+	t.Run("the question is one of root alone", func(t *testing.T) {
+		cluster := shard.NewWorkspace(t, "root", "plain").Spec.Cluster
+		if resp, _ := get(t, shard.Admin(t), "/clusters/"+cluster+"/apis/tenancy.kcp.io/v1alpha1/workspaces/~"); resp.StatusCode == http.StatusOK {
+			t.Errorf("got %s", resp.Status)
+		}
+	})
+}
+
+func withOrigin(config *rest.Config, cluster string) *rest.Config {
+	config.Impersonate.Extra = map[string][]string{"authentication.kcp.io/cluster-name": {cluster}}
+	return config
+}
+
+func withScope(config *rest.Config, scope string) *rest.Config {
+	config.Impersonate.Extra = map[string][]string{"authentication.kcp.io/scopes": {scope}}
+	return config
+}
+
+func TestHomeWorkspacesOff(t *testing.T) {
+	shard := shardtesting.Start(t, func(o *options.Options) { o.Home.Enabled = false })
+	if resp, body := get(t, as(t, shard, "alice", "system:authenticated"), question); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := shard.Client(t, shard.Masters(t)).Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: "system:kcp:home-clusterworkspace-create"}, role); err == nil {
+		t.Error("the right to make a home exists")
+	}
+}
