@@ -42,6 +42,18 @@ func (c *Compiled) has(resource schema.GroupResource) bool {
 	return found
 }
 
+// listed returns all resources and subresources of a version.
+func (c *Compiled) listed(version schema.GroupVersion) []metav1.APIResource {
+	for _, group := range c.groups {
+		for _, v := range group.versions {
+			if group.name == version.Group && v.name == version.Version {
+				return v.listed
+			}
+		}
+	}
+	return nil
+}
+
 // Source reads what is compiled in from the handlers that serve it. They are complete when the first request comes.
 type Source struct {
 	handler http.Handler

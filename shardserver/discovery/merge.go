@@ -103,7 +103,7 @@ func addDefinition(groups []group, definition Definition) []group {
 // addTo adds the definition's resource to one of the versions that it serves.
 func (d Definition) addTo(to *groupVersion) {
 	gv := schema.GroupVersion{Group: d.Object.Spec.Group, Version: to.name}
-	names := d.Object.Status.AcceptedNames
+	names := d.Object.Status.AcceptedNames.DeepCopy() // documents live longer than the object should
 	scope := apidiscoveryv2.ScopeCluster
 	if d.Object.Spec.Scope == apiextensions.NamespaceScoped {
 		scope = apidiscoveryv2.ScopeNamespace

@@ -13,6 +13,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,11 +61,8 @@ func (s *Set) Serving(version schema.GroupVersion) []Definition {
 
 // Serves tells whether the set has any resource in a version of a group.
 func (s *Set) Serves(version schema.GroupVersion) bool {
-	for _, compiled := range s.Compiled.groups {
-		if compiled.name != version.Group {
-			continue
-		}
-		if slices.ContainsFunc(s.shown(compiled), func(v groupVersion) bool { return v.name == version.Version }) {
+	for _, listed := range s.Compiled.listed(version) {
+		if !strings.Contains(listed.Name, "/") && !s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
 			return true
 		}
 	}
@@ -87,13 +85,9 @@ func (s *Set) VersionsOf(name string) []schema.GroupVersion {
 // HiddenKinds returns the kinds of a version that are compiled in and not shown.
 func (s *Set) HiddenKinds(version schema.GroupVersion) []string {
 	var kinds []string
-	for _, compiled := range s.Compiled.groups {
-		for _, v := range compiled.versions {
-			for _, listed := range v.listed {
-				if compiled.name == version.Group && v.name == version.Version && s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
-					kinds = append(kinds, listed.Kind)
-				}
-			}
+	for _, listed := range s.Compiled.listed(version) {
+		if s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
+			kinds = append(kinds, listed.Kind)
 		}
 	}
 	return kinds

@@ -63,10 +63,12 @@ func options(v2 bool) builder.Options {
 	}
 }
 
-// versioned returns a definition in the version that the builders take.
+// versioned returns a definition in the version that the builders take, as a copy: conversion lets both share memory,
+// and the object of the watch cache shares its own with those of other logical clusters.
 func versioned(definition discovery.Definition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	var object apiextensionsv1.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(definition.Object, &object, nil); err != nil {
+	copied := definition.Object.DeepCopy()
+	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(copied, &object, nil); err != nil {
 		return nil, fmt.Errorf("converting definition %q: %w", definition.Object.Name, err)
 	}
 	return &object, nil

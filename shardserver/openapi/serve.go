@@ -15,6 +15,8 @@ type form string
 const (
 	asJSON     form = "json"
 	asProtobuf form = "protobuf"
+	// asIndex is the index of the documents of a set, which is JSON.
+	asIndex form = "index"
 )
 
 // encoded is a document ready to be sent.

@@ -82,12 +82,15 @@ func (h *Handler) serveIndex(w http.ResponseWriter, req *http.Request) {
 		discovery.Fail(w, req, h.serializer, err)
 		return
 	}
-	content, err := json.Marshal(compiled.in(set))
+	shown, err := h.cacheV3.Get(req.Context(), key{set.SchemaKey(), asIndex}, func() (*encoded, int64, error) {
+		content, err := json.Marshal(compiled.in(set))
+		return sized(&encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err)
+	})
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("encoding the index of OpenAPI documents: %w", err))
+		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the index of OpenAPI documents: %w", err))
 		return
 	}
-	send(w, req, "application/json", &encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content))})
+	send(w, req, "application/json", shown)
 }
 
 // in returns the index of a set.

@@ -1,0 +1,164 @@
+package discovery
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// compiledIn returns discovery of resources that are given as "<group>/<version>/<resource>".
+func compiledIn(resources ...string) *Compiled {
+	compiled := &Compiled{}
+	for _, resource := range resources {
+		parts := strings.Split(resource, "/")
+		added := group{name: parts[0], versions: []groupVersion{{
+			name:       parts[1],
+			aggregated: []apidiscoveryv2.APIResourceDiscovery{{Resource: parts[2]}},
+			listed:     []metav1.APIResource{{Name: parts[2]}, {Name: parts[2] + "/status"}},
+		}}}
+		if last := len(compiled.groups) - 1; last >= 0 && compiled.groups[last].name == parts[0] {
+			compiled.groups[last].versions = append(compiled.groups[last].versions, added.versions...)
+		} else {
+			compiled.groups = append(compiled.groups, added)
+		}
+		compiled.addResources(added)
+	}
+	return compiled
+}
+
+// defined returns a definition in force of "<resource>.<group>".
+func defined(name string, versions ...string) *apiextensions.CustomResourceDefinition {
+	plural, group, _ := strings.Cut(name, ".")
+	object := &apiextensions.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strings.Join(versions, ",")}}
+	object.Spec = apiextensions.CustomResourceDefinitionSpec{Group: group, Names: apiextensions.CustomResourceDefinitionNames{Plural: plural}}
+	for i, version := range versions {
+		served := !strings.HasSuffix(version, "-unserved")
+		object.Spec.Versions = append(object.Spec.Versions, apiextensions.CustomResourceDefinitionVersion{Name: version, Served: served, Storage: i == 0})
+	}
+	object.Status.AcceptedNames = object.Spec.Names
+	object.Status.Conditions = []apiextensions.CustomResourceDefinitionCondition{{Type: apiextensions.Established, Status: apiextensions.ConditionTrue}}
+	return object
+}
+
+func TestGroups(t *testing.T) {
+	notEstablished := defined("widgets.example.com", "v1")
+	notEstablished.Status.Conditions = nil
+	for name, tc := range map[string]struct {
+		compiled    *Compiled
+		hidden      []schema.GroupResource
+		definitions []*apiextensions.CustomResourceDefinition
+		want        []string
+	}{
+		"what is compiled in keeps its order, groups of definitions follow by name": {
+			compiled:    compiledIn("/v1/secrets", "z.io/v1/zebras", "a.io/v1/apes"),
+			definitions: []*apiextensions.CustomResourceDefinition{defined("cows.m.io", "v1"), defined("bees.b.io", "v1")},
+			want:        []string{"/v1: secrets", "z.io/v1: zebras", "a.io/v1: apes", "b.io/v1: bees", "m.io/v1: cows"},
+		},
+		"versions are in the order of Kubernetes, those that are not served are not shown": {
+			compiled:    compiledIn(),
+			definitions: []*apiextensions.CustomResourceDefinition{defined("cows.m.io", "v1alpha1", "v2", "v10", "v3-unserved", "v1beta1", "v1")},
+			want:        []string{"m.io/v10: cows", "m.io/v2: cows", "m.io/v1: cows", "m.io/v1beta1: cows", "m.io/v1alpha1: cows"},
+		},
+		"definitions add resources and versions to a group that is compiled in, whose own version stays preferred": {
+			compiled:    compiledIn("a.io/v1alpha1/apes"),
+			definitions: []*apiextensions.CustomResourceDefinition{defined("cows.a.io", "v1alpha1", "v1", "v2")},
+			want:        []string{"a.io/v1alpha1: apes cows", "a.io/v2: cows", "a.io/v1: cows"},
+		},
+		"a definition of what is compiled in and shown does not count": {
+			compiled:    compiledIn("a.io/v1/apes"),
+			definitions: []*apiextensions.CustomResourceDefinition{defined("apes.a.io", "v1", "v2")},
+			want:        []string{"a.io/v1: apes"},
+		},
+		"a definition of what is compiled in and hidden counts": {
+			compiled:    compiledIn("a.io/v1/apes", "a.io/v1beta1/apes", "b.io/v1/bees"),
+			hidden:      []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
+			definitions: []*apiextensions.CustomResourceDefinition{defined("apes.a.io", "v2")},
+			want:        []string{"a.io/v2: apes", "b.io/v1: bees"},
+		},
+		"a group without anything to show is not shown": {
+			compiled: compiledIn("a.io/v1/apes", "b.io/v1/bees"),
+			hidden:   []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
+			want:     []string{"b.io/v1: bees"},
+		},
+		"a definition that is not established does not count, nor one that serves no version": {
+			compiled:    compiledIn("b.io/v1/bees"),
+			definitions: []*apiextensions.CustomResourceDefinition{notEstablished, defined("cows.m.io", "v1-unserved")},
+			want:        []string{"b.io/v1: bees"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &Set{Compiled: tc.compiled, Hidden: tc.hidden}
+			if err := newHashes().add(t.Context(), set, tc.definitions); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, group := range set.groups() {
+				for _, version := range group.versions {
+					line := group.name + "/" + version.name + ":"
+					for _, resource := range version.aggregated {
+						line += " " + resource.Resource
+					}
+					got = append(got, line)
+					if !set.Serves(schema.GroupVersion{Group: group.name, Version: version.name}) {
+						t.Errorf("%s/%s is shown and not served", group.name, version.name)
+					}
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got  %q\nwant %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	set := func(change func(*apiextensions.CustomResourceDefinition)) *Set {
+		object := defined("cows.m.io", "v1")
+		change(object)
+		made := &Set{Compiled: compiledIn("/v1/secrets")}
+		if err := newHashes().add(t.Context(), made, []*apiextensions.CustomResourceDefinition{object}); err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	plain := set(func(*apiextensions.CustomResourceDefinition) {})
+	for name, tc := range map[string]struct {
+		change               func(*apiextensions.CustomResourceDefinition)
+		sameKey, sameSchemas bool
+	}{
+		"another object of the same content has the same documents": {func(object *apiextensions.CustomResourceDefinition) {
+			object.UID, object.ResourceVersion, object.Labels = "other", "7", map[string]string{"a": "b"}
+		}, true, true},
+		"how objects are converted changes nothing": {func(object *apiextensions.CustomResourceDefinition) {
+			object.Spec.Conversion = &apiextensions.CustomResourceConversion{Strategy: apiextensions.WebhookConverter}
+		}, true, true},
+		"terminating changes discovery alone": {func(object *apiextensions.CustomResourceDefinition) {
+			apiextensions.SetCRDCondition(object, apiextensions.CustomResourceDefinitionCondition{Type: apiextensions.Terminating, Status: apiextensions.ConditionTrue})
+		}, false, true},
+		"accepted names change both": {func(object *apiextensions.CustomResourceDefinition) {
+			object.Status.AcceptedNames.ShortNames = []string{"c"}
+		}, false, false},
+		"a schema changes both": {func(object *apiextensions.CustomResourceDefinition) {
+			object.Spec.Versions[0].Schema = &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{Type: "object"}}
+		}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := set(tc.change)
+			if same := changed.Key() == plain.Key(); same != tc.sameKey {
+				t.Errorf("the same documents of discovery: %t", same)
+			}
+			if same := changed.SchemaKey() == plain.SchemaKey(); same != tc.sameSchemas {
+				t.Errorf("the same documents of schemas: %t", same)
+			}
+			core := schema.GroupVersion{Version: "v1"}
+			if _, alone := changed.VersionKey(core); !alone {
+				t.Error("a definition of another group changes the core group")
+			}
+		})
+	}
+}
