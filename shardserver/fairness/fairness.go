@@ -1,0 +1,188 @@
+// Package fairness decides whose request is served next, so that no logical cluster's load is another one's latency. It
+// is the stock priority-and-fairness filter with the stock fair queues behind it; added is that a flow is a logical
+// cluster and not a user, and that a logical cluster which asks for little never waits for one which asks for much.
+//
+// Upstream reads its levels from FlowSchema objects, which a shard does not serve: they would belong to a logical
+// cluster, and what they rule would not. The levels here are fixed.
+//
+// Nothing is kept for a logical cluster that has no request under way (wall W2), and no metric names one.
+package fairness
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"runtime"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+	fq "k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/eventclock"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset"
+	fcmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
+	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// Limits of the levels.
+type Limits struct {
+	// Allowance is how many requests of one logical cluster are served beside each other before its further ones have to
+	// share Busy with those of all others.
+	Allowance int
+	// Calm is how many requests within their allowance are served at once.
+	Calm int
+	// Busy is how many requests beyond the allowance of their logical cluster are served at once.
+	Busy int
+	// Wildcard is how many requests to all logical clusters are served at once.
+	Wildcard int
+}
+
+// DefaultLimits fit the machine. Busy is small on purpose: requests that are served at once share processors, and those
+// that wait do not. It is what makes a quiet logical cluster's latency independent of a loud one; that etcd answers in
+// the meantime is why it is not smaller.
+func DefaultLimits() Limits {
+	processors := runtime.GOMAXPROCS(0)
+	return Limits{Allowance: 4, Calm: max(64, 50*processors), Busy: max(4, 4*processors), Wildcard: 8}
+}
+
+// The queues of a level. A flow is dealt a hand of queues and waits in the shortest: with a hand of 4 out of 128, two
+// flows share their whole hand once in ten million.
+const (
+	queues      = 128
+	queueLength = 50
+	handSize    = 4
+)
+
+// Controller implements flowcontrol.Interface. It is safe for concurrent use.
+type Controller struct {
+	allowance int
+	inFlight  counter
+	seed      maphash.Seed
+
+	exempt, calm, busy, wildcard *level
+}
+
+var _ flowcontrol.Interface = &Controller{}
+
+// level is a set of queues and the names by which responses, logs and metrics call it. A level without queues serves
+// everything at once.
+type level struct {
+	schema *flowcontrolv1.FlowSchema
+	config *flowcontrolv1.PriorityLevelConfiguration
+	queues fq.QueueSet
+}
+
+// New returns a controller.
+func New(limits Limits) (*Controller, error) {
+	c := &Controller{allowance: limits.Allowance, inFlight: counter{of: map[flow]int{}}, seed: maphash.MakeSeed()}
+	c.exempt = named("exempt")
+	clock := eventclock.Real{}
+	factory := queueset.NewQueueSetFactory(clock)
+	for _, wanted := range []struct {
+		level *(*level)
+		name  string
+		seats int
+	}{{&c.calm, "calm", limits.Calm}, {&c.busy, "busy", limits.Busy}, {&c.wildcard, "wildcard", limits.Wildcard}} {
+		made := named(wanted.name)
+		labels := []string{wanted.name}
+		completer, err := factory.BeginConstruction(
+			fq.QueuingConfig{Name: wanted.name, DesiredNumQueues: queues, QueueLengthLimit: queueLength, HandSize: handSize},
+			fcmetrics.RatioedGaugeVecPhasedElementPair(fcmetrics.PriorityLevelConcurrencyGaugeVec, 1, 1, labels),
+			fcmetrics.PriorityLevelExecutionSeatsGaugeVec.NewForLabelValuesSafe(0, 1, labels),
+			fcmetrics.NewUnionGauge(fq.NewNamedIntegrator(clock, wanted.name), fcmetrics.ApiserverSeatDemands.NewForLabelValuesSafe(0, 1, labels)))
+		if err != nil {
+			return nil, fmt.Errorf("queues of level %s: %w", wanted.name, err)
+		}
+		made.queues = completer.Complete(fq.DispatchingConfig{ConcurrencyLimit: wanted.seats, ConcurrencyDenominator: wanted.seats})
+		*wanted.level = made
+	}
+	return c, nil
+}
+
+func named(name string) *level {
+	meta := metav1.ObjectMeta{Name: name, UID: types.UID(name)}
+	return &level{
+		schema: &flowcontrolv1.FlowSchema{ObjectMeta: meta, Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: name}}},
+		config: &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: meta},
+	}
+}
+
+// Handle serves a request when it is its turn, or not at all: when its queue is full, or the context ends before.
+func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
+	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	_ func() fcrequest.WorkEstimate, noteQueue fq.QueueNoteFn, execute func()) {
+	of, exempt := flowOf(ctx, digest)
+	if exempt {
+		note(c.exempt.schema, c.exempt.config, "")
+		fcmetrics.AddDispatch(ctx, c.exempt.config.Name, c.exempt.schema.Name)
+		execute()
+		return
+	}
+	count, leave := c.inFlight.enter(of)
+	defer leave()
+	to := c.calm
+	switch {
+	case of.everywhere:
+		to = c.wildcard
+	case count > c.allowance:
+		to = c.busy
+	}
+	note(to.schema, to.config, of.name)
+	to.serve(ctx, maphash.String(c.seed, of.name), of.name, digest, noteQueue, execute)
+}
+
+// serve waits for a seat. Every request has one: what upstream would estimate of a list or a write is counted over all
+// logical clusters here, and the queues charge for the time that a request really takes.
+func (l *level) serve(ctx context.Context, hash uint64, distinguisher string, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
+	arrived := time.Now()
+	request, _ := l.queues.StartRequest(ctx, &fcrequest.WorkEstimate{InitialSeats: 1}, hash, distinguisher, l.schema.Name, digest.RequestInfo, digest.User, noteQueue)
+	if request == nil {
+		fcmetrics.ObserveWaitingDuration(ctx, l.config.Name, l.schema.Name, "false", time.Since(arrived))
+		return
+	}
+	executed := false
+	request.Finish(func() {
+		executed = true
+		waited := time.Since(arrived)
+		fcmetrics.ObserveWaitingDuration(ctx, l.config.Name, l.schema.Name, "true", waited)
+		apirequest.TrackAPFQueueWaitLatency(ctx, waited)
+		fcmetrics.AddDispatch(ctx, l.config.Name, l.schema.Name)
+		queueset.OnRequestDispatched(request)
+		started := time.Now()
+		defer func() { fcmetrics.ObserveExecutionDuration(ctx, l.config.Name, l.schema.Name, time.Since(started)) }()
+		execute()
+	})
+	if !executed {
+		fcmetrics.ObserveWaitingDuration(ctx, l.config.Name, l.schema.Name, "false", time.Since(arrived))
+	}
+}
+
+// Run has nothing to do: the levels are fixed.
+func (c *Controller) Run(stop <-chan struct{}) error {
+	<-stop
+	return nil
+}
+
+// Install adds no debugging endpoints: the names of flows are those of logical clusters.
+func (c *Controller) Install(*mux.PathRecorderMux) {}
+
+// RegisterWatch counts nothing: a write is offered to the watchers of its own logical cluster alone.
+func (c *Controller) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return func() {} }
+
+// GetInterestedWatchCount is asked for estimates, which are not used.
+func (c *Controller) GetInterestedWatchCount(*apirequest.RequestInfo) int { return 0 }
+
+// GetMaxSeats is asked for estimates, which are not used.
+func (c *Controller) GetMaxSeats(string) uint64 { return 1 }
+
+// SetMaxSeats does nothing: seats are fixed.
+func (c *Controller) SetMaxSeats(string, uint64) {}
+
+// ForgetPriorityLevel does nothing: levels are fixed.
+func (c *Controller) ForgetPriorityLevel(string) {}

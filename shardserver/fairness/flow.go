@@ -1,0 +1,68 @@
+package fairness
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// flow is whose turn it is: a logical cluster, or who asks for none.
+type flow struct {
+	name       string
+	everywhere bool // requests to all logical clusters
+}
+
+// flowOf names the flow of a request, or says that it is nobody's: the shard's own, and those that tell whether the
+// process is alive, must not wait for tenants.
+func flowOf(ctx context.Context, digest flowcontrol.RequestDigest) (of flow, exempt bool) {
+	masters := slices.Contains(digest.User.GetGroups(), user.SystemPrivilegedGroup)
+	cluster, ok := logicalcluster.From(ctx)
+	switch {
+	case digest.User.GetName() == user.APIServerUser && masters:
+		return flow{}, true // the loopback: bootstrap, controllers
+	case !digest.RequestInfo.IsResourceRequest && tellsOfProcess(digest.RequestInfo.Path):
+		return flow{}, true
+	case ok && cluster.IsWildcard():
+		return flow{name: digest.User.GetName(), everywhere: true}, false
+	case masters:
+		return flow{}, true // other components of the installation
+	case ok:
+		return flow{name: cluster.String()}, false
+	}
+	return flow{name: "user " + digest.User.GetName()}, false // a space is in no name of a logical cluster
+}
+
+func tellsOfProcess(path string) bool {
+	for _, probe := range []string{"/healthz", "/livez", "/readyz", "/metrics"} {
+		if path == probe || strings.HasPrefix(path, probe+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// counter counts the requests of each flow that are under way. A flow without any is not in the map.
+type counter struct {
+	mu sync.Mutex
+	of map[flow]int
+}
+
+// enter returns the count with this request, and what to call when it has ended.
+func (c *counter) enter(of flow) (int, func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[of]++
+	return c.of[of], func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.of[of]--; c.of[of] == 0 {
+			delete(c.of, of)
+		}
+	}
+}
