@@ -28,6 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/fairness"
 	"github.com/atoll-dev/atoll/shardserver/filters"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
@@ -65,7 +66,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		virtual:  virtual.NewSet(),
 	}
 	for _, step := range []func(context.Context) error{
-		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit,
+		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit, c.applyFairness,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -224,6 +225,15 @@ func (c *Config) applyAdmission(context.Context) error {
 }
 
 func (c *Config) applyAudit(context.Context) error { return c.options.Audit.ApplyTo(c.Generic) }
+
+func (c *Config) applyFairness(context.Context) error {
+	controller, err := fairness.New(fairness.DefaultLimits())
+	if err != nil {
+		return fmt.Errorf("dividing the shard between logical clusters: %w", err)
+	}
+	c.Generic.FlowControl = controller
+	return nil
+}
 
 // handlerChain puts the stock chain between our outermost filters, which find the cluster, and our innermost, which
 // keeps to it (wall W7: nothing is served outside of this chain).
