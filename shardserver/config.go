@@ -22,14 +22,17 @@ import (
 	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/shardserver/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/admission"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/customresources"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/fairness"
 	"github.com/atoll-dev/atoll/shardserver/filters"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -55,6 +58,12 @@ type Config struct {
 	server    *genericapiserver.GenericAPIServer
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
+	// definitions and custom serve what definitions of logical clusters bring.
+	definitions *customresources.Catalog
+	custom      *customresources.Handler
+	dynamic     *dynamic.Plugins
+	// inFlight is what admission charged quotas for.
+	inFlight *quota.InFlight
 }
 
 func newConfig(ctx context.Context, opts options.Completed, registry *storage.Registry) (*Config, error) {
@@ -63,6 +72,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		options:  opts,
 		registry: registry,
 		types:    workspacetype.NewResolver(workspacetype.Local(registry)),
+		inFlight: quota.NewInFlight(),
 		virtual:  virtual.NewSet(),
 	}
 	for _, step := range []func(context.Context) error{
@@ -211,11 +221,17 @@ func (c *Config) applyAuthorization(context.Context) error {
 }
 
 func (c *Config) applyAdmission(context.Context) error {
+	var err error
+	if c.dynamic, err = c.newDynamicAdmission(); err != nil {
+		return err
+	}
 	control, err := admission.New(admission.Config{
 		Registry:   c.registry,
 		Types:      c.types,
 		Authorizer: c.authorizer,
 		Deep:       authorization.WithDeep,
+		Dynamic:    c.dynamic,
+		InFlight:   c.inFlight,
 	})
 	if err != nil {
 		return err
@@ -238,7 +254,7 @@ func (c *Config) applyFairness(context.Context) error {
 // handlerChain puts the stock chain between our outermost filters, which find the cluster, and our innermost, which
 // keeps to it (wall W7: nothing is served outside of this chain).
 func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
-	handler := c.withDocuments(apiHandler, generic)
+	handler := c.withDocuments(c.custom.Wrap(apiHandler), generic)
 	handler = filters.WithResourceRules(handler, c.registry, c.rest.identities, generic.Serializer)
 	handler = authorization.WithDeepReview(handler)
 	handler = authorization.WithImpersonationScope(handler)

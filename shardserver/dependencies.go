@@ -24,6 +24,7 @@ func (s *Server) lifecycleConfig() lifecycle.Config {
 		Registry: s.Registry,
 		Clients:  s.config.clients,
 		Tokens:   s.config.tokenIssuer,
+		InFlight: s.config.inFlight,
 		RootCA: func() []byte {
 			bundle, err := s.config.rootCA()
 			if err != nil {

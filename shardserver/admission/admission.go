@@ -3,7 +3,7 @@
 // request alone and keeps nothing per logical cluster.
 //
 // What belongs to one object without looking at the user or at other objects is validation and lives with its
-// registry. Quota, webhooks and admission policies are not here.
+// registry. Webhooks and admission policies, which tenants configure, are in package dynamic. Quota is not here.
 package admission
 
 import (
@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -29,6 +31,10 @@ type Config struct {
 	// Deep marks a context so that Authorizer does not ask for access to the workspace itself, but only for the
 	// permission on the object: one may use a type, or bind an export, of a workspace one cannot enter.
 	Deep func(context.Context) context.Context
+	// Dynamic makes the plug-ins of webhooks and admission policies.
+	Dynamic *dynamic.Plugins
+	// InFlight are the requests that quotas were charged for. Whoever counts what quotas limit shares it; nil if nobody does.
+	InFlight *quota.InFlight
 	// Disabled names plug-ins that are left out.
 	Disabled sets.Set[string]
 }
@@ -41,6 +47,9 @@ type plugin struct {
 
 // plugins lists all plug-ins in the order in which they run.
 var plugins = []plugin{
+	{"CertificateApproval", newCertificateApproval},
+	{"CertificateSigning", newCertificateSigning},
+	{"CertificateSubjectRestriction", newCertificateSubjectRestriction},
 	{"WorkspaceNamespaceLifecycle", newNamespaceLifecycle},
 	{"tenancy.kcp.io/Workspace", newWorkspace},
 	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", newLogicalClusterFinalizer},
@@ -48,8 +57,13 @@ var plugins = []plugin{
 	{"tenancy.kcp.io/WorkspaceType", newWorkspaceType},
 	{"tenancy.kcp.io/WorkspaceTypeExists", newWorkspaceTypeExists},
 	{"core.kcp.io/LogicalCluster", newLogicalCluster},
+	{"apis.kcp.io/MutatingWebhook", func(c Config) admission.Interface { return c.Dynamic.MutatingWebhook() }},
+	{"KCPMutatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.MutatingPolicy() }},
+	{"KCPValidatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.ValidatingPolicy() }},
+	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
 	{"apis.kcp.io/ReservedNames", newReservedNames},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
+	{"KCPKubeResourceQuota", newResourceQuota},
 }
 
 // Names returns the names of all plug-ins in the order in which they run.
@@ -72,9 +86,14 @@ func New(config Config) (admission.Interface, error) {
 		return nil, fmt.Errorf("creating admission: no authorizer")
 	case config.Deep == nil:
 		return nil, fmt.Errorf("creating admission: no way to mark deep access reviews")
+	case config.Dynamic == nil:
+		return nil, fmt.Errorf("creating admission: no webhooks and admission policies")
 	}
 	if unknown := config.Disabled.Difference(sets.New(Names()...)); unknown.Len() > 0 {
 		return nil, fmt.Errorf("creating admission: unknown plug-ins to disable: %v", sets.List(unknown))
+	}
+	if config.InFlight == nil {
+		config.InFlight = quota.NewInFlight()
 	}
 	var chain []admission.Interface
 	for _, p := range plugins {
@@ -82,5 +101,5 @@ func New(config Config) (admission.Interface, error) {
 			chain = append(chain, p.new(config))
 		}
 	}
-	return admission.NewChainHandler(chain...), nil
+	return reinvoking{admission.NewChainHandler(chain...)}, nil
 }

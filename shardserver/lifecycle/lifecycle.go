@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -36,6 +37,8 @@ type Config struct {
 	// Tokens signs the tokens of service account Secrets, with the logical cluster of the context. Without it such
 	// Secrets stay as they are.
 	Tokens serviceaccount.TokenGenerator
+	// InFlight are the requests of this process that quotas were charged for.
+	InFlight *quota.InFlight
 }
 
 // Controllers returns the controllers of this package.

@@ -6,17 +6,20 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/garbage"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 )
 
-// Tasks returns what acts on objects of any resource: the garbage collector.
-// They share one watch per storage.
+// Tasks returns what acts on objects of any resource: the garbage collector and the controller of resource quotas. They
+// share one watch per storage.
 func Tasks(cfg Config) []func(context.Context) {
 	return []func(context.Context){func(ctx context.Context) {
 		collector := garbage.New(garbage.Config{Registry: cfg.Registry, Metadata: cfg.Clients.Metadata, Kubernetes: cfg.Clients.Kubernetes})
-		follower := follow.New(cfg.Registry, collector)
+		quotas := quota.New(quota.Config{Registry: cfg.Registry, Kubernetes: cfg.Clients.Kubernetes, InFlight: cfg.InFlight})
+		follower := follow.New(cfg.Registry, collector, quotas)
 		var group sync.WaitGroup
 		group.Go(func() { follower.Run(ctx) })
 		group.Go(func() { collector.Run(ctx, follower) })
+		group.Go(func() { quotas.Run(ctx) })
 		group.Wait()
 	}}
 }

@@ -25,7 +25,7 @@ import (
 func Core(cfg Config, getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	storages := map[string]rest.Storage{}
 	for _, add := range []func(Config, generic.RESTOptionsGetter, map[string]rest.Storage) error{
-		addNamespaces, addConfigMaps, addSecretsAndServiceAccounts, addEvents,
+		addNamespaces, addConfigMaps, addSecretsAndServiceAccounts, addEvents, addResourceQuotas,
 	} {
 		if err := add(cfg, getter, storages); err != nil {
 			return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating the core group: %w", err)

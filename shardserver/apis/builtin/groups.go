@@ -31,7 +31,7 @@ import (
 
 // served are the resources that are switched on. Subresources follow their resource.
 var served = map[schema.GroupVersion][]string{
-	corev1.SchemeGroupVersion:           {"namespaces", "configmaps", "secrets", "serviceaccounts", "events"},
+	corev1.SchemeGroupVersion:           {"namespaces", "configmaps", "secrets", "serviceaccounts", "events", "resourcequotas"},
 	eventsv1.SchemeGroupVersion:         {"events"},
 	coordinationv1.SchemeGroupVersion:   {"leases"},
 	rbacv1.SchemeGroupVersion:           {"roles", "rolebindings", "clusterroles", "clusterrolebindings"},

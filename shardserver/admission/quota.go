@@ -1,0 +1,159 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	stock "k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// workspaceAdmin is the binding that makes the creator of a workspace its admin. Nothing may keep it out.
+const workspaceAdmin = "workspace-admin"
+
+var clusterRoleBindings = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"}
+
+// charger is the storage of quotas, as far as admission changes them.
+type charger interface {
+	ChargeStatus(ctx context.Context, name string, change func(stored runtime.Object) (runtime.Object, error)) error
+}
+
+// resourceQuota keeps the number of objects below what the quotas of a logical cluster allow. Whether an object fits is
+// upstream's to say, and so is the wording. The count of a quota is raised in its status in storage, in one step with
+// the check, before the object is stored.
+type resourceQuota struct {
+	*admission.Handler
+	registry *storage.Registry
+	quotas   *storage.Reader[*core.ResourceQuota]
+	inFlight *quota.InFlight
+}
+
+func newResourceQuota(config Config) admission.Interface {
+	return &resourceQuota{
+		Handler:  admission.NewHandler(admission.Create, admission.Update),
+		registry: config.Registry,
+		quotas:   storage.NewReader[*core.ResourceQuota](config.Registry, quota.Quotas),
+		inFlight: config.InFlight,
+	}
+}
+
+// Validate implements admission.ValidationInterface. An update passes: it does not change the number of objects.
+func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || isUncounted(a) || quota.Ignored(a.GetResource().GroupResource()) {
+		return nil
+	}
+	resource := a.GetResource().GroupResource()
+	limit := core.ResourceName(generic.ObjectCountQuotaResourceNameFor(resource))
+	limiting, err := q.limiting(ctx, a.GetNamespace(), limit)
+	if err != nil || len(limiting) == 0 {
+		return err
+	}
+	if len(limiting) > 1 || a.IsDryRun() {
+		// Charging one quota and being refused by the next would leave the first too high until it is counted anew.
+		for _, stored := range limiting {
+			if _, err := charged(stored, a, limit); err != nil {
+				return err
+			}
+		}
+	}
+	if a.IsDryRun() {
+		return nil
+	}
+	for _, stored := range limiting {
+		err := q.inFlight.Charge(ctx, stored, limit, func() error { return q.charge(ctx, stored, a, limit) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isUncounted tells whether an object is one that every logical cluster consists of, whatever its limits.
+func isUncounted(a admission.Attributes) bool {
+	switch a.GetResource().GroupResource() {
+	case logicalClusters:
+		return true
+	case clusterRoleBindings:
+		return a.GetName() == workspaceAdmin
+	}
+	return false
+}
+
+// limiting returns the quotas that limit a resource in a namespace. The watch cache answers, at once where there are none.
+func (q *resourceQuota) limiting(ctx context.Context, namespace string, limit core.ResourceName) ([]*core.ResourceQuota, error) {
+	all, err := q.quotas.List(ctx, "", nil)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("resolving quota: %w", err))
+	}
+	var limiting []*core.ResourceQuota
+	for _, candidate := range all {
+		if _, limits := candidate.Spec.Hard[limit]; limits && quota.Covers(candidate, namespace) && !quota.IsScoped(candidate) {
+			limiting = append(limiting, candidate)
+		}
+	}
+	return limiting, nil
+}
+
+// charge raises the count of a quota by the object of a request. A quota that is gone limits nothing.
+func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a admission.Attributes, limit core.ResourceName) error {
+	resource, err := q.registry.Get(quota.Quotas)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	store, ok := resource.Store.(charger)
+	if !ok {
+		return apierrors.NewInternalError(fmt.Errorf("the storage of quotas is %T, which cannot be charged", resource.Store))
+	}
+	ctx = request.WithNamespace(ctx, known.Namespace)
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, Verb: "update", APIVersion: "v1", Resource: quota.Quotas.Resource, Subresource: "status", Namespace: known.Namespace, Name: known.Name,
+	})
+	err = store.ChargeStatus(ctx, known.Name, func(stored runtime.Object) (runtime.Object, error) {
+		current, err := objectOf[*core.ResourceQuota](stored)
+		if err != nil {
+			return nil, err
+		}
+		return charged(current, a, limit)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// charged returns a quota with the object of a request in its count, or upstream's refusal. A limit that has not been
+// counted yet refuses.
+func charged(stored *core.ResourceQuota, a admission.Attributes, limit core.ResourceName) (*core.ResourceQuota, error) {
+	external, err := quota.External(stored)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	name := corev1.ResourceName(limit)
+	if _, counted := external.Status.Hard[name]; !counted {
+		if external.Status.Hard == nil {
+			external.Status.Hard = corev1.ResourceList{}
+		}
+		external.Status.Hard[name] = external.Spec.Hard[name]
+	}
+	after, err := stock.CheckRequest([]corev1.ResourceQuota{*external}, a, generic.NewObjectCountEvaluator(a.GetResource().GroupResource(), nil, ""), nil)
+	if err != nil {
+		return nil, err
+	}
+	result := stored.DeepCopy()
+	if result.Status.Used == nil {
+		result.Status.Used = core.ResourceList{}
+	}
+	result.Status.Used[limit] = after[0].Status.Used[name]
+	return result, nil
+}

@@ -1,0 +1,134 @@
+package quota
+
+import (
+	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// definitions bring resources that a quota may have named before they were served.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
+// index knows which quotas an event concerns. It holds the logical clusters that have quotas, and no others.
+type index struct {
+	// enqueue has a quota counted after some time.
+	enqueue func(controller.Key, time.Duration)
+
+	mu       sync.Mutex
+	clusters map[logicalcluster.Name]map[controller.Key]*limits
+	// listed counts the listings of each storage.
+	listed map[*storage.Resource]int
+}
+
+// limits is what a quota counts.
+type limits struct {
+	wholeCluster bool
+	hard         core.ResourceList
+	resources    map[schema.GroupResource]bool
+}
+
+func newIndex(enqueue func(controller.Key, time.Duration)) *index {
+	return &index{enqueue: enqueue, clusters: map[logicalcluster.Name]map[controller.Key]*limits{}, listed: map[*storage.Resource]int{}}
+}
+
+// Listing implements follow.Listener.
+func (i *index) Listing(*storage.Resource) {}
+
+// Observe implements follow.Listener.
+func (i *index) Observe(resource *storage.Resource, event watch.EventType, object metav1.Object) {
+	if quota, ok := object.(*core.ResourceQuota); ok {
+		i.observeQuota(event, quota)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	quotas := i.clusters[logicalcluster.Of(object)]
+	if len(quotas) == 0 {
+		return
+	}
+	switch name := resource.GVR.GroupResource(); {
+	case name == definitions:
+		for key := range quotas {
+			i.enqueue(key, settle)
+		}
+	case event == watch.Deleted:
+		for key, limits := range quotas {
+			if limits.resources[name] && (limits.wholeCluster || key.Namespace == object.GetNamespace()) {
+				i.enqueue(key, settle)
+			}
+		}
+	}
+}
+
+// Listed implements follow.Listener. Deletions between two watches were seen by nobody.
+func (i *index) Listed(resource *storage.Resource) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.listed[resource]++
+	if i.listed[resource] == 1 {
+		return
+	}
+	for _, quotas := range i.clusters {
+		for key := range quotas {
+			i.enqueue(key, settle)
+		}
+	}
+}
+
+// Dropped implements follow.Listener.
+func (i *index) Dropped(resource *storage.Resource) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.listed, resource)
+	if resource.GVR.GroupResource() == Quotas {
+		clear(i.clusters)
+	}
+}
+
+// observeQuota keeps the index, and has a quota counted that is new or limits something else than before. A charge of
+// admission changes neither.
+func (i *index) observeQuota(event watch.EventType, quota *core.ResourceQuota) {
+	key := controller.Key{Cluster: logicalcluster.Of(quota), Namespace: quota.Namespace, Name: quota.Name}
+	if event == watch.Deleted {
+		i.forget(key)
+		return
+	}
+	current := limitsOf(quota)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known := i.clusters[key.Cluster][key]
+	if known == nil && i.clusters[key.Cluster] == nil {
+		i.clusters[key.Cluster] = map[controller.Key]*limits{}
+	}
+	i.clusters[key.Cluster][key] = current
+	if event == watch.Added || known == nil || known.wholeCluster != current.wholeCluster || !apiequality.Semantic.DeepEqual(known.hard, current.hard) {
+		i.enqueue(key, 0)
+	}
+}
+
+func (i *index) forget(key controller.Key) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.clusters[key.Cluster], key)
+	if len(i.clusters[key.Cluster]) == 0 {
+		delete(i.clusters, key.Cluster)
+	}
+}
+
+func limitsOf(quota *core.ResourceQuota) *limits {
+	l := &limits{wholeCluster: IsClusterScoped(quota), hard: quota.Spec.Hard, resources: map[schema.GroupResource]bool{}}
+	for name := range quota.Spec.Hard {
+		if resource, ok := Counted(name); ok {
+			l.resources[resource] = true
+		}
+	}
+	return l
+}

@@ -1,0 +1,104 @@
+package quota
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// InFlight knows which requests were charged to a quota and have not ended. Who counts objects adds them: such a request
+// may or may not have stored its object yet, and counting it as not would let one object too many in.
+//
+// An entry lives as long as the requests it counts.
+type InFlight struct {
+	mu     sync.Mutex
+	quotas map[quotaID]*charges
+}
+
+type quotaID struct {
+	cluster logicalcluster.Name
+	uid     types.UID
+}
+
+type charges struct {
+	counts map[core.ResourceName]int64
+	users  int
+	// turn holds one token. Requests of one quota write its status one after the other, which is faster than failing
+	// on each other's writes.
+	turn chan struct{}
+}
+
+// NewInFlight returns an empty set.
+func NewInFlight() *InFlight { return &InFlight{quotas: map[quotaID]*charges{}} }
+
+// Charge runs charge for a request of the context that creates one object. If it succeeds, the object is counted until
+// the context ends. A context that never ends is a defect of the caller.
+func (f *InFlight) Charge(ctx context.Context, quota *core.ResourceQuota, name core.ResourceName, charge func() error) error {
+	cluster, _ := logicalcluster.From(ctx)
+	id := quotaID{cluster, quota.UID}
+	entry := f.enter(id, name)
+	leave := func() { f.leave(id, entry, name) }
+	select {
+	case entry.turn <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return ctx.Err()
+	}
+	err := charge()
+	<-entry.turn
+	if err != nil {
+		leave()
+		return err
+	}
+	context.AfterFunc(ctx, leave)
+	return nil
+}
+
+// Counts returns the objects of a quota that are in flight, by name.
+func (f *InFlight) Counts(cluster logicalcluster.Name, quota *core.ResourceQuota) map[core.ResourceName]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry := f.quotas[quotaID{cluster, quota.UID}]
+	if entry == nil {
+		return nil
+	}
+	counts := make(map[core.ResourceName]int64, len(entry.counts))
+	for name, count := range entry.counts {
+		counts[name] = count
+	}
+	return counts
+}
+
+// Len returns the number of quotas with requests in flight.
+func (f *InFlight) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.quotas)
+}
+
+func (f *InFlight) enter(id quotaID, name core.ResourceName) *charges {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry := f.quotas[id]
+	if entry == nil {
+		entry = &charges{counts: map[core.ResourceName]int64{}, turn: make(chan struct{}, 1)}
+		f.quotas[id] = entry
+	}
+	entry.users++
+	entry.counts[name]++
+	return entry
+}
+
+func (f *InFlight) leave(id quotaID, entry *charges, name core.ResourceName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry.users--
+	entry.counts[name]--
+	if entry.users == 0 {
+		delete(f.quotas, id)
+	}
+}
