@@ -1,0 +1,57 @@
+package dynamic
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// definitions reads the definitions of custom resources.
+type definitions struct {
+	reader *storage.Reader[*apiextensions.CustomResourceDefinition]
+}
+
+func newDefinitions(registry *storage.Registry) definitions {
+	return definitions{storage.NewReader[*apiextensions.CustomResourceDefinition](registry, apiextensions.Resource("customresourcedefinitions"))}
+}
+
+// get returns the definition of a resource in the context's logical cluster, or nil if it has none.
+func (d definitions) get(ctx context.Context, resource schema.GroupResource) (*apiextensions.CustomResourceDefinition, error) {
+	definition, err := d.reader.Get(ctx, "", resource.String())
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of %s: %w", resource, err)
+	}
+	return definition, nil
+}
+
+// serves tells whether a resource is served in a version.
+func (d definitions) serves(ctx context.Context, resource schema.GroupResource, version string) (bool, error) {
+	definition, err := d.get(ctx, resource)
+	if err != nil || definition == nil {
+		return false, err
+	}
+	for _, one := range definition.Spec.Versions {
+		if one.Name == version {
+			return one.Served, nil
+		}
+	}
+	return false, nil
+}
+
+// definitionV1 converts without sharing anything with the watch cache.
+func definitionV1(definition *apiextensions.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
+	converted := &apiextensionsv1.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(definition.DeepCopy(), converted, nil); err != nil {
+		return nil, fmt.Errorf("converting the definition %q: %w", definition.Name, err)
+	}
+	return converted, nil
+}

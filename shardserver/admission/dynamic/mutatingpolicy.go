@@ -1,0 +1,88 @@
+package dynamic
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
+)
+
+type mutatingPolicies struct {
+	*admission.Handler
+	*policies[*admissionregistration.MutatingAdmissionPolicy, *admissionregistration.MutatingAdmissionPolicyBinding,
+		*mutating.Policy, *mutating.PolicyBinding, mutating.PolicyEvaluator]
+}
+
+// MutatingPolicy returns the plug-in KCPMutatingAdmissionPolicy. There is nothing to mutate in a DELETE.
+func (p *Plugins) MutatingPolicy() admission.MutationInterface {
+	handler := admission.NewHandler(admission.Connect, admission.Create, admission.Update)
+	return mutatingPolicies{handler, newPolicies(p, kind[*admissionregistration.MutatingAdmissionPolicy, *admissionregistration.MutatingAdmissionPolicyBinding,
+		*mutating.Policy, *mutating.PolicyBinding, mutating.PolicyEvaluator]{
+		policies: "mutatingadmissionpolicies",
+		bindings: "mutatingadmissionpolicybindings",
+		convertPolicy: func(in *admissionregistration.MutatingAdmissionPolicy) (*mutating.Policy, error) {
+			out := &mutating.Policy{}
+			return out, conversion.Convert_admissionregistration_MutatingAdmissionPolicy_To_v1_MutatingAdmissionPolicy(in, out, nil)
+		},
+		convertBinding: func(in *admissionregistration.MutatingAdmissionPolicyBinding) (*mutating.PolicyBinding, error) {
+			out := &mutating.PolicyBinding{}
+			return out, conversion.Convert_admissionregistration_MutatingAdmissionPolicyBinding_To_v1_MutatingAdmissionPolicyBinding(in, out, nil)
+		},
+		policy:  mutating.NewMutatingAdmissionPolicyAccessor,
+		binding: mutating.NewMutatingAdmissionPolicyBindingAccessor,
+		expressions: func(policy *mutating.Policy) any {
+			spec := policy.Spec
+			return []any{spec.ParamKind != nil, spec.FailurePolicy, spec.MatchConditions, spec.Variables, spec.Mutations}
+		},
+		compile: compileMutating,
+	})}
+}
+
+// Admit implements admission.MutationInterface.
+func (m mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	hooks, err := m.hooks(ctx, a, o)
+	if err != nil || len(hooks) == 0 {
+		return err
+	}
+	authorizer, types := asked{ctx, m.plugins.config.Authorizer}, typeConverters{ctx, m.plugins.schemas}
+	return mutating.NewDispatcher(authorizer, m.plugins.matcherFor(ctx), types).Dispatch(ctx, a, o, hooks)
+}
+
+// compileMutating compiles the expressions of a policy. What does not compile fails when it is evaluated, according to
+// the policy's failurePolicy.
+func compileMutating(policy *mutating.Policy) mutating.PolicyEvaluator {
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return mutating.PolicyEvaluator{Error: err}
+	}
+	available := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
+	compiler.CompileAndStoreVariables(variables(policy.Spec.Variables), available, environment.StoredExpressions)
+	evaluator := mutating.PolicyEvaluator{CompositedCompiler: compiler}
+	if conditions := policy.Spec.MatchConditions; len(conditions) > 0 {
+		compiled := compiler.CompileCondition(matchExpressions(conditions), available, environment.StoredExpressions)
+		evaluator.Matcher = matchconditions.NewMatcher(compiled, policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+	}
+	available.HasPatchTypes = true
+	for _, mutation := range policy.Spec.Mutations {
+		var patcher patch.Patcher
+		switch {
+		case mutation.PatchType == admissionregistrationv1.PatchTypeJSONPatch && mutation.JSONPatch != nil:
+			condition := &patch.JSONPatchCondition{Expression: mutation.JSONPatch.Expression}
+			patcher = patch.NewJSONPatcher(compiler.CompileMutatingEvaluator(condition, available, environment.StoredExpressions))
+		case mutation.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && mutation.ApplyConfiguration != nil:
+			condition := &patch.ApplyConfigurationCondition{Expression: mutation.ApplyConfiguration.Expression}
+			patcher = patch.NewApplyConfigurationPatcher(compiler.CompileMutatingEvaluator(condition, available, environment.StoredExpressions))
+		default:
+			continue // validation lets no other pass; upstream counts them against the policy and refuses
+		}
+		evaluator.Mutators = append(evaluator.Mutators, patcher)
+	}
+	return evaluator
+}

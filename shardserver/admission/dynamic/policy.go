@@ -1,0 +1,184 @@
+package dynamic
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// untouched are the resources that no policy sees: policies themselves, or nobody could repair them, and reviews.
+var untouched = sets.New(append(exclusion.Excluded(),
+	admissionregistration.Resource("validatingadmissionpolicies"), admissionregistration.Resource("validatingadmissionpolicybindings"),
+	admissionregistration.Resource("mutatingadmissionpolicies"), admissionregistration.Resource("mutatingadmissionpolicybindings"),
+)...)
+
+// kind tells what is different between validating and mutating policies. IP and IB are policies and bindings as they
+// are stored, P and B as upstream evaluates them, E is what is compiled of a policy.
+type kind[IP, IB stored, P, B runtime.Object, E any] struct {
+	policies, bindings string
+	convertPolicy      func(IP) (P, error)
+	convertBinding     func(IB) (B, error)
+	policy             func(P) generic.PolicyAccessor
+	binding            func(B) generic.BindingAccessor
+	// expressions is all that the compiled policy depends on.
+	expressions func(P) any
+	compile     func(P) E
+}
+
+// policies finds the policies of a logical cluster, ready to be evaluated.
+type policies[IP, IB stored, P, B runtime.Object, E any] struct {
+	kind     kind[IP, IB, P, B, E]
+	plugins  *Plugins
+	policies *storage.Reader[IP]
+	bindings *storage.Reader[IB]
+	known    preparations[[]policy[P, B]]
+	// compiled is shared by all logical clusters, by content.
+	compiled *recent[contentKey, func() E]
+}
+
+// contentKey is a hash of everything that is compiled.
+type contentKey [sha256.Size]byte
+
+// policy is one that has bindings, so that it applies.
+type policy[P, B runtime.Object] struct {
+	policy   P
+	bindings []B
+	content  contentKey
+	// params is the kind of the parameters, nil without any; wrong says why it cannot be one.
+	params *schema.GroupVersionKind
+	wrong  error
+}
+
+func newPolicies[IP, IB stored, P, B runtime.Object, E any](plugins *Plugins, of kind[IP, IB, P, B, E]) *policies[IP, IB, P, B, E] {
+	return &policies[IP, IB, P, B, E]{
+		kind:     of,
+		plugins:  plugins,
+		policies: storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)),
+		bindings: storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings)),
+		known:    newPreparations[[]policy[P, B]](),
+		compiled: newRecent[contentKey, func() E](maxCompiled, maxIdle),
+	}
+}
+
+// matcherFor returns what matches a request against constraints, with the namespaces of the request's logical cluster.
+func (p *Plugins) matcherFor(ctx context.Context) *matching.Matcher {
+	reader := namespaceReader{ctx: ctx, reader: p.namespaces}
+	return matching.NewMatcher(reader, reader.client())
+}
+
+// hooks returns the policies for a request, none in most logical clusters.
+func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) ([]generic.PolicyHook[P, B, E], error) {
+	if untouched.Has(a.GetResource().GroupResource()) {
+		return nil, nil
+	}
+	cluster, err := clusterOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	applicable, err := s.applicable(ctx, cluster)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	hooks := make([]generic.PolicyHook[P, B, E], 0, len(applicable))
+	for _, of := range applicable {
+		hook := generic.PolicyHook[P, B, E]{Policy: of.policy, Bindings: of.bindings, ConfigurationError: of.wrong}
+		if of.params != nil {
+			if !s.concerns(ctx, a, o, of.policy) {
+				continue // before finding out what its parameters are
+			}
+			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.params(ctx, *of.params)
+		}
+		hook.Evaluator = s.evaluator(of)
+		hooks = append(hooks, hook)
+	}
+	return hooks, nil
+}
+
+// concerns tells whether a policy may match. Errors are left to whom evaluates it.
+func (s *policies[IP, IB, P, B, E]) concerns(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, of P) bool {
+	matches, _, _, err := generic.NewPolicyMatcher(s.plugins.matcherFor(ctx)).DefinitionMatches(a, o, s.kind.policy(of))
+	return matches || err != nil
+}
+
+// evaluator compiles a policy unless an equal one is compiled already, whichever logical cluster it came from.
+func (s *policies[IP, IB, P, B, E]) evaluator(of policy[P, B]) E {
+	return s.compiled.getOrAdd(of.content, func() func() E {
+		return sync.OnceValue(func() E { return s.kind.compile(of.policy) })
+	})()
+}
+
+// applicable returns the policies of the logical cluster that have bindings.
+func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context, cluster logicalcluster.Name) ([]policy[P, B], error) {
+	bindings, err := readAll(ctx, s.bindings)
+	if err != nil {
+		return nil, err
+	}
+	if len(bindings) == 0 {
+		s.known.none(cluster)
+		return nil, nil
+	}
+	all, err := readAll(ctx, s.policies)
+	if err != nil {
+		return nil, err
+	}
+	revisions := appendRevisions(appendRevisions(nil, all), bindings)
+	return s.known.get(cluster, revisions, func() ([]policy[P, B], error) { return s.prepare(all, bindings) })
+}
+
+func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]policy[P, B], error) {
+	bound := map[string][]B{}
+	for _, one := range bindings {
+		binding, err := s.kind.convertBinding(one)
+		if err != nil {
+			return nil, fmt.Errorf("converting policy binding %q: %w", one.GetName(), err)
+		}
+		name := s.kind.binding(binding).GetPolicyName().Name
+		bound[name] = append(bound[name], binding)
+	}
+	var applicable []policy[P, B]
+	for _, one := range all {
+		if len(bound[one.GetName()]) == 0 {
+			continue
+		}
+		converted, err := s.kind.convertPolicy(one)
+		if err != nil {
+			return nil, fmt.Errorf("converting policy %q: %w", one.GetName(), err)
+		}
+		of := policy[P, B]{policy: converted, bindings: slices.Clip(bound[one.GetName()])}
+		if of.content, err = s.contentOf(converted); err != nil {
+			return nil, fmt.Errorf("reading policy %q: %w", one.GetName(), err)
+		}
+		if params := s.kind.policy(converted).GetParamKind(); params != nil {
+			version, err := schema.ParseGroupVersion(params.APIVersion)
+			if err != nil {
+				of.wrong = fmt.Errorf("failed to parse paramKind APIVersion: %w", err)
+			} else {
+				of.params = new(version.WithKind(params.Kind))
+			}
+		}
+		applicable = append(applicable, of)
+	}
+	return applicable, nil
+}
+
+// contentOf hashes what is compiled of a policy. Its name is part of it, since it stands in metrics and errors.
+func (s *policies[IP, IB, P, B, E]) contentOf(of P) (contentKey, error) {
+	encoded, err := json.Marshal([]any{s.kind.policy(of).GetName(), s.kind.expressions(of)})
+	return sha256.Sum256(encoded), err
+}

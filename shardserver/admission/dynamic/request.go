@@ -1,0 +1,87 @@
+package dynamic
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// asked is an authorizer for CEL expressions, which ask without a context: it brings the request's, or at least one
+// of the logical cluster.
+type asked struct {
+	//nolint:containedctx // the one that CEL does not pass on
+	ctx      context.Context
+	delegate authorizer.Authorizer
+}
+
+// Authorize implements authorizer.Authorizer.
+func (a asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	if requester, ok := attributes.GetUser().(requestUser); ok {
+		return a.delegate.Authorize(requester.ctx, byUser{attributes, requester.Info})
+	}
+	return a.delegate.Authorize(a.ctx, attributes)
+}
+
+// byUser is a question about another user.
+type byUser struct {
+	authorizer.Attributes
+	user user.Info
+}
+
+func (b byUser) GetUser() user.Info { return b.user }
+
+// requestUser is the user of a request that brings the request's context to where only the user gets: from the
+// webhook plug-in, which many requests share, to its authorizer.
+type requestUser struct {
+	user.Info
+	//nolint:containedctx // see above
+	ctx context.Context
+}
+
+// contextual are the attributes of a request whose user brings the request's context along.
+type contextual struct {
+	admission.Attributes
+	//nolint:containedctx // see above
+	ctx context.Context
+}
+
+func (c contextual) GetUserInfo() user.Info { return requestUser{c.Attributes.GetUserInfo(), c.ctx} }
+
+// showCluster puts the annotation with the logical cluster on an object that is being created, where webhooks find it,
+// and returns what takes it off again. Objects that exist have it from storage.
+func showCluster(cluster logicalcluster.Name, a admission.Attributes) (restore func()) {
+	if a.GetOperation() != admission.Create || a.GetObject() == nil {
+		return func() {}
+	}
+	object, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return func() {} // nothing that could be annotated, the body of a connection say
+	}
+	before, had := object.GetAnnotations()[logicalcluster.AnnotationKey]
+	annotate(object, cluster.String(), true)
+	return func() { annotate(object, before, had) }
+}
+
+// annotate writes into a copy, since the map may be shared with what the client sent, and leaves no empty map behind.
+func annotate(object interface {
+	GetAnnotations() map[string]string
+	SetAnnotations(map[string]string)
+}, value string, set bool) {
+	annotations := map[string]string{}
+	for key, old := range object.GetAnnotations() {
+		annotations[key] = old
+	}
+	delete(annotations, logicalcluster.AnnotationKey)
+	if set {
+		annotations[logicalcluster.AnnotationKey] = value
+	}
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	object.SetAnnotations(annotations)
+}

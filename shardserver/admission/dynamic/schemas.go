@@ -1,0 +1,191 @@
+package dynamic
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/kube-openapi/pkg/builder3"
+	"k8s.io/kube-openapi/pkg/common"
+	openapiutil "k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// maxModels is how many different types are kept described.
+const maxModels = 256
+
+// Schemas knows the types of the objects that logical clusters serve: those compiled in, and those of definitions,
+// which all clusters with equal definitions share. A type is described when a policy first needs it: to apply a
+// configuration to an object, or to check expressions.
+type Schemas struct {
+	registry *storage.Registry
+	custom   definitions
+	scheme   *runtime.Scheme
+	openAPI  *common.OpenAPIV3Config
+
+	// compiled holds one model per kind compiled in; content those of definitions by content; seen remembers the content
+	// of one state of one definition, so that it need not be hashed each time.
+	compiled *recent[schema.GroupVersionKind, func() model]
+	content  *recent[contentKey, func() model]
+	seen     *recent[definitionVersion, contentKey]
+}
+
+type definitionVersion struct {
+	revision
+	version string
+}
+
+// model describes a kind, or says why it cannot.
+type model struct {
+	schemas   map[string]*spec.Schema
+	converter func() (managedfields.TypeConverter, error)
+	err       error
+}
+
+// NewSchemas returns schemas of what the registry has.
+func NewSchemas(registry *storage.Registry, scheme *runtime.Scheme, openAPI *common.OpenAPIV3Config) *Schemas {
+	return &Schemas{
+		registry: registry, custom: newDefinitions(registry), scheme: scheme, openAPI: openAPI,
+		compiled: newRecent[schema.GroupVersionKind, func() model](maxModels, maxIdle),
+		content:  newRecent[contentKey, func() model](maxModels, maxIdle),
+		seen:     newRecent[definitionVersion, contentKey](4*maxModels, maxIdle),
+	}
+}
+
+// Resolve returns the schema of a kind that the context's logical cluster serves, with all references filled in, or
+// resolver.ErrSchemaNotFound.
+func (s *Schemas) Resolve(ctx context.Context, kind schema.GroupVersionKind) (*spec.Schema, error) {
+	described, err := s.model(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	for name, candidate := range described.schemas {
+		if describes(candidate, kind) {
+			return resolver.PopulateRefs(func(ref string) (*spec.Schema, bool) {
+				found, ok := described.schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
+				return found, ok
+			}, name)
+		}
+	}
+	return nil, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
+}
+
+// describes tells whether a schema is that of a kind.
+func describes(candidate *spec.Schema, kind schema.GroupVersionKind) bool {
+	kinds, _ := candidate.Extensions["x-kubernetes-group-version-kind"].([]any)
+	for _, one := range kinds {
+		if named, ok := one.(map[string]any); ok && named["group"] == kind.Group && named["version"] == kind.Version && named["kind"] == kind.Kind {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Schemas) model(ctx context.Context, kind schema.GroupVersionKind) (model, error) {
+	resource, err := s.registry.ForKind(ctx, kind.GroupKind())
+	if err != nil {
+		return model{}, err
+	}
+	if resource == nil {
+		return model{}, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
+	}
+	var described model
+	if compiled, err := s.registry.Get(resource.GVR.GroupResource()); err == nil && compiled == resource {
+		described = s.compiled.getOrAdd(kind, func() func() model {
+			return sync.OnceValue(func() model { return newModel(s.describeCompiled(kind)) })
+		})()
+		return described, described.err
+	}
+	definition, err := s.custom.get(ctx, resource.GVR.GroupResource())
+	if err != nil {
+		return model{}, err
+	}
+	if definition == nil {
+		return model{}, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
+	}
+	content, err := s.contentOf(definition, kind.Version)
+	if err != nil {
+		return model{}, err
+	}
+	described = s.content.getOrAdd(content, func() func() model {
+		return sync.OnceValue(func() model { return newModel(describeCustom(definition, kind.Version)) })
+	})()
+	return described, described.err
+}
+
+func newModel(schemas map[string]*spec.Schema, err error) model {
+	return model{schemas: schemas, err: err, converter: sync.OnceValues(func() (managedfields.TypeConverter, error) {
+		return managedfields.NewTypeConverter(schemas, false)
+	})}
+}
+
+func (s *Schemas) describeCompiled(kind schema.GroupVersionKind) (map[string]*spec.Schema, error) {
+	sample, err := s.scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	return builder3.BuildOpenAPIDefinitionsForResources(s.openAPI, openapiutil.GetCanonicalTypeName(sample))
+}
+
+func describeCustom(definition *apiextensions.CustomResourceDefinition, version string) (map[string]*spec.Schema, error) {
+	converted, err := definitionV1(definition)
+	if err != nil {
+		return nil, err
+	}
+	document, err := builder.BuildOpenAPIV3(converted, version, builder.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("describing version %q of the definition %q: %w", version, definition.Name, err)
+	}
+	return document.Components.Schemas, nil
+}
+
+func (s *Schemas) contentOf(definition *apiextensions.CustomResourceDefinition, version string) (contentKey, error) {
+	state := definitionVersion{revision{definition.UID, definition.ResourceVersion}, version}
+	if known, ok := s.seen.get(state); ok {
+		return known, nil
+	}
+	encoded, err := json.Marshal([]any{definition.Spec, definition.Status.AcceptedNames, version})
+	if err != nil {
+		return contentKey{}, fmt.Errorf("reading the definition %q: %w", definition.Name, err)
+	}
+	content := contentKey(sha256.Sum256(encoded))
+	s.seen.set(state, content)
+	return content, nil
+}
+
+// typeConverters finds type converters for the objects of one request.
+type typeConverters struct {
+	//nolint:containedctx // upstream asks without one; this is the request's
+	ctx     context.Context
+	schemas *Schemas
+}
+
+// GetTypeConverter implements patch.TypeConverterManager. Few mutations need the converter that upstream asks for with
+// each, so the type is described when the converter is used.
+func (t typeConverters) GetTypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	return lazyConverter{func() (managedfields.TypeConverter, error) {
+		described, err := t.schemas.model(t.ctx, kind)
+		if errors.Is(err, resolver.ErrSchemaNotFound) {
+			return nil, fmt.Errorf("resource kind %v not found", kind)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return described.converter()
+	}}
+}
+
+// Run implements patch.TypeConverterManager. Nothing has to run.
+func (typeConverters) Run(context.Context) {}

@@ -1,0 +1,107 @@
+package dynamic
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
+)
+
+type validatingPolicies struct {
+	*admission.Handler
+	*policies[*admissionregistration.ValidatingAdmissionPolicy, *admissionregistration.ValidatingAdmissionPolicyBinding,
+		*validating.Policy, *validating.PolicyBinding, validating.Validator]
+}
+
+// ValidatingPolicy returns the plug-in KCPValidatingAdmissionPolicy.
+func (p *Plugins) ValidatingPolicy() admission.ValidationInterface {
+	return validatingPolicies{everything(), newPolicies(p, kind[*admissionregistration.ValidatingAdmissionPolicy, *admissionregistration.ValidatingAdmissionPolicyBinding,
+		*validating.Policy, *validating.PolicyBinding, validating.Validator]{
+		policies: "validatingadmissionpolicies",
+		bindings: "validatingadmissionpolicybindings",
+		convertPolicy: func(in *admissionregistration.ValidatingAdmissionPolicy) (*validating.Policy, error) {
+			out := &validating.Policy{}
+			return out, conversion.Convert_admissionregistration_ValidatingAdmissionPolicy_To_v1_ValidatingAdmissionPolicy(in, out, nil)
+		},
+		convertBinding: func(in *admissionregistration.ValidatingAdmissionPolicyBinding) (*validating.PolicyBinding, error) {
+			out := &validating.PolicyBinding{}
+			return out, conversion.Convert_admissionregistration_ValidatingAdmissionPolicyBinding_To_v1_ValidatingAdmissionPolicyBinding(in, out, nil)
+		},
+		policy:  validating.NewValidatingAdmissionPolicyAccessor,
+		binding: validating.NewValidatingAdmissionPolicyBindingAccessor,
+		expressions: func(policy *validating.Policy) any {
+			spec := policy.Spec
+			return []any{spec.ParamKind != nil, spec.FailurePolicy, spec.MatchConditions, spec.Variables, spec.Validations, spec.AuditAnnotations}
+		},
+		compile: compileValidating,
+	})}
+}
+
+// Validate implements admission.ValidationInterface.
+func (v validatingPolicies) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	hooks, err := v.hooks(ctx, a, o)
+	if err != nil || len(hooks) == 0 {
+		return err
+	}
+	matcher := generic.NewPolicyMatcher(v.plugins.matcherFor(ctx))
+	return validating.NewDispatcher(asked{ctx, v.plugins.config.Authorizer}, matcher).Dispatch(ctx, a, o, hooks)
+}
+
+// compileValidating compiles the expressions of a policy. What does not compile fails when it is evaluated, according
+// to the policy's failurePolicy.
+func compileValidating(policy *validating.Policy) validating.Validator {
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return validating.NewValidator(nil, nil, nil, nil, policy.Spec.FailurePolicy, err)
+	}
+	full := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
+	// Messages are shown to the user, who must not learn from them what others may do.
+	messages := cel.OptionalVariableDeclarations{HasParams: full.HasParams}
+	compile := func(expressions []cel.ExpressionAccessor, variables cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
+		return compiler.CompileCondition(expressions, variables, environment.StoredExpressions)
+	}
+	compiler.CompileAndStoreVariables(variables(policy.Spec.Variables), full, environment.StoredExpressions)
+	var matcher matchconditions.Matcher
+	if conditions := policy.Spec.MatchConditions; len(conditions) > 0 {
+		matcher = matchconditions.NewMatcher(compile(matchExpressions(conditions), full), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+	}
+	// Upstream pairs the results of the three by index: messages have a nil where a validation has no expression.
+	var validations, notes, texts []cel.ExpressionAccessor
+	for _, validation := range policy.Spec.Validations {
+		validations = append(validations, &validating.ValidationCondition{
+			Expression: validation.Expression, Message: validation.Message, Reason: validation.Reason,
+		})
+		var text cel.ExpressionAccessor
+		if validation.MessageExpression != "" {
+			text = &validating.MessageExpressionCondition{MessageExpression: validation.MessageExpression}
+		}
+		texts = append(texts, text)
+	}
+	for _, note := range policy.Spec.AuditAnnotations {
+		notes = append(notes, &validating.AuditAnnotationCondition{Key: note.Key, ValueExpression: note.ValueExpression})
+	}
+	return validating.NewValidator(compile(validations, full), matcher, compile(notes, full), compile(texts, messages), policy.Spec.FailurePolicy, nil)
+}
+
+func variables(declared []admissionregistrationv1.Variable) []cel.NamedExpressionAccessor {
+	named := make([]cel.NamedExpressionAccessor, len(declared))
+	for i, variable := range declared {
+		named[i] = &validating.Variable{Name: variable.Name, Expression: variable.Expression}
+	}
+	return named
+}
+
+func matchExpressions(conditions []admissionregistrationv1.MatchCondition) []cel.ExpressionAccessor {
+	expressions := make([]cel.ExpressionAccessor, len(conditions))
+	for i, condition := range conditions {
+		expressions[i] = &matchconditions.MatchCondition{Name: condition.Name, Expression: condition.Expression}
+	}
+	return expressions
+}

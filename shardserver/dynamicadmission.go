@@ -1,0 +1,26 @@
+package shardserver
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+)
+
+// newDynamicAdmission prepares webhooks and admission policies.
+func (c *Config) newDynamicAdmission() (*dynamicadmission.Plugins, error) {
+	client, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(loopback.Clusterize(c.Generic.LoopbackClientConfig)), c.clients.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("building the loopback client of admission: %w", err)
+	}
+	return dynamicadmission.New(dynamicadmission.Config{
+		Registry:   c.registry,
+		Authorizer: c.authorizer,
+		Custom:     client,
+		Scheme:     legacyscheme.Scheme,
+		OpenAPI:    c.Generic.OpenAPIV3Config,
+	})
+}
