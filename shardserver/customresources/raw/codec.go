@@ -20,7 +20,7 @@ func (codec) Identifier() runtime.Identifier { return "atoll-raw-json" }
 func (codec) Encode(obj runtime.Object, w io.Writer) error {
 	switch obj := obj.(type) {
 	case *Object:
-		_, err := (&Object{stored: obj.stored}).WriteTo(w)
+		_, err := w.Write(append((&Object{stored: obj.stored}).append(nil), '\n')) // as the stock codec of custom resources ends it
 		return err
 	default:
 		return fmt.Errorf("encoding %T as a stored custom resource is not possible", obj)

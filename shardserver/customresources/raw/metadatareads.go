@@ -3,21 +3,46 @@ package raw
 import (
 	"net/http"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Metadata serves LIST and WATCH of the metadata of all objects of a resource, without any definition (contract 1.5).
 type Metadata struct {
-	minRequestTimeout time.Duration
+	minTimeout time.Duration
+	serializer *serializer
 }
 
-// NewMetadata returns a server of metadata.
+// NewMetadata returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the
+// client asks otherwise.
 func NewMetadata(minRequestTimeout time.Duration) *Metadata {
-	return &Metadata{minRequestTimeout: minRequestTimeout}
+	return &Metadata{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
 }
 
-// Serve answers a LIST or WATCH whose Accept header asks for PartialObjectMetadata(List).
-// It returns false, with nothing written, for everything else. There may be several storages of one resource: that of
-// plain definitions and that of each identity.
-func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, storages ...*Storage) bool {
-	return false
+// Serve answers a LIST or WATCH whose Accept header asks for PartialObjectMetadata(List), in the logical cluster of
+// the context, which may be the wildcard. It returns false, with nothing written, for everything else. The version in
+// the request does not matter: metadata is the same in all of them.
+func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, storage *Storage) bool {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest || info.Subresource != "" || (info.Verb != "list" && info.Verb != "watch") {
+		return false
+	}
+	scope := m.scope(storage.resource, info.APIVersion)
+	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
+	if err != nil || !isMetadata(mediaType.Convert) {
+		return false
+	}
+	objects := storage.reader(storage.objects, anyScope)
+	instrumented(info, false, handlers.ListResource(objects, objects, scope, info.Verb == "watch", m.minTimeout))(w, req)
+	return true
+}
+
+func (m *Metadata) scope(resource schema.GroupResource, version string) *handlers.RequestScope {
+	gvr := resource.WithVersion(version)
+	scope := requestScope(gvr, gvr.GroupVersion().WithKind("PartialObjectMetadata"), true, nil)
+	scope.Serializer = m.serializer
+	return &scope
 }

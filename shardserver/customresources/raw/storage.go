@@ -2,6 +2,7 @@ package raw
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +21,8 @@ type Storage struct {
 	// objects is the stock storage and watch cache of *Object, behind the decorator that keeps clusters apart.
 	objects storage.Interface
 	destroy func()
+	// opened counts the views that there ever were.
+	opened atomic.Uint64
 }
 
 // open makes the storage and, if there is to be one, its watch cache, which fills in the background.

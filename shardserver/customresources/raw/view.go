@@ -1,77 +1,226 @@
 package raw
 
 import (
-	"sync"
+	"context"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Views are what one content (equal definitions of any number of logical clusters) sees of a storage, by version. They
-// are the generic.RESTOptionsGetter to give to the stock handler of that content, which asks once per version.
-type Views struct {
-	storage *Storage
-
-	mu     sync.RWMutex
-	views  map[string]*View
-	closed bool
-}
-
-var _ generic.RESTOptionsGetter = &Views{}
-
-// Views returns what a new content sees of the storage: nothing until the stock handler has asked for it. Close it
-// when the content ends, before the storage is released.
-func (s *Storage) Views() *Views { return &Views{storage: s, views: map[string]*View{}} }
-
-// GetRESTOptions implements generic.RESTOptionsGetter.
-func (v *Views) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	config := v.storage.options.Storage.ForResource(resource)
-	config.Codec = unstructured.UnstructuredJSONScheme
-	return generic.RESTOptions{
-		StorageConfig:           config,
-		Decorator:               v.decorate,
-		ResourcePrefix:          v.storage.Prefix(),
-		EnableGarbageCollection: v.storage.options.GarbageCollection,
-		DeleteCollectionWorkers: v.storage.options.DeleteCollectionWorkers,
-	}, nil
-}
-
-// decorate implements generic.StorageDecorator: it is where the codec and the version of a view become known.
-func (v *Views) decorate(
-	config *storagebackend.ConfigForResource,
-	_ string,
-	_ func(obj runtime.Object) (string, error),
-	newFunc, _ func() runtime.Object,
-	getAttrs storage.AttrFunc,
-	_ storage.IndexerFuncs,
-	_ *cache.Indexers,
-) (storage.Interface, factory.DestroyFunc, error) {
-	return nil, nil, nil
-}
-
-// Version returns the view of a version, or nil while the stock handler has not asked for it (it does so at its first
-// request) or when it is closed.
-func (v *Views) Version(version string) *View {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.views[version]
-}
-
-// Close ends all watches through the views and refuses what comes after. It may be called more than once.
-func (v *Views) Close() {}
-
 // View is the storage of one content in one version, for the stock store of custom resources: a storage.Interface of
-// *unstructured.Unstructured above the shared storage of *Object.
+// *unstructured.Unstructured above the shared storage of *Object. What it does not override concerns the whole shared
+// storage: readiness, progress of watches, statistics, the current revision.
 type View struct {
-	storage.Interface // the shared storage
-	identity          *identity
-	codec             runtime.Codec
-	newFunc           func() runtime.Object
-	getAttrs          storage.AttrFunc
+	storage.Interface // of *Object
+	storage           *Storage
+	// id tells the views of a storage apart, for those that end as well as for those that come.
+	id       string
+	identity *identity
+	// asIs is the form of all objects that the view shows as they are stored.
+	asIs *form
+	// codec decodes what is stored into the version of the view, converted, defaulted and pruned, and encodes it in
+	// the version in which the content stores.
+	codec runtime.Codec
+	// version is that of the objects of the view; newFunc returns an empty one of its kind.
+	version schema.GroupVersion
+	newFunc func() runtime.Object
+	// getAttrs computes what selectors of the content see, for a decoded object.
+	getAttrs storage.AttrFunc
+	// ctx ends with the view.
+	ctx   context.Context //nolint:containedctx // it is the lifetime of the view, which watches share
+	close func()
+}
+
+var _ storage.Interface = &View{}
+
+// decode fills into with what the JSON means in the version of the view.
+func (v *View) decode(obj *Object, into runtime.Object) error {
+	s := obj.stored
+	if f := s.form(v.identity); f != nil && f.stored != nil {
+		s = f.stored // converted before: that spares asking a webhook again
+	}
+	if err := v.decodeJSON(s.json, into); err != nil {
+		return err
+	}
+	return v.Versioner().UpdateObject(into, obj.resourceVersion)
+}
+
+// decodeJSON is decode for what has no resource version.
+func (v *View) decodeJSON(json string, into runtime.Object) error {
+	_, _, err := v.codec.Decode(bytesOf(json), nil, into)
+	return err
+}
+
+// decoded is decode into a new object.
+func (v *View) decoded(obj *Object) (runtime.Object, error) {
+	into := v.newFunc()
+	return into, v.decode(obj, into)
+}
+
+// encode returns the object to store for one in the version of the view. Like the stock storage it takes the resource
+// version out of obj, and like the decorator of the shared storage it stamps the logical cluster on it, which that
+// decorator would else have to do on the encoded object.
+func (v *View) encode(ctx context.Context, obj runtime.Object) (*Object, error) {
+	if err := stamp(ctx, obj); err != nil {
+		return nil, err
+	}
+	if err := v.Versioner().PrepareObjectForStorage(obj); err != nil {
+		return nil, fmt.Errorf("PrepareObjectForStorage failed: %w", err)
+	}
+	data, err := runtime.Encode(v.codec, obj)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return &Object{stored: s}, nil
+}
+
+func stamp(ctx context.Context, obj runtime.Object) error {
+	cluster, ok := logicalcluster.From(ctx)
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	annotations := accessor.GetAnnotations() // a copy
+	if !ok || annotations[logicalcluster.AnnotationKey] == cluster.String() {
+		return nil
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[logicalcluster.AnnotationKey] = cluster.String()
+	accessor.SetAnnotations(annotations)
+	return nil
+}
+
+// Create implements storage.Interface.
+func (v *View) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if version, err := v.Versioner().ObjectResourceVersion(obj); err == nil && version != 0 {
+		return storage.ErrResourceVersionSetOnCreate
+	}
+	encoded, err := v.encode(ctx, obj)
+	if err != nil {
+		return err
+	}
+	created := &Object{}
+	if err := v.Interface.Create(ctx, key, encoded, created, ttl); err != nil || out == nil {
+		return err
+	}
+	return v.decode(created, out)
+}
+
+// Get implements storage.Interface.
+func (v *View) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	obj := &Object{}
+	if err := v.Interface.Get(ctx, key, opts, obj); err != nil {
+		return err
+	}
+	return v.found(obj, out)
+}
+
+// found decodes an object, or sets the zero value for one that was not found and need not be.
+func (v *View) found(obj *Object, out runtime.Object) error {
+	if obj.stored == nil {
+		return runtime.SetZeroValue(out)
+	}
+	if err := v.converted(obj); err != nil {
+		return err
+	}
+	return v.decode(obj, out)
+}
+
+// converted has the form of an object computed and kept where a conversion between versions is needed to read it.
+func (v *View) converted(obj *Object) error {
+	if obj.GroupVersionKind().GroupVersion() == v.version {
+		return nil
+	}
+	_, err := v.form(obj)
+	return err
+}
+
+// GetList implements storage.Interface.
+func (v *View) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+	list, ok := out.(*unstructured.UnstructuredList)
+	if !ok {
+		return fmt.Errorf("listing custom resources into %T is not possible", out)
+	}
+	objects := &List{}
+	opts.Predicate = v.predicate(opts.Predicate)
+	if err := v.Interface.GetList(ctx, key, opts, objects); err != nil {
+		return err
+	}
+	list.Items = make([]unstructured.Unstructured, len(objects.Items))
+	for i := range objects.Items {
+		item := v.newFunc()
+		if err := v.found(&objects.Items[i], item); err != nil {
+			return err
+		}
+		into, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("a custom resource cannot be a %T", item)
+		}
+		list.Items[i] = *into
+	}
+	version, err := v.Versioner().ParseResourceVersion(objects.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	return v.Versioner().UpdateList(list, version, objects.Continue, objects.RemainingItemCount)
+}
+
+// Delete implements storage.Interface. The suggested existing object is not passed on: the watch cache of the shared
+// storage knows a better one.
+func (v *View) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, _ runtime.Object, opts storage.DeleteOptions) error {
+	validateDecoded := func(ctx context.Context, obj runtime.Object) error {
+		object, _ := obj.(*Object)
+		if object == nil { // unreadable, and to be deleted nevertheless
+			return validate(ctx, nil)
+		}
+		existing, err := v.decoded(object)
+		if err != nil {
+			return err
+		}
+		return validate(ctx, existing)
+	}
+	deleted := &Object{}
+	if err := v.Interface.Delete(ctx, key, deleted, preconditions, validateDecoded, nil, opts); err != nil || deleted.stored == nil {
+		return err
+	}
+	return v.decode(deleted, out)
+}
+
+// GuaranteedUpdate implements storage.Interface. For the suggested existing object see Delete.
+func (v *View) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, _ runtime.Object) error {
+	tryDecoded := func(input runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		existing := v.newFunc()
+		object, ok := input.(*Object)
+		if !ok {
+			return nil, nil, fmt.Errorf("a stored custom resource cannot be a %T", input)
+		}
+		if err := v.found(object, existing); err != nil {
+			return nil, nil, err
+		}
+		updated, ttl, err := tryUpdate(existing, response)
+		if err != nil {
+			return nil, nil, err
+		}
+		encoded, err := v.encode(ctx, updated)
+		return encoded, ttl, err
+	}
+	updated := &Object{}
+	if err := v.Interface.GuaranteedUpdate(ctx, key, updated, ignoreNotFound, preconditions, tryDecoded, nil); err != nil {
+		return err
+	}
+	return v.decode(updated, out)
 }
