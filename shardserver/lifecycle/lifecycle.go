@@ -1,6 +1,6 @@
 // Package lifecycle keeps what every logical cluster has of plain Kubernetes in order: it empties namespaces that are
-// being deleted, and gives active ones their default service account, the root CA config map and the tokens of service
-// account Secrets. It works in all logical clusters, system ones included, and knows nothing of workspaces.
+// being deleted, gives active ones their default service account, the root CA config map and the tokens of service account
+// Secrets, and aggregates ClusterRoles. Packages below collect garbage and count what quotas limit. It works in all logical clusters, system ones included, and knows nothing of workspaces.
 package lifecycle
 
 import (
@@ -50,6 +50,7 @@ func Controllers(cfg Config) []controller.Controller {
 		newNamespaceController(cfg),
 		newDefaultServiceAccountController(cfg),
 		newRootCAController(cfg),
+		newAggregationController(cfg),
 	}
 	if cfg.Tokens != nil {
 		controllers = append(controllers, newTokenController(cfg))

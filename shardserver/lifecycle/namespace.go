@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +24,11 @@ import (
 const namespaceWorkers = 32
 
 // namespaceController empties and finalizes namespaces that are being deleted. Upstream's deleter does the work; its
-// clients take the cluster from the context, so that one serves all.
+// clients take the cluster from the context. It is made for each pass, which costs next to nothing, because the function
+// that tells it what the logical cluster serves has no context.
 type namespaceController struct {
 	cfg        Config
 	namespaces *storage.Reader[*core.Namespace]
-
-	once    sync.Once
-	deleter deletion.NamespacedResourcesDeleterInterface
 }
 
 func newNamespaceController(cfg Config) controller.Controller {
@@ -53,17 +50,17 @@ func terminating(event watch.Event) []controller.Key {
 }
 
 func (c *namespaceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
-	// The deleter asks for the resources once when it is built and ends the process if there are none. There are some
-	// now: a namespace led here.
-	c.once.Do(func() {
-		c.deleter = deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), knowing{c.cfg.Clients.Metadata},
-			c.cfg.Clients.Kubernetes.CoreV1(), c.namespacedResources, corev1.FinalizerKubernetes)
-	})
-	ctx, err := c.prepare(ctx, key.Name)
+	resources, err := c.namespacedResources(ctx)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
 	}
-	err = c.deleter.Delete(ctx, key.Name)
+	ctx, err = c.prepare(ctx, key.Name, resources)
+	if err != nil {
+		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
+	}
+	deleter := deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), knowing{c.cfg.Clients.Metadata},
+		c.cfg.Clients.Kubernetes.CoreV1(), func() ([]*metav1.APIResourceList, error) { return resourceLists(resources), nil }, corev1.FinalizerKubernetes)
+	err = deleter.Delete(ctx, key.Name)
 	var remaining *deletion.ResourcesRemainingError
 	switch {
 	case errors.As(err, &remaining):
@@ -79,7 +76,7 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 //
 // It is true from then on: nothing can be created in a namespace whose phase is Terminating, and only if it is are the
 // resources looked at.
-func (c *namespaceController) prepare(ctx context.Context, name string) (context.Context, error) {
+func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (context.Context, error) {
 	namespace, err := c.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) || (err == nil && namespace.Status.Phase != core.NamespaceTerminating) {
 		return ctx, nil
@@ -87,7 +84,6 @@ func (c *namespaceController) prepare(ctx context.Context, name string) (context
 	if err != nil {
 		return nil, err
 	}
-	resources := slices.DeleteFunc(c.cfg.Registry.All(), func(resource *storage.Resource) bool { return !resource.Namespaced || !resource.Deletable })
 	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached); err != nil {
 		return nil, err
 	}
@@ -98,12 +94,17 @@ func (c *namespaceController) prepare(ctx context.Context, name string) (context
 	return context.WithValue(ctx, emptyKey{}, empty), nil
 }
 
-// namespacedResources lists what the shard stores inside namespaces, as discovery would, for all clusters alike: a
-// resource that a cluster does not show cannot have objects there.
-func (c *namespaceController) namespacedResources() ([]*metav1.APIResourceList, error) {
-	return resourceLists(c.cfg.Registry.All()), nil
+// namespacedResources returns what the logical cluster of the context stores inside namespaces. Upstream's deleter ends
+// the process if there is nothing at all, which cannot be: config maps are compiled in.
+func (c *namespaceController) namespacedResources(ctx context.Context) ([]*storage.Resource, error) {
+	all, err := c.cfg.Registry.In(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(resource *storage.Resource) bool { return !resource.Namespaced || !resource.Deletable }), nil
 }
 
+// resourceLists describes resources as discovery would.
 func resourceLists(resources []*storage.Resource) []*metav1.APIResourceList {
 	var lists []*metav1.APIResourceList
 	for _, resource := range resources {

@@ -1,0 +1,119 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// aggregationManager owns the rules of aggregated roles, under upstream's name.
+const aggregationManager = "clusterrole-aggregation-controller"
+
+var clusterRoles = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"}
+
+// aggregationController writes into ClusterRoles with an aggregation rule what the roles that they select allow. Both
+// are of one logical cluster. Its key is the cluster: any role may be part of any other.
+type aggregationController struct {
+	cfg   Config
+	roles *storage.Reader[*rbac.ClusterRole]
+}
+
+func newAggregationController(cfg Config) controller.Controller {
+	c := &aggregationController{cfg: cfg, roles: storage.NewReader[*rbac.ClusterRole](cfg.Registry, clusterRoles)}
+	return controller.Controller{
+		Name:      "clusterrole-aggregation",
+		Inputs:    []controller.Input{{Resource: clusterRoles, Keys: perCluster}},
+		Reconcile: c.reconcile,
+	}
+}
+
+// perCluster maps an event of any object to its logical cluster.
+func perCluster(event watch.Event) []controller.Key {
+	keys := controller.ObjectKey(event)
+	for i := range keys {
+		keys[i] = controller.Key{Cluster: keys[i].Cluster, Name: logicalClusterKey}
+	}
+	return keys
+}
+
+// logicalClusterKey stands for all roles of a cluster.
+const logicalClusterKey = "*"
+
+func (c *aggregationController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	all, err := c.roles.List(ctx, "", nil)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	for _, role := range all {
+		if role.AggregationRule == nil || role.DeletionTimestamp != nil {
+			continue
+		}
+		rules, err := aggregate(role, all)
+		if err != nil {
+			return controller.Result{}, fmt.Errorf("aggregating ClusterRole %q: %w", role.Name, err)
+		}
+		if equality.Semantic.DeepEqual(rules, role.Rules) {
+			continue
+		}
+		if err := c.write(ctx, role.Name, rules); err != nil {
+			return controller.Result{}, fmt.Errorf("aggregating ClusterRole %q of %q: %w", role.Name, key.Cluster, err)
+		}
+	}
+	return controller.Result{}, nil
+}
+
+// aggregate returns the rules of the roles that a role selects, each once, in the order of selectors and names.
+func aggregate(role *rbac.ClusterRole, all []*rbac.ClusterRole) ([]rbac.PolicyRule, error) {
+	rules := []rbac.PolicyRule{}
+	byName := slices.SortedFunc(slices.Values(all), func(a, b *rbac.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range byName {
+			if part.Name == role.Name || !selector.Matches(labels.Set(part.Labels)) {
+				continue
+			}
+			for _, rule := range part.Rules {
+				if !slices.ContainsFunc(rules, func(known rbac.PolicyRule) bool { return equality.Semantic.DeepEqual(known, rule) }) {
+					rules = append(rules, rule)
+				}
+			}
+		}
+	}
+	return rules, nil
+}
+
+// write applies the rules. A role that has been deleted meanwhile must not come back with nothing but them.
+func (c *aggregationController) write(ctx context.Context, name string, rules []rbac.PolicyRule) error {
+	current, err := c.roles.GetLatest(ctx, "", name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	desired := rbacapply.ClusterRole(name).WithUID(current.UID)
+	for _, rule := range rules {
+		desired.WithRules(&rbacapply.PolicyRuleApplyConfiguration{
+			Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames, NonResourceURLs: rule.NonResourceURLs,
+		})
+	}
+	_, err = c.cfg.Clients.Kubernetes.RbacV1().ClusterRoles().Apply(ctx, desired, metav1.ApplyOptions{FieldManager: aggregationManager, Force: true})
+	return err
+}

@@ -1,0 +1,317 @@
+package quota_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+type world struct {
+	*shardtesting.Shard
+	client client.Client
+	a, b   string
+}
+
+// TestQuota runs everything against one shard.
+func TestQuota(t *testing.T) {
+	shard := shardtesting.Start(t)
+	w := &world{Shard: shard, client: shard.Client(t, shard.Admin(t))}
+	w.a = shard.NewWorkspace(t, "root", "a").Spec.Cluster
+	w.b = shard.NewWorkspace(t, "root", "b").Spec.Cluster
+	for name, test := range map[string]func(*testing.T, *world){
+		"fifty creators at once never exceed it":                          concurrency,
+		"creators and deleters at once never exceed it":                   churn,
+		"what is deleted makes room again":                                replenish,
+		"only counts are counted":                                         onlyCounts,
+		"a quota that is not counted yet refuses":                         uncounted,
+		"a cluster-scoped one counts all namespaces and what has none":    wholeCluster,
+		"another workspace's quota of the same name is another quota":     isolated,
+		"a limit that is raised, and one that is dropped, hold from then": changed,
+		"a dry run is refused like a real one, and not charged":           dryRun,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, w) })
+	}
+}
+
+func (w *world) namespace(t *testing.T, cluster string) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "quota-"}}
+	if err := w.client.Create(shardtesting.In(t.Context(), cluster), namespace); err != nil {
+		t.Fatal(err)
+	}
+	// The server's own objects are counted too: wait until they are there.
+	shardtesting.Eventually(t, "the namespace is filled", func(ctx context.Context) error {
+		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{}); err != nil {
+			return err
+		}
+		return w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Namespace: namespace.Name, Name: "default"}, &corev1.ServiceAccount{})
+	})
+	return namespace.Name
+}
+
+func limits(hard map[string]int64) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, limit := range hard {
+		list[corev1.ResourceName(name)] = *resource.NewQuantity(limit, resource.DecimalSI)
+	}
+	return list
+}
+
+// quota creates a quota and waits until its status is there.
+func (w *world) quota(t *testing.T, cluster, namespace, name string, hard map[string]int64, annotations map[string]string) *corev1.ResourceQuota {
+	t.Helper()
+	object := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+		Spec:       corev1.ResourceQuotaSpec{Hard: limits(hard)},
+	}
+	if err := w.client.Create(shardtesting.In(t.Context(), cluster), object); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the quota is counted", func(ctx context.Context) error {
+		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if len(object.Status.Hard) != len(hard) {
+			return fmt.Errorf("status is %+v", object.Status)
+		}
+		return nil
+	})
+	t.Cleanup(func() { _ = w.client.Delete(shardtesting.In(context.Background(), cluster), object) })
+	return object
+}
+
+// used waits until a quota says so.
+func (w *world) used(t *testing.T, cluster string, object *corev1.ResourceQuota, name string, want int64) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("%s is %d", name, want), func(ctx context.Context) error {
+		if err := w.client.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if used := object.Status.Used[corev1.ResourceName(name)]; used.Value() != want {
+			return fmt.Errorf("it is %s", used.String())
+		}
+		return nil
+	})
+}
+
+func (w *world) createConfigMap(ctx context.Context, cluster, namespace, name string) error {
+	return w.client.Create(shardtesting.In(ctx, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+}
+
+func (w *world) configMaps(t *testing.T, cluster, namespace string) int {
+	t.Helper()
+	list := &corev1.ConfigMapList{}
+	if err := w.client.List(shardtesting.In(t.Context(), cluster), list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+func refusal(t *testing.T, err error, says string) {
+	t.Helper()
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want 403 with %q", err, says)
+	}
+}
+
+func concurrency(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := w.quota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 21}, nil)
+	var created, refused atomic.Int64
+	var creators errgroup.Group
+	for i := range 50 {
+		creators.Go(func() error {
+			switch err := w.createConfigMap(t.Context(), w.a, namespace, fmt.Sprintf("c-%d", i)); {
+			case err == nil:
+				created.Add(1)
+			case apierrors.IsForbidden(err):
+				refused.Add(1)
+			default:
+				return err
+			}
+			return nil
+		})
+	}
+	if err := creators.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if created.Load() != 20 || refused.Load() != 30 {
+		t.Errorf("%d were created, %d refused", created.Load(), refused.Load())
+	}
+	if count := w.configMaps(t, w.a, namespace); count != 21 {
+		t.Errorf("there are %d", count)
+	}
+	w.used(t, w.a, object, "count/configmaps", 21)
+	refusal(t, w.createConfigMap(t.Context(), w.a, namespace, "more"), `configmaps "more" is forbidden: exceeded quota: few, requested: count/configmaps=1, used: count/configmaps=21, limited: count/configmaps=21`)
+}
+
+// churn has the controller count while requests are charged.
+func churn(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := w.quota(t, w.a, namespace, "few", map[string]int64{"count/configmaps": 11}, nil)
+	var writers errgroup.Group
+	for i := range 20 {
+		writers.Go(func() error {
+			for range 30 {
+				switch err := w.createConfigMap(t.Context(), w.a, namespace, fmt.Sprintf("c-%d", i)); {
+				case apierrors.IsForbidden(err):
+					continue
+				case err != nil:
+					return err
+				}
+				err := w.client.Delete(shardtesting.In(t.Context(), w.a), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("c-%d", i)}})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	done := make(chan error, 1)
+	go func() { done <- writers.Wait() }()
+	for {
+		if count := w.configMaps(t, w.a, namespace); count > 11 {
+			t.Errorf("there are %d", count)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.used(t, w.a, object, "count/configmaps", 1)
+			return
+		default:
+		}
+	}
+}
+
+func replenish(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := w.quota(t, w.a, namespace, "one", map[string]int64{"count/configmaps": 2}, nil)
+	if err := w.createConfigMap(t.Context(), w.a, namespace, "first"); err != nil {
+		t.Fatal(err)
+	}
+	refusal(t, w.createConfigMap(t.Context(), w.a, namespace, "second"), "exceeded quota")
+	if err := w.client.Delete(shardtesting.In(t.Context(), w.a), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "first"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.used(t, w.a, object, "count/configmaps", 1)
+	if err := w.createConfigMap(t.Context(), w.a, namespace, "second"); err != nil {
+		t.Error(err)
+	}
+}
+
+func onlyCounts(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := w.quota(t, w.a, namespace, "short", map[string]int64{"configmaps": 1, "pods": 1, "count/events": 0, "count/secrets": 1}, nil)
+	w.used(t, w.a, object, "count/secrets", 0)
+	for _, name := range []corev1.ResourceName{"configmaps", "pods", "count/events"} {
+		if used, ok := object.Status.Used[name]; ok {
+			t.Errorf("%s is counted: %s", name, used.String())
+		}
+	}
+	if err := w.createConfigMap(t.Context(), w.a, namespace, "first"); err != nil {
+		t.Error(err)
+	}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: namespace}}
+	if err := w.client.Create(shardtesting.In(t.Context(), w.a), event); err != nil {
+		t.Error(err)
+	}
+}
+
+// uncounted limits what no logical cluster serves, which is never counted.
+func uncounted(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "new"}, Spec: corev1.ResourceQuotaSpec{Hard: limits(map[string]int64{"count/secrets": 5})}}
+	if err := w.client.Create(shardtesting.In(t.Context(), w.a), object); err != nil {
+		t.Fatal(err)
+	}
+	w.used(t, w.a, object, "count/secrets", 0)
+	object.Status = corev1.ResourceQuotaStatus{} // as it was before the controller came by
+	if err := w.client.Status().Update(shardtesting.In(t.Context(), w.a), object); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}}
+	refusal(t, w.client.Create(shardtesting.In(t.Context(), w.a), secret), "status unknown for quota: new, resources: count/secrets")
+}
+
+func wholeCluster(t *testing.T, w *world) {
+	first, second := w.namespace(t, w.b), w.namespace(t, w.b)
+	roles := &rbacv1.ClusterRoleList{}
+	if err := w.client.List(shardtesting.In(t.Context(), w.b), roles); err != nil {
+		t.Fatal(err)
+	}
+	maps := w.configMaps(t, w.b, "")
+	object := w.quota(t, w.b, first, "all", map[string]int64{"count/configmaps": int64(maps + 1), "count/clusterroles.rbac.authorization.k8s.io": int64(len(roles.Items) + 1)},
+		map[string]string{quota.ClusterScopedAnnotation: "true"})
+	w.used(t, w.b, object, "count/configmaps", int64(maps))
+	if err := w.createConfigMap(t.Context(), w.b, second, "first"); err != nil {
+		t.Fatal(err)
+	}
+	refusal(t, w.createConfigMap(t.Context(), w.b, first, "second"), "exceeded quota: all")
+	role := func(name string) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	if err := w.client.Create(shardtesting.In(t.Context(), w.b), role("one")); err != nil {
+		t.Fatal(err)
+	}
+	refusal(t, w.client.Create(shardtesting.In(t.Context(), w.b), role("two")), "exceeded quota: all")
+}
+
+func isolated(t *testing.T, w *world) {
+	inA, inB := w.namespace(t, w.a), w.namespace(t, w.b)
+	w.quota(t, w.a, inA, "same", map[string]int64{"count/configmaps": 1}, nil)
+	other := w.quota(t, w.b, inB, "same", map[string]int64{"count/configmaps": 5}, nil)
+	refusal(t, w.createConfigMap(t.Context(), w.a, inA, "x"), "exceeded quota: same")
+	for i := range 4 {
+		if err := w.createConfigMap(t.Context(), w.b, inB, fmt.Sprintf("x-%d", i)); err != nil {
+			t.Error(err)
+		}
+	}
+	w.used(t, w.b, other, "count/configmaps", 5)
+}
+
+func changed(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := w.quota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 1}, nil)
+	refusal(t, w.createConfigMap(t.Context(), w.a, namespace, "x"), "exceeded quota")
+	object.Spec.Hard = limits(map[string]int64{"count/configmaps": 2})
+	if err := w.client.Update(shardtesting.In(t.Context(), w.a), object); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "there is room", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "x") })
+	if err := w.client.Delete(shardtesting.In(t.Context(), w.a), object); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "there is no limit", func(ctx context.Context) error { return w.createConfigMap(ctx, w.a, namespace, "y") })
+}
+
+func dryRun(t *testing.T, w *world) {
+	namespace := w.namespace(t, w.a)
+	object := w.quota(t, w.a, namespace, "limit", map[string]int64{"count/configmaps": 2}, nil)
+	try := func() error {
+		return w.client.Create(shardtesting.In(t.Context(), w.a), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}, client.DryRunAll)
+	}
+	if err := try(); err != nil {
+		t.Error(err)
+	}
+	w.used(t, w.a, object, "count/configmaps", 1)
+	if err := w.createConfigMap(t.Context(), w.a, namespace, "y"); err != nil {
+		t.Fatal(err)
+	}
+	w.used(t, w.a, object, "count/configmaps", 2)
+	refusal(t, try(), "exceeded quota")
+}
