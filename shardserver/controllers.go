@@ -6,6 +6,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
@@ -25,7 +26,7 @@ func (s *Server) addControllers() error {
 	var err error
 	s.manager, err = controller.NewManager(controller.Config{
 		Registry:    s.Registry,
-		Controllers: append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...),
+		Controllers: append(append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...), policystatus.Controller(s.policyStatusConfig())),
 		Tasks:       lifecycle.Tasks(s.lifecycleConfig()),
 		Election:    s.election(),
 	})

@@ -7,6 +7,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 )
 
@@ -23,4 +24,9 @@ func (c *Config) newDynamicAdmission() (*dynamicadmission.Plugins, error) {
 		Scheme:     legacyscheme.Scheme,
 		OpenAPI:    c.Generic.OpenAPIV3Config,
 	})
+}
+
+// policyStatusConfig is what the controller of the status of policies gets.
+func (s *Server) policyStatusConfig() policystatus.Config {
+	return policystatus.Config{Registry: s.Registry, Kubernetes: s.config.clients.Kubernetes, Schemas: s.config.dynamic.Schemas()}
 }

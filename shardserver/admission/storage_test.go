@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -77,6 +78,9 @@ func startStored(t *testing.T, permits ...string) *stored {
 	}
 	config := state.config()
 	config.Types = workspacetype.NewResolver(workspacetype.Local(state.registry))
+	config = withDynamic(t, config)
+	// What tenants configure is not stored here.
+	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook")
 	chain, err := New(config)
 	if err != nil {
 		t.Fatal(err)

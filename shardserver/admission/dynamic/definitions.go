@@ -3,6 +3,7 @@ package dynamic
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,12 +40,13 @@ func (d definitions) serves(ctx context.Context, resource schema.GroupResource, 
 	if err != nil || definition == nil {
 		return false, err
 	}
-	for _, one := range definition.Spec.Versions {
-		if one.Name == version {
-			return one.Served, nil
-		}
-	}
-	return false, nil
+	return servedIn(definition, version), nil
+}
+
+func servedIn(definition *apiextensions.CustomResourceDefinition, version string) bool {
+	return slices.ContainsFunc(definition.Spec.Versions, func(one apiextensions.CustomResourceDefinitionVersion) bool {
+		return one.Name == version && one.Served
+	})
 }
 
 // definitionV1 converts without sharing anything with the watch cache.

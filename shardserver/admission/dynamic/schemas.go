@@ -101,9 +101,11 @@ func (s *Schemas) model(ctx context.Context, kind schema.GroupVersionKind) (mode
 	if resource == nil {
 		return model{}, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
 	}
-	var described model
 	if compiled, err := s.registry.Get(resource.GVR.GroupResource()); err == nil && compiled == resource {
-		described = s.compiled.getOrAdd(kind, func() func() model {
+		if resource.Kind.Version != kind.Version {
+			return model{}, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
+		}
+		described := s.compiled.getOrAdd(kind, func() func() model {
 			return sync.OnceValue(func() model { return newModel(s.describeCompiled(kind)) })
 		})()
 		return described, described.err
@@ -112,14 +114,14 @@ func (s *Schemas) model(ctx context.Context, kind schema.GroupVersionKind) (mode
 	if err != nil {
 		return model{}, err
 	}
-	if definition == nil {
+	if definition == nil || !servedIn(definition, kind.Version) {
 		return model{}, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
 	}
 	content, err := s.contentOf(definition, kind.Version)
 	if err != nil {
 		return model{}, err
 	}
-	described = s.content.getOrAdd(content, func() func() model {
+	described := s.content.getOrAdd(content, func() func() model {
 		return sync.OnceValue(func() model { return newModel(describeCustom(definition, kind.Version)) })
 	})()
 	return described, described.err

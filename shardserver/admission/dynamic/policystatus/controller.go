@@ -1,0 +1,126 @@
+// Package policystatus tells the authors of validating admission policies what is wrong with their expressions: it
+// checks them against the types that the policy's logical cluster serves, and writes the warnings into the status of the
+// policy. A policy works the same without.
+package policystatus
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
+
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// name is that of the controller, and of the manager of the fields it writes, as upstream.
+const name = "validatingadmissionpolicy-status"
+
+var policies = admissionregistration.Resource("validatingadmissionpolicies")
+
+// Config is what the controller needs.
+type Config struct {
+	Registry *storage.Registry
+	// Kubernetes writes, in the logical cluster of its context.
+	Kubernetes kubernetes.Interface
+	// Schemas knows the types of every logical cluster.
+	Schemas *dynamic.Schemas
+}
+
+type statusController struct {
+	Config
+	policies *storage.Reader[*admissionregistration.ValidatingAdmissionPolicy]
+}
+
+// Controller returns the controller, one for all logical clusters.
+func Controller(config Config) controller.Controller {
+	c := &statusController{config, storage.NewReader[*admissionregistration.ValidatingAdmissionPolicy](config.Registry, policies)}
+	return controller.Controller{
+		Name:      name,
+		Inputs:    []controller.Input{{Resource: policies, Keys: unchecked}},
+		Workers:   2, // checking is all computing, and nobody waits for it
+		Reconcile: c.reconcile,
+	}
+}
+
+// unchecked returns the key of a policy that was not checked in its present form.
+func unchecked(event watch.Event) []controller.Key {
+	policy, ok := event.Object.(*admissionregistration.ValidatingAdmissionPolicy)
+	if !ok || event.Type == watch.Deleted || checked(policy) {
+		return nil
+	}
+	return controller.ObjectKey(event)
+}
+
+func checked(policy *admissionregistration.ValidatingAdmissionPolicy) bool {
+	return policy.Generation <= policy.Status.ObservedGeneration
+}
+
+func (c *statusController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	stored, err := c.policies.Get(ctx, "", key.Name)
+	if apierrors.IsNotFound(err) || (err == nil && checked(stored)) {
+		return controller.Result{}, nil
+	}
+	if err != nil {
+		return controller.Result{}, err
+	}
+	policy := &validating.Policy{}
+	if err := conversion.Convert_admissionregistration_ValidatingAdmissionPolicy_To_v1_ValidatingAdmissionPolicy(stored.DeepCopy(), policy, nil); err != nil {
+		return controller.Result{}, fmt.Errorf("converting policy %q: %w", key.Name, err)
+	}
+	types := typesOf{ctx: ctx, config: c.Config}
+	checker := validating.TypeChecker{SchemaResolver: types, RestMapper: types}
+	var warnings []*v1.ExpressionWarningApplyConfiguration
+	for _, warning := range checker.Check(policy) {
+		warnings = append(warnings, v1.ExpressionWarning().WithFieldRef(warning.FieldRef).WithWarning(warning.Warning))
+	}
+	status := v1.ValidatingAdmissionPolicyStatus().
+		WithObservedGeneration(policy.Generation).
+		WithTypeChecking(v1.TypeChecking().WithExpressionWarnings(warnings...))
+	_, err = c.Kubernetes.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx,
+		v1.ValidatingAdmissionPolicy(policy.Name).WithStatus(status), metav1.ApplyOptions{FieldManager: name, Force: true})
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil
+	}
+	if err != nil {
+		return controller.Result{}, fmt.Errorf("writing the status of policy %q: %w", key.Name, err)
+	}
+	return controller.Result{}, nil
+}
+
+// typesOf shows the types of one logical cluster, that of its context, as the type checker wants them.
+type typesOf struct {
+	meta.RESTMapper
+	//nolint:containedctx // upstream's interfaces take none; this is the one of a reconciliation
+	ctx    context.Context
+	config Config
+}
+
+// ResolveSchema implements resolver.SchemaResolver.
+func (t typesOf) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+	return t.config.Schemas.Resolve(t.ctx, kind)
+}
+
+// KindsFor implements what the type checker uses of meta.RESTMapper.
+func (t typesOf) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	served, err := t.config.Registry.For(t.ctx, resource.GroupResource())
+	if err != nil {
+		return nil, err
+	}
+	if served == nil {
+		return nil, &meta.NoResourceMatchError{PartialResource: resource}
+	}
+	// A version that is not served has no schema, which the checker skips.
+	return []schema.GroupVersionKind{served.Kind.GroupKind().WithVersion(resource.Version)}, nil
+}
