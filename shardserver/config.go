@@ -32,6 +32,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/fairness"
 	"github.com/atoll-dev/atoll/shardserver/filters"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
@@ -64,6 +65,8 @@ type Config struct {
 	dynamic     *dynamic.Plugins
 	// inFlight is what admission charged quotas for.
 	inFlight *quota.InFlight
+	// keys is what lies in etcd, below all registries.
+	keys *keyspace.Keyspace
 }
 
 func newConfig(ctx context.Context, opts options.Completed, registry *storage.Registry) (*Config, error) {
@@ -73,7 +76,10 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		registry: registry,
 		types:    workspacetype.NewResolver(workspacetype.Local(registry)),
 		inFlight: quota.NewInFlight(),
-		virtual:  virtual.NewSet(),
+		keys: keyspace.New(keyspace.Config{
+			Transport: opts.Etcd.StorageConfig.Transport, Prefix: opts.Etcd.StorageConfig.Prefix, Registry: registry,
+		}),
+		virtual: virtual.NewSet(),
 	}
 	for _, step := range []func(context.Context) error{
 		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit, c.applyFairness,

@@ -15,6 +15,7 @@ func (s *Server) tenancyConfig() tenancy.Config {
 		Clients:   s.config.clients,
 		Types:     s.config.types,
 		ShardName: s.options.Shard.Name,
+		Leftovers: s.config.keys.RemoveLeftovers,
 	}
 }
 

@@ -72,6 +72,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err != nil {
 		return nil, s.explainStorage(err)
 	}
+	s.config.serveCustomResources(groups)
 	if err := s.addVirtualWorkspaces(groups); err != nil {
 		return nil, err
 	}
@@ -82,6 +83,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
+	s.followDefinitions()
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	if err := s.addControllers(); err != nil {
 		return nil, err
@@ -215,6 +217,9 @@ func (s *Server) stop() {
 		_ = s.profiler.Close()
 	}
 	s.running.Wait()
+	if s.config != nil {
+		_ = s.config.keys.Close()
+	}
 	if !s.ran { // otherwise the API server has destroyed its storage when it ended
 		for _, resource := range s.Registry.All() {
 			resource.Store.Destroy()

@@ -66,7 +66,11 @@ func justCounted(cluster *corev1alpha1.LogicalCluster, now time.Time) bool {
 
 // empty deletes all content, and returns what has to be waited for.
 func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains, error) {
-	all, client := c.cfg.Registry.All(), c.cfg.Clients.Metadata
+	all, err := c.cfg.Registry.In(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client := c.cfg.Clients.Metadata
 	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notTenantContent), "", content.Cached)
 	if err != nil || !left.None() {
 		return left, err
@@ -77,7 +81,12 @@ func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains,
 	}
 	// The watch cache may have been behind, and objects inside namespaces were others' to delete: ask storage itself
 	// whether anything is left under any resource, since nobody would ever look again.
-	return content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), isLogicalCluster), "", content.Latest)
+	left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), isLogicalCluster), "", content.Latest)
+	if err != nil || !left.None() || c.cfg.Leftovers == nil {
+		return left, err
+	}
+	_, err = c.cfg.Leftovers(ctx)
+	return left, err
 }
 
 func notTenantContent(resource *storage.Resource) bool {
