@@ -42,7 +42,7 @@ func (*memory) NewList() runtime.Object { return nil }
 
 // List returns nothing, and only of what tenants configure: there is none in these tests.
 func (m *memory) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
-	if m.resource.Group == admissionregistration.GroupName {
+	if m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
 		return &metav1.List{}, nil
 	}
 	return nil, errors.New("admission is not expected to list")
@@ -85,7 +85,7 @@ func newShardState() *shardState {
 	for _, resource := range []schema.GroupResource{
 		namespaces, logicalClusters, workspaces, workspaceTypes,
 		admissionregistration.Resource("mutatingwebhookconfigurations"), admissionregistration.Resource("validatingwebhookconfigurations"),
-		admissionregistration.Resource("mutatingadmissionpolicybindings"), admissionregistration.Resource("validatingadmissionpolicybindings"),
+		{Resource: "resourcequotas"}, admissionregistration.Resource("mutatingadmissionpolicybindings"), admissionregistration.Resource("validatingadmissionpolicybindings"),
 	} {
 		s.stores[resource] = &memory{resource: resource, cached: map[string]runtime.Object{}, latest: map[string]runtime.Object{}}
 		s.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: s.stores[resource]})

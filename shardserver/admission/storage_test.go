@@ -79,8 +79,8 @@ func startStored(t *testing.T, permits ...string) *stored {
 	config := state.config()
 	config.Types = workspacetype.NewResolver(workspacetype.Local(state.registry))
 	config = withDynamic(t, config)
-	// What tenants configure is not stored here.
-	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook")
+	// What these read is not stored here.
+	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook", "KCPKubeResourceQuota")
 	chain, err := New(config)
 	if err != nil {
 		t.Fatal(err)
