@@ -26,7 +26,7 @@ func (s *Server) addControllers() error {
 	var err error
 	s.manager, err = controller.NewManager(controller.Config{
 		Registry:    s.Registry,
-		Controllers: append(append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...), policystatus.Controller(s.policyStatusConfig())),
+		Controllers: append(s.definitionControllers(), append(append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...), policystatus.Controller(s.policyStatusConfig()))...),
 		Tasks:       lifecycle.Tasks(s.lifecycleConfig()),
 		Election:    s.election(),
 	})

@@ -1,0 +1,45 @@
+package customresources
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Instances are the objects of one definition in one logical cluster, below the API: no admission, no audit.
+type Instances struct {
+	// Store lists them as they are stored, whatever their versions.
+	Store storage.Store
+	// Deleter deletes one, with all that finalizers and owner references ask for. The logical cluster and the namespace
+	// are those of the context.
+	Deleter rest.GracefulDeleter
+
+	release func()
+}
+
+// Release gives the objects back. Nothing of Instances may be used afterwards.
+func (i *Instances) Release() { i.release() }
+
+// Instances returns the objects of a definition of the context's logical cluster, or nil if it serves none of that
+// resource. Release them.
+func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Instances, error) {
+	use, err := c.use(ctx, gr)
+	if use == nil || err != nil {
+		return nil, err
+	}
+	compiled, err := use.content.get()
+	if err != nil {
+		c.done(use)
+		return nil, err
+	}
+	deleter, ok := compiled.instances.(rest.GracefulDeleter)
+	if !ok {
+		c.done(use)
+		return nil, fmt.Errorf("objects of %s cannot be deleted: their registry is %T", gr, compiled.instances)
+	}
+	return &Instances{Store: use.content.resource.Store, Deleter: deleter, release: func() { c.done(use) }}, nil
+}
