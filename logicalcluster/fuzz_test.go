@@ -1,0 +1,65 @@
+package logicalcluster
+
+import (
+	"strings"
+	"testing"
+)
+
+// odd are inputs that are nearly right, as a start for the fuzzers.
+var odd = []string{"root", "root:org:team", "system:admin", "system:", "*", "", ":", "a:", ":a", "a::b", "..", "a/b", "a%2fb", "A", "-", "2cynbfy2m0wtjqcs", "ü", "a\x00b", strings.Repeat("a", 300)}
+
+// FuzzParseName proves what storage keys, file names and URLs rely on: a name is one segment, and parsing keeps it.
+func FuzzParseName(f *testing.F) {
+	for _, seed := range odd {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		name, err := ParseName(in)
+		if err != nil {
+			if !name.Empty() {
+				t.Fatalf("ParseName(%q) fails with %v and yet returns %q", in, err, name)
+			}
+			return
+		}
+		if name.String() != in || name.Empty() || name.IsWildcard() {
+			t.Fatalf("ParseName(%q) = %q", in, name)
+		}
+		if strings.ContainsAny(in, "/.%\\* \x00\n") {
+			t.Fatalf("%q holds characters that do not belong in a key", in)
+		}
+		if again, ok := name.Path().Name(); !ok || again != name {
+			t.Fatalf("%q as a path is the name %q, %v", in, again, ok)
+		}
+	})
+}
+
+// FuzzParsePath proves that a path is its segments: taken apart and joined again it is the same, and its URL leads to it.
+func FuzzParsePath(f *testing.F) {
+	for _, seed := range odd {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		path, err := ParsePath(in)
+		if err != nil {
+			return
+		}
+		if path.String() != in {
+			t.Fatalf("ParsePath(%q) = %q", in, path)
+		}
+		if got := strings.Join(path.Segments(), ":"); got != in {
+			t.Fatalf("%q has segments %q", in, path.Segments())
+		}
+		if parent, ok := path.Parent(); ok {
+			if joined := parent.Join(path.Base()); joined != path {
+				t.Fatalf("%q is not its parent %q with its base %q", in, parent, path.Base())
+			}
+			if !path.HasPrefix(parent) || parent.HasPrefix(path) {
+				t.Fatalf("%q and its parent %q: wrong order", in, parent)
+			}
+		}
+		target, err := FromURLPath(path.URLPath() + "/api/v1")
+		if err != nil || target.Path != path || target.Rest != "/api/v1" {
+			t.Fatalf("the URL of %q leads to %q, %q: %v", in, target.Path, target.Rest, err)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package shardserver_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Continue tokens are plain text for whoever looks into them. Whatever a client makes of one, it gets its own objects or
+// an error.
+func TestContinueTokensLeadNowhereElse(t *testing.T) {
+	p := newPair(t)
+	page := func(limit int64, token string) ([]string, string, error) {
+		list, err := p.a.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: limit, Continue: token, LabelSelector: "of=pair"})
+		if err != nil {
+			return nil, "", err
+		}
+		var clusters []string
+		for _, item := range list.Items {
+			clusters = append(clusters, item.Annotations["kcp.io/cluster"])
+		}
+		return clusters, list.Continue, nil
+	}
+	ofB, err := p.b.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: 2})
+	if err != nil || ofB.Continue == "" {
+		t.Fatalf("no token of b: %v", err)
+	}
+	forged := func(start string) string {
+		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":%q}`, ofB.ResourceVersion, start))
+	}
+	for name, token := range map[string]string{
+		"a token that b got":                   ofB.Continue,
+		"a key beside the own range":           forged("../" + p.clusterB + "/same/cm-0"),
+		"a key beside it, from the root":       forged("/../" + p.clusterB + "/same/cm-0"),
+		"a key with the other cluster in it":   forged(p.clusterB + "/same/cm-0"),
+		"a key before everything":              forged("\x00"),
+		"a key behind everything":              forged("~"),
+		"the whole key of an object":           forged("/registry/core/configmaps/" + p.clusterB + "/same/cm-0"),
+		"a token for a range of another depth": forged("same/../../" + p.clusterB + "/same/cm-0"),
+		"no token at all":                      "bm90IGEgdG9rZW4",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, limit := range []int64{0, 1, 2, 100} {
+				clusters, next, err := page(limit, token)
+				for pages := 0; err == nil && next != "" && pages < 100; pages++ {
+					var more []string
+					more, next, err = page(max(limit, 1), next)
+					clusters = append(clusters, more...)
+				}
+				if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsResourceExpired(err) {
+					t.Errorf("limit %d: %v", limit, err)
+				}
+				for _, cluster := range clusters {
+					if cluster != p.clusterA {
+						t.Errorf("limit %d: got an object of %s", limit, cluster)
+					}
+				}
+				if len(clusters) > objects {
+					t.Errorf("limit %d: %d objects, there are %d", limit, len(clusters), objects)
+				}
+			}
+		})
+	}
+}

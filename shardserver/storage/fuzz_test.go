@@ -1,0 +1,96 @@
+package storage
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// FuzzKeys proves the layout of keys: whatever a registry asks for, a key of a cluster lies below that cluster's part of
+// the resource, two clusters never share a key, and the watch cache computes the same key from the object.
+func FuzzKeys(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"root", "default", "x"}, {"system:admin", "", "x"}, {"2cynbfy2m0wtjqcs", "root", "root"}, {"a", "..", "b"}, {"a", "", ""}, {"*", "ns", "x"}, {"a", "b/c", "/"},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	l := layout{prefix: "/core/configmaps"}
+	other := logicalcluster.MustParseName("other")
+	f.Fuzz(func(t *testing.T, cluster, namespace, name string) {
+		parsed, err := logicalcluster.ParseName(cluster)
+		if err != nil || parsed == other {
+			return
+		}
+		asked := "/core/configmaps/" + namespace + "/" + name
+		key, err := l.key(in(parsed), asked)
+		if err != nil {
+			t.Fatalf("key(%q) in %q: %v", asked, cluster, err)
+		}
+		mine := "/core/configmaps/" + cluster + "/"
+		if !strings.HasPrefix(key, mine) || strings.TrimPrefix(key, mine) != namespace+"/"+name {
+			t.Fatalf("key(%q) in %q = %q", asked, cluster, key)
+		}
+		foreign, err := l.key(in(other), asked)
+		if err != nil || foreign == key {
+			t.Fatalf("%q and %q share %q (%v)", cluster, other, key, err)
+		}
+		ranged, _, err := l.rangeKey(in(parsed), asked)
+		if err != nil || ranged != key {
+			t.Fatalf("rangeKey(%q) = %q, %v; key is %q", asked, ranged, err, key)
+		}
+		object := &metav1.PartialObjectMetadata{}
+		if err := stamp(in(parsed), object); err != nil {
+			t.Fatal(err)
+		}
+		ofObject, err := l.objectKey(func(runtime.Object) (string, error) { return asked, nil })(object)
+		if err != nil || ofObject != key {
+			t.Fatalf("the watch cache has %q (%v), storage has %q", ofObject, err, key)
+		}
+	})
+}
+
+// FuzzRanges proves that no key, whatever it looks like, makes a range outside of the resource, and that a range over
+// all clusters is never anything but the whole resource.
+func FuzzRanges(f *testing.F) {
+	for _, seed := range []string{"/core/configmaps", "/core/configmaps/", "/core/configmaps/ns/", "/core/configmapsx", "/core", "", "/", "../core/configmaps", "/core/configmaps//"} {
+		f.Add(seed)
+	}
+	l := layout{prefix: "/core/configmaps"}
+	f.Fuzz(func(t *testing.T, asked string) {
+		if key, _, err := l.rangeKey(in(logicalcluster.Wildcard), asked); err == nil && strings.TrimRight(key, "/") != l.prefix {
+			t.Fatalf("the wildcard makes %q of %q", key, asked)
+		}
+		key, _, err := l.rangeKey(in(logicalcluster.Root), asked)
+		if err == nil && key != "/core/configmaps/root" && !strings.HasPrefix(key, "/core/configmaps/root/") {
+			t.Fatalf("%q becomes %q, outside of the cluster", asked, key)
+		}
+	})
+}
+
+// FuzzContinueTokens proves that a continue token cannot lead out of the cluster that it is sent to. Tokens are not
+// signed: their key is relative to the range that the request may read, and must stay below it.
+func FuzzContinueTokens(f *testing.F) {
+	const mine = "/registry/core/configmaps/mine/"
+	for _, seed := range []string{"default/x\x00", "../other/default/x", "/../../other", "", "/", "a//b", "./x", "x/..", "..", "\x00"} {
+		f.Add(seed, int64(7))
+	}
+	f.Fuzz(func(t *testing.T, start string, revision int64) {
+		forged, err := json.Marshal(map[string]any{"v": "meta.k8s.io/v1", "rv": revision, "start": start})
+		if err != nil {
+			t.Skip()
+		}
+		for _, token := range []string{base64.RawURLEncoding.EncodeToString(forged), start} {
+			key, _, err := storage.DecodeContinue(token, mine)
+			if err == nil && (!strings.HasPrefix(key, mine) || strings.Contains(key, "/../")) {
+				t.Fatalf("token %s leads to %q", forged, key)
+			}
+		}
+	})
+}
