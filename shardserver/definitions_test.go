@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -323,5 +324,45 @@ func oldHash(t *testing.T, config *rest.Config) {
 		if response.StatusCode != http.StatusOK || response.Header.Get("ETag") != tag || response.Request.URL.Query().Get("hash") != strings.Trim(tag, `"`) {
 			t.Errorf("%s: got %d from %s", path, response.StatusCode, response.Request.URL)
 		}
+	}
+}
+
+// TestDocumentsAreNotKeptPerWorkspace is wall W2: many workspaces of the same definitions cost the documents of one.
+func TestDocumentsAreNotKeptPerWorkspace(t *testing.T) {
+	const workspaces, atATime = 40, 8
+	shard := shardtesting.Start(t)
+	read := func(name string) {
+		shard.NewWorkspace(t, "root", name)
+		config := shardtesting.At(shard.Admin(t), "root:"+name)
+		for _, plural := range []string{"apples", "pears", "plums"} {
+			define(t, config, definition("fruit.example.com", plural, strings.ToUpper(plural[:1])+plural[1:len(plural)-1], []string{"v1", "v1beta1"}, "color", "size"))
+		}
+		for path, accept := range map[string]string{
+			"/apis": aggregated, "/apis/fruit.example.com/v1": "application/json", "/openapi/v3": "application/json",
+			"/openapi/v3/apis/fruit.example.com/v1": "application/json", "/openapi/v2": "application/json",
+		} {
+			if got := send(t, config, http.MethodGet, path, http.Header{"Accept": {accept}}, ""); got.StatusCode != http.StatusOK {
+				t.Errorf("%s: GET %s: got %d: %s", name, path, got.StatusCode, got.body)
+			}
+		}
+	}
+	read("first")
+	before := shard.Server.DocumentStats()
+	var all sync.WaitGroup
+	names := make(chan string, workspaces)
+	for i := range workspaces {
+		names <- fmt.Sprintf("more-%d", i)
+	}
+	close(names)
+	for range atATime {
+		all.Go(func() {
+			for name := range names {
+				read(name)
+			}
+		})
+	}
+	all.Wait()
+	if after := shard.Server.DocumentStats(); after != before {
+		t.Errorf("after %d more workspaces %+v, after one %+v", workspaces, after, before)
 	}
 }
