@@ -33,6 +33,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/fairness"
 	"github.com/atoll-dev/atoll/shardserver/filters"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
@@ -67,6 +68,8 @@ type Config struct {
 	inFlight *quota.InFlight
 	// keys is what lies in etcd, below all registries.
 	keys *keyspace.Keyspace
+	// counts are the numbers of objects of logical clusters that have a limit.
+	counts *objectcount.Counts
 }
 
 func newConfig(ctx context.Context, opts options.Completed, registry *storage.Registry) (*Config, error) {
@@ -81,6 +84,10 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		}),
 		virtual: virtual.NewSet(),
 	}
+	c.counts = objectcount.New(objectcount.Config{
+		Registry: registry, Keys: c.keys, Shard: opts.Shard.Name,
+		DefaultLimit: opts.Objects.DefaultLimit, Interval: opts.Objects.ScanInterval,
+	})
 	for _, step := range []func(context.Context) error{
 		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit, c.applyFairness,
 	} {
@@ -238,6 +245,7 @@ func (c *Config) applyAdmission(context.Context) error {
 		Deep:       authorization.WithDeep,
 		Dynamic:    c.dynamic,
 		InFlight:   c.inFlight,
+		Counts:     c.counts,
 	})
 	if err != nil {
 		return err

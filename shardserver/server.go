@@ -27,6 +27,7 @@ const (
 	hookBootstrap   = "kcp-bootstrap-policy"
 	hookControllers = "kcp-start-controllers"
 	hookPolicy      = "kcp-follow-bootstrap-policy"
+	hookCounts      = "kcp-count-objects"
 )
 
 // Server is a shard that is ready to run.
@@ -89,6 +90,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 		return nil, err
 	}
 	s.Generic.AddPostStartHookOrDie(hookPolicy, s.followPolicy)
+	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
 	return s, s.config.writeKubeconfig()
 }
 
@@ -191,6 +193,12 @@ func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
 // followPolicy keeps the policy of system:admin compiled, which every request is decided by.
 func (s *Server) followPolicy(hook genericapiserver.PostStartHookContext) error {
 	s.running.Go(func() { s.config.authorizer.Run(hook) })
+	return nil
+}
+
+// countObjects keeps the numbers that this process checks object limits against.
+func (s *Server) countObjects(hook genericapiserver.PostStartHookContext) error {
+	s.running.Go(func() { s.config.counts.Run(hook) })
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
@@ -35,6 +36,8 @@ type Config struct {
 	Dynamic *dynamic.Plugins
 	// InFlight are the requests that quotas were charged for. Whoever counts what quotas limit shares it; nil if nobody does.
 	InFlight *quota.InFlight
+	// Counts are the numbers of objects that the object limit is checked against; nil checks nothing.
+	Counts *objectcount.Counts
 	// Disabled names plug-ins that are left out.
 	Disabled sets.Set[string]
 }
@@ -63,6 +66,7 @@ var plugins = []plugin{
 	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
 	{"apis.kcp.io/ReservedNames", newReservedNames},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
+	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
 	{"KCPKubeResourceQuota", newResourceQuota},
 }
 

@@ -51,6 +51,8 @@ type Options struct {
 	AdminAuth     AdminAuthOptions
 	Home          HomeOptions
 
+	Objects ObjectOptions
+
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
 	// BatteriesIncluded is the raw value of --batteries-included.
@@ -104,6 +106,14 @@ type ControllerOptions struct {
 	LeaderElectionName      string
 }
 
+// ObjectOptions bound how many objects a logical cluster may hold.
+type ObjectOptions struct {
+	// DefaultLimit is for logical clusters without a limit of their own; 0 is none.
+	DefaultLimit int64
+	// ScanInterval is the time between two counts of all keys.
+	ScanInterval time.Duration
+}
+
 // AuthorizationOptions configure what stands in front of RBAC.
 type AuthorizationOptions struct {
 	AlwaysAllowPaths []string
@@ -154,6 +164,7 @@ func New(rootDirectory string) *Options {
 			WebhookUnauthorizedTTL: 30 * time.Second,
 		},
 		Home:              HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
+		Objects:           ObjectOptions{ScanInterval: time.Minute},
 		EventTTL:          time.Hour,
 		UnsafeNoFsync:     os.Getenv(noFsyncEnv) != "",
 		BatteriesIncluded: DefaultBatteries(),
@@ -321,6 +332,12 @@ func (c *completed) validate() error {
 	var errs []error
 	if v := c.Authorization.WebhookVersion; v != "v1" && v != "v1beta1" {
 		errs = append(errs, fmt.Errorf("--authorization-webhook-version: got %q, want v1 or v1beta1", v))
+	}
+	if v := c.Objects.ScanInterval; v <= 0 {
+		errs = append(errs, fmt.Errorf("--logical-cluster-object-count-scan-interval: got %s, want more than 0", v))
+	}
+	if v := c.Objects.DefaultLimit; v < 0 {
+		errs = append(errs, fmt.Errorf("--logical-cluster-total-object-limit: got %d, want 0 for no limit, or more", v))
 	}
 	errs = append(errs, c.SecureServing.Validate()...)
 	errs = append(errs, c.Authentication.Validate()...)
