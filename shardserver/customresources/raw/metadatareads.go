@@ -22,7 +22,7 @@ func NewMetadata(minRequestTimeout time.Duration) *Metadata {
 	return &Metadata{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
 }
 
-// Serve answers a LIST or WATCH whose Accept header asks for PartialObjectMetadata(List), in the logical cluster of
+// Serve answers a LIST or WATCH whose Accept header asks for PartialObjectMetadataList (PartialObjectMetadata for a watch), in the logical cluster of
 // the context, which may be the wildcard. It returns false, with nothing written, for everything else. The version in
 // the request does not matter: metadata is the same in all of them.
 func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, storage *Storage) bool {
@@ -32,7 +32,7 @@ func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, storage *Stor
 	}
 	scope := m.scope(storage.resource, info.APIVersion)
 	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
-	if err != nil || !isMetadata(mediaType.Convert) {
+	if err != nil || !isMetadata(mediaType.Convert, info.Verb) {
 		return false
 	}
 	objects := storage.reader(storage.objects, anyScope)

@@ -132,8 +132,7 @@ func (o *Object) append(buffer []byte) []byte {
 	case o.resourceVersion == 0:
 		return append(buffer, s.json...)
 	case s.metadata == 0:
-		// Only objects that no API wrote lack metadata. One member more at the front of the object; if there was a
-		// metadata that is no object, the later one wins, as it did when it was stored.
+		// Only objects that no API wrote lack metadata.
 		buffer = append(buffer, `{"metadata":{"resourceVersion":"`...)
 		buffer = strconv.AppendUint(buffer, o.resourceVersion, 10)
 		buffer = append(buffer, `"}`...)

@@ -97,7 +97,7 @@ func (r *Reads) Serve(w http.ResponseWriter, req *http.Request) bool {
 	}
 	objects := bound.whole
 	switch {
-	case isMetadata(mediaType.Convert):
+	case isMetadata(mediaType.Convert, info.Verb):
 		objects = bound.metadata
 	case mediaType.Convert != nil || !isJSON(mediaType.Accepted):
 		return false

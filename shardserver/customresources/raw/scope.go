@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 // requestScope is what the stock read handlers need to know of a resource, but for the serializer.
@@ -18,6 +19,7 @@ func requestScope(resource schema.GroupVersionResource, kind schema.GroupVersion
 		Namer:               handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
 		ParameterCodec:      metav1.ParameterCodec,
 		StandardSerializers: textSerializers(),
+		TableConvertor:      rest.NewDefaultTableConvertor(resource.GroupResource()), // tables are negotiated, then left to others
 		Convertor:           fieldLabels{namespaced: namespaced, selectable: selectable},
 		Resource:            resource,
 		Kind:                kind,

@@ -55,10 +55,19 @@ func textSerializers() []runtime.SerializerInfo {
 	return infos
 }
 
-// isMetadata tells whether a client asked for metadata alone.
-func isMetadata(convert *schema.GroupVersionKind) bool {
-	return convert != nil && convert.Group == metav1.GroupName &&
-		(convert.Kind == "PartialObjectMetadata" || convert.Kind == "PartialObjectMetadataList")
+// isMetadata tells whether a client asked for metadata alone, and in the kind that the verb answers with: a list is no
+// object, and events of a watch hold objects.
+func isMetadata(convert *schema.GroupVersionKind, verb string) bool {
+	if convert == nil || convert.Group != metav1.GroupName {
+		return false
+	}
+	switch convert.Kind {
+	case "PartialObjectMetadata":
+		return verb != "list"
+	case "PartialObjectMetadataList":
+		return verb == "list"
+	}
+	return false
 }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.

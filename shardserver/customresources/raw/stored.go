@@ -65,8 +65,11 @@ func parse(data []byte) (*stored, error) {
 	return parseMap(content)
 }
 
-// parseMap encodes an object as Kubernetes would have stored it.
+// parseMap encodes an object as Kubernetes would have stored it. Metadata that is no object means nothing.
 func parseMap(content map[string]any) (*stored, error) {
+	if _, ok := content["metadata"].(map[string]any); !ok {
+		delete(content, "metadata")
+	}
 	unstructured.RemoveNestedField(content, "metadata", "resourceVersion")
 	unstructured.RemoveNestedField(content, "metadata", "selfLink")
 	data, err := json.Marshal(content)
@@ -125,6 +128,7 @@ func (o *objectScanner) root(key string) error {
 	case `"metadata"`:
 		o.once(2)
 		if o.peek() != '{' {
+			o.plain = false
 			return o.value(0)
 		}
 		o.stored.metadata = uint32(o.pos) + 1 //nolint:gosec // parse bounds the size
