@@ -44,6 +44,12 @@ func (r *Reader[T]) GetLatest(ctx context.Context, namespace, name string) (T, e
 	return r.get(ctx, namespace, name, "")
 }
 
+// GetNotOlderThan is Get, and waits until the watch cache has come as far as the resource version, which a write of
+// the caller's has returned. It asks etcd for nothing.
+func (r *Reader[T]) GetNotOlderThan(ctx context.Context, namespace, name, resourceVersion string) (T, error) {
+	return r.get(ctx, namespace, name, resourceVersion)
+}
+
 func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion string) (T, error) {
 	var none T
 	resource, err := r.registry.Get(r.resource)

@@ -70,6 +70,8 @@ type clusterScope struct {
 	name logicalcluster.Name
 	// stored is the object as it is stored, to our knowledge; cluster is what it shall be.
 	stored, cluster *corev1alpha1.LogicalCluster
+	// observed is the resource version that the pass began with.
+	observed string
 	// shard is this shard's registration, or nil while there is none to be seen.
 	shard *corev1alpha1.Shard
 }
@@ -95,7 +97,19 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 	}
 	setClusterPhase(scope.cluster)
 	c.setMetadata(scope)
-	return result, c.write(ctx, scope)
+	if err := c.write(ctx, scope); err != nil {
+		return result, err
+	}
+	c.catchUp(ctx, scope)
+	return result, nil
+}
+
+// catchUp waits for the watch cache to see what was written: the next look at the object, which that very write has
+// caused, would otherwise repeat all of it in vain.
+func (c *logicalClusterController) catchUp(ctx context.Context, scope *clusterScope) {
+	if written := scope.cluster.ResourceVersion; written != scope.observed {
+		_, _ = c.clusters.GetNotOlderThan(ctx, "", scope.cluster.Name, written) // a watch cache that lags costs time, not truth
+	}
 }
 
 func (c *logicalClusterController) observe(ctx context.Context, key controller.Key) (*clusterScope, error) {
@@ -107,7 +121,7 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.K
 	if err != nil {
 		return nil, fmt.Errorf("listing shards: %w", err)
 	}
-	return &clusterScope{name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), shard: named(all, c.cfg.ShardName)}, nil
+	return &clusterScope{name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), observed: stored.ResourceVersion, shard: named(all, c.cfg.ShardName)}, nil
 }
 
 // begin starts initialization. Admission answers with the initializers and terminators that the spec asks for, so this

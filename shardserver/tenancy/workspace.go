@@ -109,7 +109,14 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	if scope.facts.refused != nil {
 		again = refusedAgain
 	}
-	return controller.Result{RequeueAfter: again}, c.write(ctx, scope)
+	if err := c.write(ctx, scope); err != nil {
+		return controller.Result{}, err
+	}
+	if written := scope.workspace.ResourceVersion; written != stored.ResourceVersion {
+		// The write has already queued the next look. It shall not find what was there before.
+		_, _ = c.workspaces.GetNotOlderThan(ctx, "", key.Name, written)
+	}
+	return controller.Result{RequeueAfter: again}, nil
 }
 
 // refusedAgain is when placement is tried again although nothing that was watched has changed: a missing type may have
