@@ -40,14 +40,21 @@ type Limits struct {
 	Busy int
 	// Wildcard is how many requests to all logical clusters are served at once.
 	Wildcard int
+	// Slow is how many requests, and SlowOfOne how many of one logical cluster, may go on without a place among the
+	// above, once they have taken longer than SlowAfter. Such requests wait for others: for a webhook, or for a client
+	// that reads slowly.
+	Slow, SlowOfOne int
+	SlowAfter       time.Duration
 }
 
 // DefaultLimits fit the machine. Busy is small on purpose: requests that are served at once share processors, and those
-// that wait do not. It is what makes a quiet logical cluster's latency independent of a loud one; that etcd answers in
-// the meantime is why it is not smaller.
+// that wait do not. It is what makes a quiet logical cluster's latency independent of a loud one.
 func DefaultLimits() Limits {
 	processors := runtime.GOMAXPROCS(0)
-	return Limits{Allowance: 4, Calm: max(64, 50*processors), Busy: max(4, 4*processors), Wildcard: 8}
+	return Limits{
+		Allowance: 2, Calm: max(64, 50*processors), Busy: max(2, processors), Wildcard: max(4, processors),
+		Slow: 400, SlowOfOne: 100, SlowAfter: 100 * time.Millisecond,
+	}
 }
 
 // The queues of a level. A flow is dealt a hand of queues and waits in the shortest: with a hand of 4 out of 128, two
@@ -60,9 +67,10 @@ const (
 
 // Controller implements flowcontrol.Interface. It is safe for concurrent use.
 type Controller struct {
-	allowance int
-	inFlight  counter
-	seed      maphash.Seed
+	limits   Limits
+	inFlight counter // requests that have come and not ended
+	slow     counter // those of them that go on without a place
+	seed     maphash.Seed
 
 	exempt, calm, busy, wildcard *level
 }
@@ -79,7 +87,8 @@ type level struct {
 
 // New returns a controller.
 func New(limits Limits) (*Controller, error) {
-	c := &Controller{allowance: limits.Allowance, inFlight: counter{of: map[flow]int{}}, seed: maphash.MakeSeed()}
+	c := &Controller{limits: limits, seed: maphash.MakeSeed()}
+	c.inFlight.of, c.slow.of = map[flow]int{}, map[flow]int{}
 	c.exempt = named("exempt")
 	clock := eventclock.Real{}
 	factory := queueset.NewQueueSetFactory(clock)
@@ -124,42 +133,80 @@ func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 		execute()
 		return
 	}
-	count, leave := c.inFlight.enter(of)
-	defer leave()
+	count := c.inFlight.enter(of)
+	defer c.inFlight.leave(of)
 	to := c.calm
 	switch {
 	case of.everywhere:
 		to = c.wildcard
-	case count > c.allowance:
+	case count > c.limits.Allowance:
 		to = c.busy
 	}
 	note(to.schema, to.config, of.name)
-	to.serve(ctx, maphash.String(c.seed, of.name), of.name, digest, noteQueue, execute)
+	c.serve(ctx, to, of, digest, noteQueue, execute)
 }
 
-// serve waits for a seat. Every request has one: what upstream would estimate of a list or a write is counted over all
-// logical clusters here, and the queues charge for the time that a request really takes.
-func (l *level) serve(ctx context.Context, hash uint64, distinguisher string, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
+// serve waits for a place, which every request needs one of: what upstream would estimate of a list or a write is
+// counted over all logical clusters here, and the queues charge for the time that a request really takes.
+//
+// The place is held by a goroutine of its own, so that it can be given up before the request has ended.
+func (c *Controller) serve(ctx context.Context, at *level, of flow, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
+	level, schema := at.config.Name, at.schema.Name
 	arrived := time.Now()
-	request, _ := l.queues.StartRequest(ctx, &fcrequest.WorkEstimate{InitialSeats: 1}, hash, distinguisher, l.schema.Name, digest.RequestInfo, digest.User, noteQueue)
-	if request == nil {
-		fcmetrics.ObserveWaitingDuration(ctx, l.config.Name, l.schema.Name, "false", time.Since(arrived))
+	place, _ := at.queues.StartRequest(ctx, &fcrequest.WorkEstimate{InitialSeats: 1}, maphash.String(c.seed, of.name), of.name, schema, digest.RequestInfo, digest.User, noteQueue)
+	if place == nil {
+		fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
 		return
 	}
-	executed := false
-	request.Finish(func() {
-		executed = true
-		waited := time.Since(arrived)
-		fcmetrics.ObserveWaitingDuration(ctx, l.config.Name, l.schema.Name, "true", waited)
-		apirequest.TrackAPFQueueWaitLatency(ctx, waited)
-		fcmetrics.AddDispatch(ctx, l.config.Name, l.schema.Name)
-		queueset.OnRequestDispatched(request)
-		started := time.Now()
-		defer func() { fcmetrics.ObserveExecutionDuration(ctx, l.config.Name, l.schema.Name, time.Since(started)) }()
-		execute()
-	})
-	if !executed {
-		fcmetrics.ObserveWaitingDuration(ctx, l.config.Name, l.schema.Name, "false", time.Since(arrived))
+	begin, ended, released := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+	go func() {
+		slow := false
+		place.Finish(func() {
+			queueset.OnRequestDispatched(place)
+			close(begin)
+			slow = c.hold(of, ended)
+		})
+		released <- slow
+	}()
+	select {
+	case <-begin:
+	case slow := <-released:
+		select {
+		case <-begin: // and slow already, because this goroutine had to wait for a processor
+			released <- slow
+		default: // the queue gave it up
+			fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
+			return
+		}
+	}
+	started := time.Now()
+	fcmetrics.ObserveWaitingDuration(ctx, level, schema, "true", started.Sub(arrived))
+	apirequest.TrackAPFQueueWaitLatency(ctx, started.Sub(arrived))
+	fcmetrics.AddDispatch(ctx, level, schema)
+	defer func() {
+		close(ended)
+		if <-released {
+			c.slow.leave(of)
+		}
+		fcmetrics.ObserveExecutionDuration(ctx, level, schema, time.Since(started))
+	}()
+	execute()
+}
+
+// hold keeps a place until the request has ended, or counts as slow, which it then tells.
+func (c *Controller) hold(of flow, ended <-chan struct{}) (slow bool) {
+	timer := time.NewTimer(c.limits.SlowAfter)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ended:
+			return false
+		case <-timer.C:
+			if c.slow.enterWithin(of, c.limits.SlowOfOne, c.limits.Slow) {
+				return true
+			}
+			timer.Reset(c.limits.SlowAfter)
+		}
 	}
 }
 

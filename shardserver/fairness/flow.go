@@ -47,22 +47,39 @@ func tellsOfProcess(path string) bool {
 	return false
 }
 
-// counter counts the requests of each flow that are under way. A flow without any is not in the map.
+// counter counts requests of each flow. A flow without any is not in the map.
 type counter struct {
-	mu sync.Mutex
-	of map[flow]int
+	mu  sync.Mutex
+	of  map[flow]int
+	all int
 }
 
-// enter returns the count with this request, and what to call when it has ended.
-func (c *counter) enter(of flow) (int, func()) {
+// enter returns the count of the flow with this request.
+func (c *counter) enter(of flow) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of[of]++
-	return c.of[of], func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.of[of]--; c.of[of] == 0 {
-			delete(c.of, of)
-		}
+	c.all++
+	return c.of[of]
+}
+
+// enterWithin counts a request unless there are as many already, of its flow or of all.
+func (c *counter) enterWithin(of flow, ofOne, all int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[of] >= ofOne || c.all >= all {
+		return false
+	}
+	c.of[of]++
+	c.all++
+	return true
+}
+
+func (c *counter) leave(of flow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if c.of[of]--; c.of[of] == 0 {
+		delete(c.of, of)
 	}
 }
