@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
@@ -60,6 +61,8 @@ type Config struct {
 	server    *genericapiserver.GenericAPIServer
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
+	// shared knows definitions by content.
+	shared *apiextensions.Shared
 	// definitions and custom serve what definitions of logical clusters bring.
 	definitions *customresources.Catalog
 	custom      *customresources.Handler

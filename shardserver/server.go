@@ -73,6 +73,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err != nil {
 		return nil, s.explainStorage(err)
 	}
+	s.config.shared = groups.shared
 	s.config.serveCustomResources(groups)
 	if err := s.addVirtualWorkspaces(groups); err != nil {
 		return nil, err

@@ -9,42 +9,49 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
+	shared "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
 )
 
 // Hash identifies content.
 type Hash [sha256.Size]byte
 
-// hashes remembers the hash of definitions by what names one state of one object, so that an object is hashed once per
-// change, not once per request. It keeps no object alive, and of 32768 definitions 32 bytes and two short names each.
-type hashes struct{ known *documents.Cache[state, Hash] }
-
-type state struct {
-	uid             types.UID
-	resourceVersion string
+// hashes finds the hash of definitions' content. Package apiextensions knows that of a whole specification without
+// looking at it. What it is without the part that documents are not made of is computed once per specification, and
+// remembered of the 8192 that were used last.
+type hashes struct {
+	whole func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)
+	parts *documents.Cache[shared.Hash, Hash]
 }
 
-func newHashes() *hashes {
-	const most = 32768
-	return &hashes{known: documents.New[state, Hash](documents.Limits{Count: most, Bytes: most, Builds: 4})}
+func newHashes(whole func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)) *hashes {
+	const most = 8192
+	return &hashes{whole: whole, parts: documents.New[shared.Hash, Hash](documents.Limits{Count: most, Bytes: most, Builds: 4})}
 }
 
+// of returns the hash of what documents about a definition's resource are made of: its specification, except how
+// objects are converted (which differs where everybody has certificates of his own), and the names that were accepted.
 func (h *hashes) of(ctx context.Context, object *apiextensions.CustomResourceDefinition) (Hash, error) {
-	return h.known.Get(ctx, state{object.UID, object.ResourceVersion}, func() (Hash, int64, error) {
-		hash, err := hashOf(object)
+	whole, err := h.whole(object)
+	if err != nil {
+		return Hash{}, err
+	}
+	part, err := h.parts.Get(ctx, whole, func() (Hash, int64, error) {
+		spec := object.Spec
+		spec.Conversion = nil
+		hash, err := hashOf(spec)
 		return hash, 1, err
 	})
+	if err != nil {
+		return Hash{}, err
+	}
+	return hashOf([]any{part, object.Status.AcceptedNames})
 }
 
-// hashOf hashes what documents about a definition's resource are made of: its spec, except how objects are converted,
-// and the names that were accepted.
-func hashOf(object *apiextensions.CustomResourceDefinition) (Hash, error) {
-	spec := object.Spec
-	spec.Conversion = nil
+func hashOf(content any) (Hash, error) {
 	sum := sha256.New()
-	if err := json.NewEncoder(sum).Encode([]any{spec, object.Status.AcceptedNames}); err != nil {
+	if err := json.NewEncoder(sum).Encode(content); err != nil {
 		return Hash{}, err
 	}
 	return Hash(sum.Sum(nil)), nil

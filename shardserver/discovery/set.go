@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	shared "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -137,13 +138,13 @@ type Sets struct {
 }
 
 // NewSets returns the API sets of the logical clusters whose definitions and rules of visibility the registry knows.
-func NewSets(compiled *Source, registry *storage.Registry) *Sets {
-	definitions := apiextensions.Resource("customresourcedefinitions")
+// The hash of a definition's specification is asked for at every request.
+func NewSets(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)) *Sets {
 	return &Sets{
 		compiled:    compiled,
 		registry:    registry,
-		definitions: storage.NewReader[*apiextensions.CustomResourceDefinition](registry, definitions),
-		hashes:      newHashes(),
+		definitions: storage.NewReader[*apiextensions.CustomResourceDefinition](registry, shared.Definitions),
+		hashes:      newHashes(hashOf),
 	}
 }
 
