@@ -64,6 +64,8 @@ var plugins = []plugin{
 	{"KCPMutatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.MutatingPolicy() }},
 	{"KCPValidatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.ValidatingPolicy() }},
 	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
+	{"apis.kcp.io/ReservedCRDAnnotations", newReservedCRDAnnotations},
+	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
 	{"apis.kcp.io/ReservedNames", newReservedNames},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},

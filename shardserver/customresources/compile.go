@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -69,7 +68,7 @@ func compiler(serving Serving, storageOf func(*Content) (*raw.Storage, error)) f
 		views := storage.Views()
 		// Webhooks get no credentials and no way to the shard's own API: a tenant writes their configuration.
 		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, fixed{definition: definition}, http.NotFoundHandler(),
-			views, guarded, nil, webhook.NewDefaultServiceResolver(), nil, 1, serving.Authorizer,
+			views, guarded, nil, noServices{}, nil, 1, serving.Authorizer,
 			serving.RequestTimeout, serving.MinRequestTimeout, models(), serving.MaxRequestBodyBytes)
 		if err != nil {
 			views.Close()

@@ -33,7 +33,7 @@ func NewStorage(getter generic.RESTOptionsGetter, shared *Shared) (genericapiser
 	}
 	info := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.VersionedResourcesStorageMap[apiextensionsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		Definitions.Resource:             definitions,
+		Definitions.Resource:             registry{definitions},
 		Definitions.Resource + "/status": customresourcedefinition.NewStatusREST(legacyscheme.Scheme, definitions),
 	}
 	return info, nil

@@ -1,0 +1,78 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+)
+
+// reservedAPIs is the domain whose annotations say what a bound definition stands for, and whose groups are the
+// system's own.
+const reservedAPIs = "apis.kcp.io"
+
+// reservedCRD refuses definitions that claim what is the system's, in every logical cluster but the one where the system
+// keeps its own. Masters are no exception: what they could claim by mistake would be believed.
+type reservedCRD struct {
+	*admission.Handler
+	except  logicalcluster.Name
+	refuses func(*apiextensions.CustomResourceDefinition) (what, which string)
+}
+
+func newReservedCRDAnnotations(Config) admission.Interface {
+	return &reservedCRD{admission.NewHandler(admission.Create, admission.Update), logicalcluster.BoundCRDs, reservedAnnotation}
+}
+
+func newReservedCRDGroups(Config) admission.Interface {
+	return &reservedCRD{admission.NewHandler(admission.Create, admission.Update), logicalcluster.SystemCRDs, reservedGroup}
+}
+
+// Validate implements admission.ValidationInterface.
+func (r *reservedCRD) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != ownapiextensions.Definitions {
+		return nil
+	}
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok {
+		return errNoCluster
+	}
+	if cluster == r.except {
+		return nil
+	}
+	definition, err := objectOf[*apiextensions.CustomResourceDefinition](a.GetObject())
+	if err != nil {
+		return err
+	}
+	if what, which := r.refuses(definition); which != "" {
+		return forbid(a, "%s %q is reserved for the system", what, which)
+	}
+	return nil
+}
+
+// reservedAnnotation returns the first annotation of the reserved domain or of one below it.
+func reservedAnnotation(definition *apiextensions.CustomResourceDefinition) (what, which string) {
+	var found []string
+	for key := range definition.Annotations {
+		domain, _, prefixed := strings.Cut(key, "/")
+		if prefixed && (domain == reservedAPIs || strings.HasSuffix(domain, "."+reservedAPIs)) {
+			found = append(found, key)
+		}
+	}
+	if len(found) == 0 {
+		return "", ""
+	}
+	return "annotation", slices.Min(found)
+}
+
+// reservedGroup returns the group if it ends in the name of the reserved one, with or without a dot before it.
+func reservedGroup(definition *apiextensions.CustomResourceDefinition) (what, which string) {
+	if !strings.HasSuffix(definition.Spec.Group, reservedAPIs) {
+		return "", ""
+	}
+	return "group", definition.Spec.Group
+}

@@ -1,0 +1,39 @@
+package apiextensions
+
+import (
+	"context"
+
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// registry is the stock registry, whose deletion of a collection forgets what its deletion of one definition does: that
+// the objects go before their definition. Without it they would stay in storage, for nobody to see.
+type registry struct {
+	*customresourcedefinition.REST
+}
+
+var _ rest.CollectionDeleter = registry{}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r registry) DeleteCollection(ctx context.Context, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+	list, err := r.List(ctx, listOptions)
+	if err != nil {
+		return nil, err
+	}
+	return list, meta.EachListItem(list, func(obj runtime.Object) error {
+		definition, err := meta.Accessor(obj)
+		if err != nil {
+			return err
+		}
+		if _, _, err := r.Delete(ctx, definition.GetName(), validation, options.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
