@@ -40,6 +40,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/connections"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -53,6 +54,7 @@ type Config struct {
 	authorizer  *authorization.Authorizer
 	types       *workspacetype.Resolver
 	virtual     *virtual.Set
+	connections *connections.Connections
 	tokenIssuer serviceaccount.TokenGenerator
 	rest        *restOptions
 	admin       *adminauth.Admin
@@ -99,6 +101,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		}
 	}
 	registry.SetVisible(discovery.Visible)
+	c.connections = connections.New(c.Generic.LongRunningFunc)
 	c.Generic.BuildHandlerChainFunc = c.handlerChain
 	return c, nil
 }
@@ -277,6 +280,7 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = authorization.WithImpersonationScope(handler)
 	handler = c.withHome(handler, generic.Serializer)
 	handler = c.virtual.WithServing(handler, generic.Serializer)
+	handler = c.connections.With(handler)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)

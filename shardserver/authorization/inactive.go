@@ -26,7 +26,7 @@ func WithoutInactive(handler http.Handler, registry *storage.Registry, s runtime
 	clusters := newLogicalClusters(registry)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		cluster, ok := logicalcluster.From(req.Context())
-		if !ok || cluster.IsWildcard() || cluster.IsSystem() || openPath(req.URL.Path) {
+		if !ok || cluster.IsWildcard() || cluster.IsSystem() || OpenWhileInactive(req.URL.Path) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -45,7 +45,8 @@ func WithoutInactive(handler http.Handler, registry *storage.Registry, s runtime
 	})
 }
 
-func openPath(path string) bool {
+// OpenWhileInactive tells whether a path, below a logical cluster, can be used although it is inactive.
+func OpenWhileInactive(path string) bool {
 	for _, open := range openWhileInactive {
 		if path == open || strings.HasPrefix(path, open+"/") {
 			return true
@@ -57,4 +58,9 @@ func openPath(path string) bool {
 func (s state) inactive() bool {
 	return !s.deleting &&
 		(s.annotations[corev1alpha1.InactiveAnnotationKey] == "true" || s.annotations[corev1alpha1.LegacyInactiveAnnotationKey] == "true")
+}
+
+// Inactive tells whether a logical cluster is marked to be out of service.
+func Inactive(cluster *corev1alpha1.LogicalCluster) bool {
+	return state{deleting: cluster.DeletionTimestamp != nil, annotations: cluster.Annotations}.inactive()
 }

@@ -1,0 +1,176 @@
+// Package connections ends long requests, watches above all, to logical clusters that go out of service: a request is
+// authorized once, when it begins, and would otherwise outlive the decision for as long as its client likes.
+//
+// It keeps what is open, by logical cluster, and nothing about those to which nothing is open. Which requests may begin
+// is decided by authorization.
+package connections
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+const (
+	// wildcardPause is how long requests over all logical clusters are left alone after they were ended. Every
+	// administrator of a workspace can make it inactive, as often as they like, and all clients of the shard that
+	// watch everything would have to begin anew each time.
+	wildcardPause = 10 * time.Second
+	// resolution is that of the time of a deletion, as it is stored.
+	resolution = time.Second
+	// retryAfter is when a broken watch of logical clusters is begun again.
+	retryAfter = time.Second
+)
+
+// connection is one long request that is being served.
+type connection struct {
+	cancel  context.CancelFunc
+	started time.Time
+	// looksAtItself tells that an inactive logical cluster may be asked this: what it is.
+	looksAtItself bool
+}
+
+// Connections are the long requests of a process.
+type Connections struct {
+	isLong request.LongRunningRequestCheck
+	pause  time.Duration
+
+	mu   sync.Mutex
+	open map[logicalcluster.Name]map[*connection]struct{}
+}
+
+// New returns an empty set. isLong tells which requests are long.
+func New(isLong request.LongRunningRequestCheck) *Connections {
+	return &Connections{isLong: isLong, pause: wildcardPause, open: map[logicalcluster.Name]map[*connection]struct{}{}}
+}
+
+// With makes long requests end with their logical cluster's service. It belongs below authorization.
+func (c *Connections) With(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		cluster, hasCluster := logicalcluster.From(req.Context())
+		info, hasInfo := request.RequestInfoFrom(req.Context())
+		if !hasCluster || !hasInfo || !c.isLong(req, info) {
+			handler.ServeHTTP(w, req)
+			return
+		}
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		defer c.add(cluster, &connection{cancel: cancel, started: time.Now(), looksAtItself: authorization.OpenWhileInactive(req.URL.Path)})()
+		handler.ServeHTTP(w, req.WithContext(ctx))
+	})
+}
+
+// add notes a connection and returns what forgets it.
+func (c *Connections) add(cluster logicalcluster.Name, added *connection) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[cluster] == nil {
+		c.open[cluster] = map[*connection]struct{}{}
+	}
+	c.open[cluster][added] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open[cluster], added)
+		if len(c.open[cluster]) == 0 {
+			delete(c.open, cluster)
+		}
+	}
+}
+
+// end cancels those connections to a logical cluster that match.
+func (c *Connections) end(cluster logicalcluster.Name, matches func(*connection) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for open := range c.open[cluster] {
+		if matches(open) {
+			open.cancel()
+		}
+	}
+}
+
+func all(*connection) bool { return true }
+
+// Run follows the logical clusters of the shard until the context ends. Every replica of a shard runs its own.
+func (c *Connections) Run(ctx context.Context, registry *storage.Registry) {
+	for ctx.Err() == nil {
+		if err := c.follow(ctx, registry); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Watching logical clusters for their connections ended", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+func (c *Connections) follow(ctx context.Context, registry *storage.Registry) error {
+	resource, err := registry.Get(corev1alpha1.Resource("logicalclusters"))
+	if err != nil {
+		return err
+	}
+	stream, err := storage.WatchAll(ctx, resource)
+	if err != nil {
+		return fmt.Errorf("watching logical clusters: %w", err)
+	}
+	defer stream.Stop()
+	// due fires when requests over all logical clusters are to be ended; it is set while they are to be, and paused
+	// tells when that may be at the earliest.
+	var due <-chan time.Time
+	var paused time.Time
+	for {
+		select {
+		case <-due:
+			due, paused = nil, time.Now().Add(c.pause)
+			c.end(logicalcluster.Wildcard, all)
+		case event, ok := <-stream.ResultChan():
+			switch {
+			case !ok:
+				return nil
+			case event.Type == watch.Error:
+				return apierrors.FromObject(event.Object)
+			}
+			if c.handle(event) && due == nil {
+				due = time.After(time.Until(paused))
+			}
+		}
+	}
+}
+
+// handle ends what an event puts an end to. It tells whether requests over all logical clusters are to be ended too.
+func (c *Connections) handle(event watch.Event) (wildcard bool) {
+	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
+	if !ok {
+		return false
+	}
+	name := logicalcluster.Of(cluster)
+	switch {
+	case event.Type == watch.Deleted:
+		c.end(name, all)
+	case cluster.DeletionTimestamp != nil:
+		// Requests that begin later are served: who cleans up needs them.
+		c.end(name, func(open *connection) bool {
+			return open.started.Before(cluster.DeletionTimestamp.Add(resolution))
+		})
+	case !authorization.Inactive(cluster):
+	case cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady:
+		c.end(name, all) // it was active until now: the phase follows
+		return true
+	default:
+		// What began while the news was on its way to this process.
+		c.end(name, func(open *connection) bool { return !open.looksAtItself })
+	}
+	return false
+}
