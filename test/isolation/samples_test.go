@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"maps"
+	"strings"
 	"testing"
 )
 
@@ -28,6 +29,12 @@ func (r resource) sample(t *testing.T, of *side, name string) string {
 	object := map[string]any{"apiVersion": r.version(), "kind": r.Kind, "metadata": metadata}
 	if least, ok := leastContent[r.key()]; ok {
 		maps.Copy(object, least)
+	}
+	if plural, group, isDefinition := strings.Cut(name, "."); isDefinition && r.Name == "customresourcedefinitions" {
+		object["spec"] = fields{
+			"group": group, "scope": "Cluster", "names": fields{"plural": plural, "singular": plural, "kind": plural, "listKind": plural + "list"},
+			"versions": []fields{{"name": "v1", "served": true, "storage": true, "schema": fields{"openAPIV3Schema": fields{"type": "object"}}}},
+		}
 	}
 	if r.key() == "certificatesigningrequests.certificates.k8s.io" {
 		object["spec"].(map[string]any)["request"] = signingRequest(t)
@@ -84,7 +91,7 @@ var leastContent = map[string]fields{
 	"gadgets.isolation.example.com": {"spec": fields{}},
 }
 
-// unnamed are kinds whose objects cannot have the names of the test.
+// fixedNames are of kinds whose objects cannot have the names of the test.
 var fixedNames = map[string]string{
 	"logicalclusters.core.kcp.io": "cluster",
 }
