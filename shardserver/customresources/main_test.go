@@ -24,6 +24,20 @@ func TestCustomResources(t *testing.T) {
 		"a definition is usable once established":                      usableOnceEstablished,
 		"two workspaces define one name differently":                   definedDifferently,
 		"a deleted definition takes its objects along, and no others'": deletedWithItsObjects,
+		"status and scale":                             subresources,
+		"several versions":                             severalVersions,
+		"columns of tables":                            printedColumns,
+		"rules hold, what was valid before may stay":   rulesAndRatcheting,
+		"objects are selected by their fields":         selectedFields,
+		"unknown fields are refused or warned of":      fieldValidation,
+		"objects are applied":                          applied,
+		"objects are deleted":                          deletions,
+		"many definitions are used at once":            manyAtOnce,
+		"names are a matter of each workspace":         namesPerWorkspace,
+		"watches end with what they are of":            watchesEnd,
+		"metadata over all workspaces":                 overAllWorkspaces,
+		"what is compiled in stays":                    compiledInStays,
+		"a collection of definitions leaves no object": collectionOfDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
