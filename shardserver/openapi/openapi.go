@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/NYTimes/gziphandler"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,26 +41,24 @@ type Handler struct {
 	serializer runtime.NegotiatedSerializer
 	compiledV2 func() *spec.Swagger
 	compiledV3 compiledIndex
-	v2         http.Handler
 	cacheV2    *documents.Cache[key, *encoded]
 	cacheV3    *documents.Cache[key, *encoded]
 }
 
 // key names a document in one form.
 type key struct {
-	of   discovery.Hash
-	form form
+	of         discovery.Hash
+	form       form
+	compressed bool
 }
 
 // With serves OpenAPI of the request's logical cluster, and leaves every other request to next. The source is what is
 // compiled in; its document of version 2 is given as it is before it is encoded.
 func With(next http.Handler, sets *discovery.Sets, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
-	h := &Handler{
+	return &Handler{
 		next: next, sets: sets, source: source, serializer: serializer, compiledV2: compiledV2,
 		cacheV2: documents.New[key, *encoded](limitsV2), cacheV3: documents.New[key, *encoded](limitsV3),
 	}
-	h.v2 = gziphandler.GzipHandler(http.HandlerFunc(h.serveV2))
-	return h
 }
 
 // Stats returns numbers about the documents of version 2 and 3 that are kept.
@@ -82,23 +79,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case isV3:
 		h.serveV3(w, req, strings.TrimPrefix(path, pathV3+"/"))
 	case path == pathV2 && hasCluster:
-		h.v2.ServeHTTP(w, req)
+		h.serveV2(w, req)
 	default:
 		h.next.ServeHTTP(w, req)
 	}
 }
 
-// get returns a document in a form. Both forms are made and kept as documents of their own: most are never asked for
-// in protobuf, which is made of the JSON.
-func get(ctx context.Context, cache *documents.Cache[key, *encoded], of discovery.Hash, wanted form,
+// get returns a document in a form, compressed or not. Each is kept as a document of its own, made of the one before:
+// most are never asked for in protobuf, and compressing one takes longer than all else about a request.
+func get(ctx context.Context, cache *documents.Cache[key, *encoded], of discovery.Hash, wanted form, compressed bool,
 	build func() (*encoded, error), toProtobuf func([]byte) ([]byte, error)) (*encoded, error) {
-	inJSON, err := cache.Get(ctx, key{of, asJSON}, func() (*encoded, int64, error) { return sized(build()) })
-	if err != nil || wanted == asJSON {
-		return inJSON, err
+	document, err := cache.Get(ctx, key{of, asJSON, false}, func() (*encoded, int64, error) { return sized(build()) })
+	if err == nil && wanted == asProtobuf {
+		document, err = derived(ctx, cache, key{of, wanted, false}, document, toProtobuf)
 	}
-	return cache.Get(ctx, key{of, wanted}, func() (*encoded, int64, error) {
-		content, err := toProtobuf(inJSON.content)
-		return sized(&encoded{content: content, tag: inJSON.tag, modified: inJSON.modified}, err)
+	if err == nil && compressed {
+		document, err = derived(ctx, cache, key{of, wanted, true}, document, compress)
+	}
+	return document, err
+}
+
+func derived(ctx context.Context, cache *documents.Cache[key, *encoded], as key, from *encoded, convert func([]byte) ([]byte, error)) (*encoded, error) {
+	return cache.Get(ctx, as, func() (*encoded, int64, error) {
+		content, err := convert(from.content)
+		return sized(&encoded{content: content, tag: from.tag, modified: from.modified, compressed: as.compressed}, err)
 	})
 }
 

@@ -2,8 +2,11 @@ package openapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	"net/http"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/munnerz/goautoneg"
@@ -21,10 +24,14 @@ const (
 
 // encoded is a document ready to be sent.
 type encoded struct {
-	content  []byte
-	tag      string
-	modified time.Time
+	content    []byte
+	tag        string
+	modified   time.Time
+	compressed bool
 }
+
+// varies names the headers of a request that an answer depends on. Its tag does not.
+const varies = "Accept, Accept-Encoding"
 
 // formats are the media types that upstream serves a version of OpenAPI in, the preferred one first.
 type formats []struct {
@@ -59,10 +66,39 @@ func (f formats) negotiate(req *http.Request) (form, string) {
 
 // send writes a document. Who has it already, by its tag, is told so instead.
 func send(w http.ResponseWriter, req *http.Request, mediaType string, document *encoded) {
-	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Vary", varies)
 	w.Header().Set("Content-Type", mediaType)
+	if document.compressed {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
 	w.Header().Set("Etag", strconv.Quote(document.tag))
 	http.ServeContent(w, req, "", document.modified, bytes.NewReader(document.content))
+}
+
+// refusal is the weight of what a client does not want.
+var refusal = regexp.MustCompile(`^\s*q=0(\.0*)?\s*$`)
+
+// acceptsGzip tells whether a client takes a compressed answer.
+func acceptsGzip(req *http.Request) bool {
+	for _, offered := range strings.Split(req.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(offered), ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return !refusal.MatchString(weight)
+		}
+	}
+	return false
+}
+
+func compress(content []byte) ([]byte, error) {
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	if _, err := writer.Write(content); err != nil {
+		return nil, err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return compressed.Bytes(), nil
 }
 
 // outdated answers a request that names the hash of another state of the document with the way to the current one,

@@ -24,7 +24,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
 	}
 	wanted, mediaType := formatsOf("v2").negotiate(req)
 	if wanted == "" {
-		w.Header().Set("Vary", "Accept")
+		w.Header().Set("Vary", varies)
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
@@ -32,7 +32,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
 		content, err := buildV2(req.Context(), set, h.compiledV2())
 		return &encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err
 	}
-	document, err := get(req.Context(), h.cacheV2, set.SchemaKey(), wanted, build, handler.ToProtoBinary)
+	document, err := get(req.Context(), h.cacheV2, set.SchemaKey(), wanted, acceptsGzip(req), build, handler.ToProtoBinary)
 	if err != nil {
 		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the OpenAPI v2 document: %w", err))
 		return

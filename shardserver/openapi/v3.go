@@ -82,7 +82,7 @@ func (h *Handler) serveIndex(w http.ResponseWriter, req *http.Request) {
 		discovery.Fail(w, req, h.serializer, err)
 		return
 	}
-	shown, err := h.cacheV3.Get(req.Context(), key{set.SchemaKey(), asIndex}, func() (*encoded, int64, error) {
+	shown, err := h.cacheV3.Get(req.Context(), key{of: set.SchemaKey(), form: asIndex}, func() (*encoded, int64, error) {
 		content, err := json.Marshal(compiled.in(set))
 		return sized(&encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err)
 	})
@@ -160,7 +160,7 @@ func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string)
 func (h *Handler) serveBuilt(w http.ResponseWriter, req *http.Request, set *discovery.Set, version schema.GroupVersion, of discovery.Hash, compiled *index) {
 	wanted, mediaType := formatsOf("v3").negotiate(req)
 	if wanted == "" {
-		w.Header().Set("Vary", "Accept")
+		w.Header().Set("Vary", varies)
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
@@ -172,7 +172,7 @@ func (h *Handler) serveBuilt(w http.ResponseWriter, req *http.Request, set *disc
 		content, err := h.buildV3(req.Context(), set, version, compiled)
 		return &encoded{content: content, tag: tag, modified: time.Now()}, err
 	}
-	document, err := get(req.Context(), h.cacheV3, of, wanted, build, handler3.ToV3ProtoBinary)
+	document, err := get(req.Context(), h.cacheV3, of, wanted, acceptsGzip(req), build, handler3.ToV3ProtoBinary)
 	if err != nil {
 		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the OpenAPI v3 document of %s: %w", version, err))
 		return
