@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -35,6 +36,10 @@ type Config struct {
 	// LookupServiceAccounts asks the shard whether a service account token is still good.
 	LookupServiceAccounts bool
 	Groups                identity.GroupFilter
+	// WorkspaceAuthentication accepts tokens of the issuers that workspace types bring, in workspaces of these types.
+	WorkspaceAuthentication bool
+	// RequiredAudiences are those of the flag; tokens of workspace issuers must be for one of them, if there are any.
+	RequiredAudiences authenticator.Audiences
 
 	CORSAllowedOrigins []string
 	ProfilerAddress    string
@@ -49,8 +54,11 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 	c := &Config{
 		Groups:             identity.GroupFilter{PassOn: o.PassOnGroups, Drop: o.DropGroups},
 		CORSAllowedOrigins: o.CORSAllowedOrigins,
-		ProfilerAddress:    o.ProfilerAddress,
-		ShutdownTimeout:    o.ShutdownTimeout,
+
+		WorkspaceAuthentication: o.FeatureEnabled(options.GateWorkspaceAuthentication),
+		RequiredAudiences:       o.Authentication.APIAudiences,
+		ProfilerAddress:         o.ProfilerAddress,
+		ShutdownTimeout:         o.ShutdownTimeout,
 	}
 	var err error
 	if c.Mappings, err = mapping.Load(o.MappingFile); err != nil {

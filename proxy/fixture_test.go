@@ -179,7 +179,8 @@ func (f *far) send(resource, kind string, obj any) {
 	}
 }
 
-var kinds = map[string][2]string{"shards": {"core.kcp.io/v1alpha1", "Shard"}, "logicalclusters": {"core.kcp.io/v1alpha1", "LogicalCluster"}, "workspaces": {"tenancy.kcp.io/v1alpha1", "Workspace"}}
+var kinds = map[string][2]string{"shards": {"core.kcp.io/v1alpha1", "Shard"}, "logicalclusters": {"core.kcp.io/v1alpha1", "LogicalCluster"}, "workspaces": {"tenancy.kcp.io/v1alpha1", "Workspace"},
+	"workspacetypes": {"tenancy.kcp.io/v1alpha1", "WorkspaceType"}, "workspaceauthenticationconfigurations": {"tenancy.kcp.io/v1alpha1", "WorkspaceAuthenticationConfiguration"}}
 
 func object(resource, cluster, name string, version int, rest map[string]any) map[string]any {
 	obj := map[string]any{"apiVersion": kinds[resource][0], "kind": kinds[resource][1], "metadata": map[string]any{
@@ -191,6 +192,15 @@ func object(resource, cluster, name string, version int, rest map[string]any) ma
 }
 
 func (f *far) cluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
+
+// typedCluster is cluster with the workspace type that it was created with.
+func (f *far) typedCluster(name, kind string) {
+	f.mu.Lock()
+	version := f.version + 1
+	f.mu.Unlock()
+	f.put("logicalclusters", name, "cluster", map[string]any{"metadata": map[string]any{"name": "cluster", "resourceVersion": fmt.Sprint(version),
+		"annotations": map[string]string{"kcp.io/cluster": name, "internal.tenancy.kcp.io/type": kind}}})
+}
 
 func (f *far) workspace(parent, name, cluster, phase string) {
 	f.put("workspaces", parent, name, map[string]any{"spec": map[string]any{"cluster": cluster}, "status": map[string]any{"phase": phase}})

@@ -68,7 +68,7 @@ func (s *Server) readyz(w http.ResponseWriter) {
 
 // serveMetrics lets those in who may "get" the non-resource URL /metrics in root.
 func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
-	u, err := s.auth.Authenticate(req)
+	u, err := s.auth.Authenticate(req, nil)
 	if err != nil || u == nil {
 		s.respond.unauthorized(w, req)
 		return

@@ -1,17 +1,21 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/mapping"
+	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
 // router holds what the routes of the mapping file share.
@@ -20,6 +24,10 @@ type router struct {
 	auth     *identity.Authenticator
 	respond  responder
 	toShards bool // whether the file has an entry for the shards
+
+	// types and issuers are set where workspaces may bring issuers of their own.
+	types   *workspacetypes.Catalog
+	issuers *issuers.Authenticators
 }
 
 // routes returns the handler of the mapping file. Entries match as patterns of http.ServeMux do: the most specific
@@ -98,7 +106,7 @@ func (r *shardRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.respond.forbidden(w, req)
 		return
 	}
-	r.send(w, req, r.forward, label, base, path)
+	r.send(w, req, r.forward, label, base, path, r.ofWorkspace(route))
 }
 
 // backendRoute leads to the backend of one entry. A logical cluster in its path is checked, not rewritten.
@@ -115,7 +123,9 @@ func (r *backendRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	cluster, named := req.PathValue("cluster"), true
-	if cluster == "" {
+	var tokens authenticator.Token
+	placed := cluster != ""
+	if !placed {
 		cluster, named = clusterInside(req.URL)
 	}
 	if r.toShards && named && cluster != logicalcluster.Wildcard.String() {
@@ -124,21 +134,40 @@ func (r *backendRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			r.respond.forbidden(w, req)
 			return
 		}
-		switch _, verdict := r.index.Load().Lookup(path); verdict {
+		route, verdict := r.index.Load().Lookup(path)
+		switch verdict {
 		case index.Unavailable:
 			unavailable(w)
 			return
 		case index.NotFound:
 			r.respond.forbidden(w, req)
 			return
+		case index.Found:
+			if placed {
+				tokens = r.ofWorkspace(route)
+			}
 		}
 	}
-	r.send(w, req, r.forward, r.name, r.base, req.URL.EscapedPath())
+	r.send(w, req, r.forward, r.name, r.base, req.URL.EscapedPath(), tokens)
 }
 
-// send authenticates and forwards.
-func (r *router) send(w http.ResponseWriter, req *http.Request, forward *backend.Forwarder, label string, base *url.URL, escaped string) {
-	u, err := r.auth.Authenticate(req)
+// ofWorkspace returns who knows the tokens of the issuers that the type of a workspace brings, or nil if it brings none.
+func (r *router) ofWorkspace(route index.Route) authenticator.Token {
+	if r.types == nil || route.Type == "" {
+		return nil
+	}
+	accepted := r.types.Issuers(route.Type)
+	if len(accepted) == 0 {
+		return nil
+	}
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		return r.issuers.Authenticate(ctx, route.Cluster, accepted, token)
+	})
+}
+
+// send authenticates, by tokens of a workspace's own issuers too if there are any, and forwards.
+func (r *router) send(w http.ResponseWriter, req *http.Request, forward *backend.Forwarder, label string, base *url.URL, escaped string, tokens authenticator.Token) {
+	u, err := r.auth.Authenticate(req, tokens)
 	if err != nil {
 		klog.V(4).InfoS("Unable to authenticate the request", "err", err)
 		r.respond.unauthorized(w, req)

@@ -22,11 +22,13 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/shards"
+	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
 // Server is a front proxy that is ready to run.
@@ -77,6 +79,10 @@ func (s *Server) build() error {
 	backends := backend.NewMetrics(registry.MustRegister)
 
 	r := &router{index: s.index, auth: s.auth, respond: s.respond}
+	if s.config.WorkspaceAuthentication {
+		r.types = workspacetypes.New(s.index)
+		r.issuers = issuers.New(s.background, s.config.RequiredAudiences, s.config.Authentication.APIAudiences)
+	}
 	// Entries with the same certificates share connections.
 	shared := map[backend.Files]*backend.Transport{}
 	var forwarders []*backend.Forwarder
@@ -94,6 +100,9 @@ func (s *Server) build() error {
 		if entry.Shards() {
 			r.toShards = true
 			s.watcher = shards.New(s.config.Root, s.config.Shards, s.index)
+			if r.types != nil {
+				s.watcher.FollowTypes(r.types)
+			}
 		}
 	}
 	routes, err := r.routes(s.config.Mappings, forwarders)

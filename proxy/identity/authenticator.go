@@ -82,18 +82,30 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 // Authenticate returns the user, with the groups that pass the filter. Without a user and without an error the
 // request goes on without an identity: it brought no certificate, and nothing else is checked here. A token that was
 // consumed is removed from the request's headers.
-func (a *Authenticator) Authenticate(req *http.Request) (user.Info, error) {
+//
+// Tokens, if given, are those that count for this request only: of issuers of the workspace that it goes to. They are
+// tried last, and then every request must authenticate.
+func (a *Authenticator) Authenticate(req *http.Request, tokens authenticator.Token) (user.Info, error) {
 	certificate := req.TLS != nil && len(req.TLS.PeerCertificates) > 0
-	if !certificate && !a.tokens {
+	if !certificate && !a.tokens && tokens == nil {
 		return nil, nil
 	}
-	if a.request == nil {
+	request := a.request
+	if tokens != nil {
+		own := union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+		if request == nil {
+			request = own
+		} else {
+			request = union.New(request, own)
+		}
+	}
+	if request == nil {
 		return nil, fmt.Errorf("a client certificate was presented, but no --client-ca-file is configured")
 	}
 	if len(a.audiences) > 0 {
 		req = req.WithContext(authenticator.WithAudiences(req.Context(), a.audiences))
 	}
-	response, ok, err := a.request.AuthenticateRequest(req)
+	response, ok, err := request.AuthenticateRequest(req)
 	if err != nil {
 		return nil, err
 	}

@@ -1,18 +1,23 @@
 package index
 
-import "github.com/atoll-dev/atoll/logicalcluster"
+import (
+	"unique"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
 
 // The methods below build a next snapshot; they are called on a copy that nobody else sees yet.
 
-func (s *Snapshot) putCluster(o *owner, name logicalcluster.Name) {
+func (s *Snapshot) putCluster(o *owner, cluster Cluster) {
+	name, kind := cluster.Name, unique.Make(cluster.Type)
 	if name.Empty() || name.IsSystem() || name.IsWildcard() {
 		return
 	}
 	existing, _ := s.clusters.get(name)
-	if existing != nil && existing.owner == o {
+	if existing != nil && existing.owner == o && existing.kind == kind {
 		return
 	}
-	s.clusters = s.clusters.put(&clusterEntry{name: s.canonical(name), owner: o, older: existing.without(o)})
+	s.clusters = s.clusters.put(&clusterEntry{name: s.canonical(name), owner: o, kind: kind, older: existing.without(o)})
 }
 
 func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
@@ -37,6 +42,12 @@ func (s *Snapshot) hasCluster(o *owner, name logicalcluster.Name) bool {
 		}
 	}
 	return false
+}
+
+// leads tells whether the owner's word on the cluster is the one that counts.
+func (s *Snapshot) leads(o *owner, name logicalcluster.Name) bool {
+	e, ok := s.clusters.get(name)
+	return ok && e.owner == o
 }
 
 // keepClusters removes the owner's clusters that are not in keep.

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unique"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -44,6 +45,13 @@ type Workspace struct {
 	Unavailable bool
 }
 
+// Cluster is what routing needs of a LogicalCluster object.
+type Cluster struct {
+	Name logicalcluster.Name
+	// Type is the workspace type it was created with, "<path>:<name>", or "" where that is of no interest.
+	Type string
+}
+
 // Routable tells whether the workspace leads anywhere. Others are not indexed.
 func (w Workspace) Routable() bool { return !w.Cluster.Empty() || w.Mount != "" }
 
@@ -68,6 +76,8 @@ type workspaceEntry struct {
 type clusterEntry struct {
 	name  logicalcluster.Name
 	owner *owner
+	// kind is the workspace type. There are few, so that each is held once however many clusters have it.
+	kind unique.Handle[string]
 	// older is what another shard says about the same cluster: during a migration two shards have it. The latest
 	// event is in front; when its shard lets go, the older one is valid again.
 	older *clusterEntry
@@ -166,8 +176,8 @@ func (i *Index) RemoveShard(name string) {
 
 // PutCluster says that the shard has the logical cluster. System clusters exist on every shard and are nobody's
 // business outside: they are not indexed.
-func (i *Index) PutCluster(shard string, name logicalcluster.Name) {
-	i.update(func(s *Snapshot) { s.putCluster(i.owner(shard), name) })
+func (i *Index) PutCluster(shard string, cluster Cluster) {
+	i.update(func(s *Snapshot) { s.putCluster(i.owner(shard), cluster) })
 }
 
 // DeleteCluster says that the shard no longer has the logical cluster.
@@ -176,15 +186,15 @@ func (i *Index) DeleteCluster(shard string, name logicalcluster.Name) {
 }
 
 // ReplaceClusters says that the shard has exactly these logical clusters.
-func (i *Index) ReplaceClusters(shard string, names []logicalcluster.Name) {
+func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 	i.update(func(s *Snapshot) {
 		o := i.owner(shard)
-		keep := make(map[logicalcluster.Name]struct{}, len(names))
-		for _, name := range names {
-			keep[name] = struct{}{}
+		keep := make(map[logicalcluster.Name]struct{}, len(clusters))
+		for _, cluster := range clusters {
+			keep[cluster.Name] = struct{}{}
 			// A relist is no event: where a newer shard is in front it stays there.
-			if !s.hasCluster(o, name) {
-				s.putCluster(o, name)
+			if !s.hasCluster(o, cluster.Name) || s.leads(o, cluster.Name) {
+				s.putCluster(o, cluster)
 			}
 		}
 		s.keepClusters(o, keep)

@@ -27,13 +27,13 @@ func tree() *Index {
 	i.SetShard(Shard{Name: "badurl", Err: fmt.Errorf("bad")})
 	home := logicalcluster.HomeName("alice")
 	for _, c := range []string{"root", "org1", home.String(), "system:admin"} {
-		i.PutCluster("root", name(c))
+		i.PutCluster("root", Cluster{Name: name(c)})
 	}
 	for _, c := range []string{"team1", "broken1", "deep1"} {
-		i.PutCluster("alpha", name(c))
+		i.PutCluster("alpha", Cluster{Name: name(c)})
 	}
-	i.PutCluster("nourl", name("lost1"))
-	i.PutCluster("badurl", name("bad1"))
+	i.PutCluster("nourl", Cluster{Name: name("lost1")})
+	i.PutCluster("badurl", Cluster{Name: name("bad1")})
 	put := func(shard, parent, ws, cluster string, more ...func(*Workspace)) {
 		w := Workspace{Parent: name(parent), Name: ws}
 		if cluster != "" {
@@ -123,25 +123,25 @@ func TestUpdates(t *testing.T) {
 		"a removed shard takes its clusters":      {func(i *Index) { i.RemoveShard("alpha") }, "team1", ""},
 		"a removed shard leaves those of others":  {func(i *Index) { i.RemoveShard("alpha") }, "org1", "root"},
 		"a removed shard that returns is empty":   {func(i *Index) { i.RemoveShard("alpha"); i.SetShard(shard("alpha")) }, "team1", ""},
-		"a relist removes what it lacks":          {func(i *Index) { i.ReplaceClusters("alpha", []logicalcluster.Name{name("deep1")}) }, "team1", ""},
-		"a relist keeps what it has":              {func(i *Index) { i.ReplaceClusters("alpha", []logicalcluster.Name{name("deep1")}) }, "deep1", "alpha"},
-		"a relist adds what is new":               {func(i *Index) { i.ReplaceClusters("alpha", []logicalcluster.Name{name("new1")}) }, "new1", "alpha"},
+		"a relist removes what it lacks":          {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: name("deep1")}}) }, "team1", ""},
+		"a relist keeps what it has":              {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: name("deep1")}}) }, "deep1", "alpha"},
+		"a relist adds what is new":               {func(i *Index) { i.ReplaceClusters("alpha", []Cluster{{Name: name("new1")}}) }, "new1", "alpha"},
 		"a relist of workspaces removes what it lacks": {func(i *Index) {
 			i.ReplaceWorkspaces("root", []Workspace{{Parent: name("root"), Name: "org", Cluster: name("org1")}})
 		}, "root:org:team", ""},
 		"a relist of one shard leaves the other's": {func(i *Index) { i.ReplaceClusters("alpha", nil) }, "root:org", "root"},
-		"of two shards the latest event wins":      {func(i *Index) { i.PutCluster("root", name("team1")) }, "team1", "root"},
+		"of two shards the latest event wins":      {func(i *Index) { i.PutCluster("root", Cluster{Name: name("team1")}) }, "team1", "root"},
 		"deletion on the old shard changes nothing": {func(i *Index) {
-			i.PutCluster("root", name("team1"))
+			i.PutCluster("root", Cluster{Name: name("team1")})
 			i.DeleteCluster("alpha", name("team1"))
 		}, "team1", "root"},
 		"deletion on the new shard brings the old one back": {func(i *Index) {
-			i.PutCluster("root", name("team1"))
+			i.PutCluster("root", Cluster{Name: name("team1")})
 			i.DeleteCluster("root", name("team1"))
 		}, "team1", "alpha"},
 		"a relist of the old shard is no event": {func(i *Index) {
-			i.PutCluster("root", name("team1"))
-			i.ReplaceClusters("alpha", []logicalcluster.Name{name("team1")})
+			i.PutCluster("root", Cluster{Name: name("team1")})
+			i.ReplaceClusters("alpha", []Cluster{{Name: name("team1")}})
 		}, "team1", "root"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestNothingStays(t *testing.T) {
 	i := New()
 	i.SetShard(shard("root"))
 	for n := range 2000 {
-		i.PutCluster("root", name(fmt.Sprintf("c%d", n)))
+		i.PutCluster("root", Cluster{Name: name(fmt.Sprintf("c%d", n))})
 		i.PutWorkspace("root", Workspace{Parent: name("root"), Name: fmt.Sprintf("w%d", n), Cluster: name(fmt.Sprintf("c%d", n))})
 	}
 	for n := range 2000 {
@@ -209,7 +209,7 @@ func TestReadersNeverWait(t *testing.T) {
 		})
 	}
 	for n := range 5000 {
-		i.PutCluster("alpha", name(fmt.Sprintf("c%d", n%100)))
+		i.PutCluster("alpha", Cluster{Name: name(fmt.Sprintf("c%d", n%100))})
 		i.DeleteCluster("alpha", name(fmt.Sprintf("c%d", (n+50)%100)))
 	}
 	close(stop)
@@ -272,18 +272,18 @@ func TestTrieAgainstMap(t *testing.T) {
 const many = 100_000
 
 // manyWorkspaces returns the names as events bring them: every mention is a string of its own.
-func manyWorkspaces() ([]logicalcluster.Name, []Workspace) {
-	clusters := make([]logicalcluster.Name, 0, many+1)
-	clusters = append(clusters, name("root"))
+func manyWorkspaces() ([]Cluster, []Workspace) {
+	clusters := make([]Cluster, 0, many+1)
+	clusters = append(clusters, Cluster{Name: name("root"), Type: "root:root"})
 	workspaces := make([]Workspace, 0, many)
 	for n := range many {
-		clusters = append(clusters, name(fmt.Sprintf("cluster%09d", n)))
+		clusters = append(clusters, Cluster{Name: name(fmt.Sprintf("cluster%09d", n)), Type: "root:universal"})
 		workspaces = append(workspaces, Workspace{Parent: name("root"), Name: fmt.Sprintf("workspace-%06d", n), Cluster: name(fmt.Sprintf("cluster%09d", n))})
 	}
 	return clusters, workspaces
 }
 
-func filled(clusters []logicalcluster.Name, workspaces []Workspace) *Index {
+func filled(clusters []Cluster, workspaces []Workspace) *Index {
 	i := New()
 	i.SetShard(shard("root"))
 	i.ReplaceClusters("root", clusters)

@@ -26,6 +26,8 @@ type Route struct {
 	// Cluster and Shard are set when Found. Shard.Err may be set.
 	Cluster logicalcluster.Name
 	Shard   *Shard
+	// Type is the workspace type of the cluster, "<path>:<name>", or "" where it is not known.
+	Type string
 	// Mount is set when Mounted.
 	Mount string
 }
@@ -86,5 +88,5 @@ func (s *Snapshot) cluster(name logicalcluster.Name) (Route, Verdict) {
 	if !ok || (shard.BaseURL == nil && shard.Err == nil) {
 		return Route{}, NotFound
 	}
-	return Route{Cluster: e.name, Shard: shard}, Found
+	return Route{Cluster: e.name, Shard: shard, Type: e.kind.Value()}, Found
 }

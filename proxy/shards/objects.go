@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
 // The types below are the same objects as in the API packages, reduced to what routing reads. Decoding into them
@@ -120,6 +122,9 @@ func newCodecs() serializer.CodecFactory {
 	}
 	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("Workspace"), &workspaceObject{})
 	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceList"), &workspaceObjectList{})
+	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceType"), &typeObject{})
+	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceTypeList"), &typeObjectList{})
+	scheme.AddKnownTypes(tenancyVersion, &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}, &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{})
 	metav1.AddToGroupVersion(scheme, coreVersion)
 	metav1.AddToGroupVersion(scheme, tenancyVersion)
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})

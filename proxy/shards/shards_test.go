@@ -60,7 +60,7 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 
 	cluster := &corev1alpha1.LogicalCluster{}
 	cluster.Name, cluster.Annotations = "cluster", annotations
-	if name, err := clusterOf(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"})); err != nil || name.String() != "org1" {
+	if name, err := clusterOf(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"})); err != nil || name.Name.String() != "org1" {
 		t.Errorf("logical cluster: %s, %v", name, err)
 	}
 }

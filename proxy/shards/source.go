@@ -88,7 +88,7 @@ func (s source) IsWatchListSemanticsUnSupported() bool { return true }
 func strip(list runtime.Object) {
 	drop := func(m *metav1.ObjectMeta) {
 		m.ManagedFields, m.Labels, m.Finalizers, m.OwnerReferences = nil, nil, nil, nil
-		m.Annotations = clusterAnnotation(m.Annotations)
+		m.Annotations = readAnnotations(m.Annotations)
 	}
 	switch l := list.(type) {
 	case *workspaceObjectList:

@@ -6,6 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
 )
@@ -103,24 +104,24 @@ type clusterStore struct {
 
 var _ cache.ReflectorStore = clusterStore{}
 
-func clusterOf(obj any) (logicalcluster.Name, error) {
+func clusterOf(obj any) (index.Cluster, error) {
 	o, ok := obj.(*clusterObject)
 	if !ok {
-		return logicalcluster.Name{}, fmt.Errorf("got %T, expected a LogicalCluster", obj)
+		return index.Cluster{}, fmt.Errorf("got %T, expected a LogicalCluster", obj)
 	}
 	name, err := logicalcluster.ParseName(logicalcluster.Of(o).String())
 	if err != nil {
-		return logicalcluster.Name{}, fmt.Errorf("logical cluster: annotation %s: %w", logicalcluster.AnnotationKey, err)
+		return index.Cluster{}, fmt.Errorf("logical cluster: annotation %s: %w", logicalcluster.AnnotationKey, err)
 	}
-	return name, nil
+	return index.Cluster{Name: name, Type: o.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]}, nil
 }
 
 func (s clusterStore) put(obj any) error {
-	name, err := clusterOf(obj)
+	cluster, err := clusterOf(obj)
 	if err != nil {
 		return err
 	}
-	s.index.PutCluster(s.shard, name)
+	s.index.PutCluster(s.shard, cluster)
 	return nil
 }
 
@@ -128,35 +129,41 @@ func (s clusterStore) Add(obj any) error    { return s.put(obj) }
 func (s clusterStore) Update(obj any) error { return s.put(obj) }
 
 func (s clusterStore) Delete(obj any) error {
-	name, err := clusterOf(obj)
+	cluster, err := clusterOf(obj)
 	if err != nil {
 		return err
 	}
-	s.index.DeleteCluster(s.shard, name)
+	s.index.DeleteCluster(s.shard, cluster.Name)
 	return nil
 }
 
 func (s clusterStore) Replace(objs []any, _ string) error {
-	names := make([]logicalcluster.Name, 0, len(objs))
+	clusters := make([]index.Cluster, 0, len(objs))
 	for _, obj := range objs {
-		name, err := clusterOf(obj)
+		cluster, err := clusterOf(obj)
 		if err != nil {
 			klog.ErrorS(err, "Ignoring a logical cluster", "shard", s.shard)
 			continue
 		}
-		names = append(names, name)
+		clusters = append(clusters, cluster)
 	}
-	s.index.ReplaceClusters(s.shard, names)
+	s.index.ReplaceClusters(s.shard, clusters)
 	s.health.set(true, nil)
 	return nil
 }
 
 func (s clusterStore) Resync() error { return nil }
 
-// clusterAnnotation returns the one annotation that is read.
-func clusterAnnotation(annotations map[string]string) map[string]string {
-	if cluster, ok := annotations[logicalcluster.AnnotationKey]; ok {
-		return map[string]string{logicalcluster.AnnotationKey: cluster}
+// readAnnotations returns the annotations that are read.
+func readAnnotations(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range []string{logicalcluster.AnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey} {
+		if value, ok := annotations[key]; ok {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = value
+		}
 	}
-	return nil
+	return kept
 }

@@ -1,7 +1,7 @@
 // Package shards follows the Shard objects of an installation and, on each shard, the Workspaces and LogicalClusters
 // of all its logical clusters, and keeps package index in step with them.
 //
-// It keeps no copy of what it watches: the stores of its reflectors forward to the index. It runs three goroutine
+// It keeps no copy of what it watches: the stores of its reflectors forward to the index. It runs a few goroutine
 // families per shard and none per workspace. Routing, HTTP and identities live elsewhere.
 package shards
 
@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
 // Watcher fills an index. Create it with New, run it with Run.
@@ -30,6 +32,7 @@ type Watcher struct {
 	root   *rest.Config
 	shards *rest.Config
 	index  *index.Index
+	types  *workspacetypes.Catalog // nil where workspaces bring no issuers
 
 	rootHealth health
 
@@ -45,7 +48,12 @@ type follower struct {
 	cancel              context.CancelFunc
 	done                chan struct{}
 	workspaces, cluster health
+	// types and configurations are followed where there is a catalog for them.
+	types, configurations health
 }
+
+// FollowTypes makes the watcher fill a catalog of workspace types, too. Call it before Run.
+func (w *Watcher) FollowTypes(types *workspacetypes.Catalog) { w.types = types }
 
 // New returns a watcher that reads Shard objects in the cluster "root" of the server of root, and the contents of
 // each shard at its base URL with the credentials of shards, whose own server is ignored.
@@ -116,7 +124,7 @@ func (w *Watcher) Ready() error {
 	}
 	var missing []string
 	for name, f := range w.followers {
-		for _, h := range []*health{&f.workspaces, &f.cluster} {
+		for _, h := range f.streams(w.types != nil) {
 			if synced, failure := h.get(); !synced && failure == nil {
 				missing = append(missing, name)
 				break
@@ -170,6 +178,9 @@ func (w *Watcher) remove(name string) {
 		f.stop() // before the index forgets, so that nothing is added afterwards
 	}
 	w.index.RemoveShard(name)
+	if w.types != nil {
+		w.types.RemoveShard(name)
+	}
 }
 
 // keep removes all shards but those named.
@@ -200,11 +211,46 @@ func (w *Watcher) start(name, baseURL string) (*follower, error) {
 	var running sync.WaitGroup
 	running.Go(func() { follow(ctx, workspaces, workspaceStore{name, w.index, &f.workspaces}, &f.workspaces) })
 	running.Go(func() { follow(ctx, clusters, clusterStore{name, w.index, &f.cluster}, &f.cluster) })
+	if w.types != nil {
+		types, configurations, err := typeSources(config)
+		if err != nil {
+			cancel()
+			running.Wait()
+			return nil, err
+		}
+		types.shard, configurations.shard = name, name
+		running.Go(func() { follow(ctx, types, newTypeStore(name, w.types, &f.types), &f.types) })
+		running.Go(func() {
+			follow(ctx, configurations, newConfigurationStore(name, w.types, &f.configurations), &f.configurations)
+		})
+	}
 	go func() {
 		running.Wait()
 		close(f.done)
 	}()
 	return f, nil
+}
+
+// typeSources are where types and configurations of all logical clusters of a shard come from.
+func typeSources(config *rest.Config) (types, configurations source, err error) {
+	wildcard := logicalcluster.Wildcard.String()
+	types, err = newSource(config, wildcard, tenancyVersion, "workspacetypes", &typeObject{}, func() runtime.Object { return &typeObjectList{} })
+	if err != nil {
+		return types, configurations, err
+	}
+	configurations, err = newSource(config, wildcard, tenancyVersion, "workspaceauthenticationconfigurations",
+		&tenancyv1alpha1.WorkspaceAuthenticationConfiguration{},
+		func() runtime.Object { return &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{} })
+	return types, configurations, err
+}
+
+// streams are those that the follower has.
+func (f *follower) streams(types bool) []*health {
+	streams := []*health{&f.workspaces, &f.cluster}
+	if types {
+		streams = append(streams, &f.types, &f.configurations)
+	}
+	return streams
 }
 
 func (f *follower) stop() {
