@@ -41,6 +41,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/connections"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -234,7 +235,7 @@ func (c *Config) applyAuthorization(context.Context) error {
 		return fmt.Errorf("creating the authorizer: %w", err)
 	}
 	c.authorizer = authorizer
-	c.Generic.Authorization.Authorizer = c.virtual.Authorizer(c.homeAuthorizer(authorizer))
+	c.Generic.Authorization.Authorizer = c.virtual.Authorizer(mount.Authorizer(c.homeAuthorizer(authorizer)))
 	c.Generic.RuleResolver = authorizer
 	return nil
 }
@@ -251,6 +252,7 @@ func (c *Config) applyAdmission(context.Context) error {
 		Deep:       authorization.WithDeep,
 		Dynamic:    c.dynamic,
 		InFlight:   c.inFlight,
+		Mounts:     c.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Counts:     c.counts,
 	})
 	if err != nil {
@@ -280,12 +282,13 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = authorization.WithImpersonationScope(handler)
 	handler = c.withHome(handler, generic.Serializer)
 	handler = c.virtual.WithServing(handler, generic.Serializer)
+	handler = mount.With(handler)
 	handler = c.connections.With(handler)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
 	handler = c.virtual.WithRequest(handler)
-	handler = filters.WithCluster(handler, filters.NewResolver(c.registry), generic.Serializer)
+	handler = filters.WithCluster(handler, filters.NewResolver(c.registry, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
 )
 
@@ -15,6 +16,7 @@ func (s *Server) tenancyConfig() tenancy.Config {
 		Clients:   s.config.clients,
 		Types:     s.config.types,
 		ShardName: s.options.Shard.Name,
+		Mounts:    s.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Leftovers: s.config.keys.RemoveLeftovers,
 	}
 }

@@ -38,6 +38,8 @@ type Config struct {
 	InFlight *quota.InFlight
 	// Counts are the numbers of objects that the object limit is checked against; nil checks nothing.
 	Counts *objectcount.Counts
+	// Mounts allows workspaces that stand for servers elsewhere.
+	Mounts bool
 	// Disabled names plug-ins that are left out.
 	Disabled sets.Set[string]
 }

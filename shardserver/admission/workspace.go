@@ -21,12 +21,14 @@ import (
 type workspace struct {
 	*admission.Handler
 	clusters clusterReader
+	mounts   bool
 }
 
 func newWorkspace(config Config) admission.Interface {
 	return &workspace{
 		Handler:  admission.NewHandler(admission.Create, admission.Update),
 		clusters: newClusterReader(config.Registry),
+		mounts:   config.Mounts,
 	}
 }
 
@@ -79,7 +81,7 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 			return forbid(a, "spec.type is immutable")
 		}
 	}
-	if err := validateMount(a, old, obj); err != nil {
+	if err := w.validateMount(a, old, obj); err != nil {
 		return err
 	}
 	if losesFinalizer(a, old, obj) {
@@ -128,10 +130,21 @@ func losesFinalizer(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace)
 		!inAnyGroup(a.GetUserInfo(), logicalClusterManagers...)
 }
 
-// validateMount refuses new mounts: nothing on this server would proxy to them.
-func validateMount(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) error {
-	if obj.Spec.Mount != nil && old.Spec.Mount == nil {
+// validateMount refuses new mounts where nothing on this server would proxy to them. A workspace is a mount from its
+// creation on, or never: what has a logical cluster cannot lead elsewhere, and what has none cannot begin to.
+func (w *workspace) validateMount(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) error {
+	before, mount := old.Spec.Mount, obj.Spec.Mount
+	switch {
+	case mount != nil && before == nil && !w.mounts:
 		return forbid(a, "spec.mount cannot be set: the feature gate WorkspaceMounts is off")
+	case a.GetOperation() == admission.Update && (mount == nil) != (before == nil):
+		return forbid(a, "spec.mount cannot be added or removed")
+	case mount == nil || before != nil:
+		return nil
+	case mount.Reference.APIVersion == "" || mount.Reference.Kind == "" || mount.Reference.Name == "":
+		return forbid(a, "spec.mount.ref must have an apiVersion, a kind and a name")
+	case obj.Spec.Type != nil && !isMaster(a.GetUserInfo()):
+		return forbid(a, "spec.type cannot be set together with spec.mount")
 	}
 	return nil
 }

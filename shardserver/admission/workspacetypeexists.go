@@ -89,7 +89,8 @@ func (w *workspaceTypeExists) Validate(ctx context.Context, a admission.Attribut
 	return refusal(a, w.types.CheckLimits(ctx, aliases, parentAliases))
 }
 
-// created returns the workspace and its parent cluster, or no workspace for requests that are none of ours.
+// created returns the workspace and its parent cluster, or no workspace for requests that are none of ours, mounts
+// among them.
 func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attributes) (*tenancyv1alpha1.Workspace, logicalcluster.Name, error) {
 	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
 		return nil, logicalcluster.Name{}, nil
@@ -101,6 +102,9 @@ func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attribute
 	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
 	if err != nil {
 		return nil, parent, err
+	}
+	if obj.Spec.Mount != nil {
+		return nil, parent, nil // what is not a logical cluster has no type
 	}
 	return obj, parent, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 )
 
 // The reasons why a path leads to no logical cluster that this shard can serve.
@@ -27,10 +28,18 @@ var (
 	errNotAvailable = errors.New("a workspace on the path is unavailable")
 )
 
+// mounted says that a path leads to a server elsewhere.
+type mounted struct {
+	in  logicalcluster.Name // the cluster that holds the mounted workspace
+	url string
+}
+
+func (m *mounted) Error() string { return "the workspace is mounted from " + m.url }
+
 // Resolver finds the logical cluster that a path leads to, on this shard.
 type Resolver interface {
-	// Resolve returns the name that the path leads to. Its errors are errNotFound, errElsewhere, errNotAvailable or
-	// a failure to read.
+	// Resolve returns the name that the path leads to. Its errors are errNotFound, errElsewhere, errNotAvailable,
+	// a mounted, or a failure to read.
 	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
 }
 
@@ -51,7 +60,11 @@ func WithCluster(handler http.Handler, resolver Resolver, serializer runtime.Neg
 		cluster, isName := target.Path.Name()
 		if !isName {
 			cluster, err = resolver.Resolve(req.Context(), target.Path)
+			var elsewhere *mounted
 			switch {
+			case errors.As(err, &elsewhere):
+				serveMount(w, req, handler, elsewhere, target.Rest)
+				return
 			case errors.Is(err, errNotAvailable):
 				http.Error(w, "Not available.", http.StatusServiceUnavailable)
 				return
@@ -77,6 +90,19 @@ func WithCluster(handler http.Handler, resolver Resolver, serializer runtime.Neg
 		}
 		handler.ServeHTTP(w, scoped)
 	})
+}
+
+// serveMount passes a request on as one to a mount.
+func serveMount(w http.ResponseWriter, req *http.Request, handler http.Handler, to *mounted, rest string) {
+	_, escaped, _ := strings.Cut(strings.TrimPrefix(req.URL.EscapedPath(), "/clusters/"), "/")
+	target, err := mount.Target(to.url, "/"+escaped)
+	if err != nil {
+		http.Error(w, "The path cannot be followed into the mounted workspace.", http.StatusBadRequest)
+		return
+	}
+	scoped := req.Clone(mount.WithTarget(logicalcluster.With(req.Context(), to.in), target))
+	scoped.URL.Path, scoped.URL.RawPath = rest, ""
+	handler.ServeHTTP(w, scoped)
 }
 
 // shardLevel are the endpoints that tell of the whole process, hence of all tenants. They have no place below a

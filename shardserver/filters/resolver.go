@@ -18,13 +18,15 @@ const userSegment = "user"
 type CachedResolver struct {
 	workspaces      *storage.Reader[*tenancyv1alpha1.Workspace]
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	mounts          bool
 }
 
-// NewResolver returns a resolver over the shard's own workspaces.
-func NewResolver(registry *storage.Registry) *CachedResolver {
+// NewResolver returns a resolver over the shard's own workspaces. mounts tells whether paths may lead out of it.
+func NewResolver(registry *storage.Registry, mounts bool) *CachedResolver {
 	return &CachedResolver{
 		workspaces:      storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
 		logicalClusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+		mounts:          mounts,
 	}
 }
 
@@ -40,7 +42,7 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 		return logicalcluster.Name{}, errNotFound
 	}
 	unavailable := false
-	for _, name := range segments[1:] {
+	for i, name := range segments[1:] {
 		workspace, err := r.workspaces.Get(logicalcluster.With(ctx, cluster), "", name)
 		if apierrors.IsNotFound(err) {
 			return logicalcluster.Name{}, errNotFound
@@ -48,10 +50,16 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 		if err != nil {
 			return logicalcluster.Name{}, err
 		}
+		unavailable = unavailable || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable
+		if last := i == len(segments)-2; r.mounts && last && leadsElsewhere(workspace) {
+			if unavailable {
+				return logicalcluster.Name{}, errNotAvailable
+			}
+			return logicalcluster.Name{}, &mounted{in: cluster, url: workspace.Spec.URL}
+		}
 		if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling || workspace.Spec.Cluster == "" {
 			return logicalcluster.Name{}, errNotFound
 		}
-		unavailable = unavailable || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable
 		if cluster, err = logicalcluster.ParseName(workspace.Spec.Cluster); err != nil {
 			return logicalcluster.Name{}, errNotFound
 		}
@@ -67,4 +75,9 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 		return logicalcluster.Name{}, errElsewhere
 	}
 	return cluster, err
+}
+
+// leadsElsewhere tells whether a workspace stands for a server that is known.
+func leadsElsewhere(workspace *tenancyv1alpha1.Workspace) bool {
+	return workspace.Spec.Mount != nil && workspace.Spec.Cluster == "" && (workspace.Spec.URL != "" || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable)
 }

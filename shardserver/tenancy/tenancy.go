@@ -46,6 +46,8 @@ type Config struct {
 	Types *workspacetype.Resolver
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
+	// Mounts makes workspaces that stand for servers elsewhere lead there.
+	Mounts bool
 	// Leftovers deletes what is left of the context's logical cluster in storages that it no longer serves, and returns
 	// how many objects that was. Nil leaves them.
 	Leftovers func(context.Context) (int, error)

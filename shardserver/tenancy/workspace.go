@@ -93,8 +93,10 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	switch {
 	case stored.DeletionTimestamp != nil:
 		return controller.Result{}, c.delete(ctx, scope)
-	case stored.Spec.Mount != nil:
+	case stored.Spec.Mount != nil && !c.cfg.Mounts:
 		return controller.Result{}, nil // what is mounted has no logical cluster
+	case stored.Spec.Mount != nil:
+		return c.mount(ctx, scope)
 	}
 	if err := c.schedule(ctx, scope); err != nil {
 		return controller.Result{}, err
