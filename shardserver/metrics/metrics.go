@@ -1,0 +1,137 @@
+// Package metrics serves a shard's /metrics: what the stock libraries count, and how many logical clusters and
+// workspaces there are, by phase. No series names a logical cluster (wall W2), so that their number does not grow with
+// workspaces. Who may read it is decided before, by authorization.
+package metrics
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// scrapeTimeout bounds the counting for one scrape, which reads the watch cache alone.
+const scrapeTimeout = 10 * time.Second
+
+// Install serves /metrics and /metrics/slis. The generic server's own (Config.EnableMetrics) must be off: its page is
+// the process's and knows no shard, of which tests run several in one process.
+func Install(on *mux.PathRecorderMux, registry *storage.Registry, shard string) {
+	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("discarded")) // registers what the stock page shows
+	own := metrics.NewKubeRegistry()
+	own.CustomMustRegister(newCollector(registry, shard))
+	page := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own}, metrics.HandlerOpts{})
+	reset := legacyregistry.HandlerWithReset()
+	on.Handle("/metrics", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodDelete {
+			reset.ServeHTTP(w, req)
+			return
+		}
+		page.ServeHTTP(w, req)
+	}))
+	slis.SLIMetricsWithReset{}.Install(on)
+}
+
+// phases are those that are shown even if nothing is in them.
+var phases = []corev1alpha1.LogicalClusterPhaseType{
+	corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing, corev1alpha1.LogicalClusterPhaseReady,
+	corev1alpha1.LogicalClusterPhaseUnavailable, corev1alpha1.LogicalClusterPhaseInactive, corev1alpha1.LogicalClusterPhaseTerminating,
+	corev1alpha1.LogicalClusterPhaseDeleting,
+}
+
+// collector counts when it is asked, so that nothing is kept between.
+type collector struct {
+	metrics.BaseStableCollector
+	shard              string
+	clusters           counted[*corev1alpha1.LogicalCluster]
+	workspaces         counted[*tenancyv1alpha1.Workspace]
+	indexed            *metrics.Desc
+	clusterDescription *metrics.Desc
+	spaceDescription   *metrics.Desc
+}
+
+func newCollector(registry *storage.Registry, shard string) *collector {
+	describe := func(name, help string, labels ...string) *metrics.Desc {
+		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
+	}
+	return &collector{
+		shard:              shard,
+		clusters:           newCounted[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+		workspaces:         newCounted[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
+		indexed:            describe("kcp_indexed_logicalclusters", "Logical clusters that this shard can resolve.", "shard"),
+		clusterDescription: describe("kcp_logicalcluster_count", "Logical clusters of this shard, by phase.", "shard", "phase"),
+		spaceDescription:   describe("kcp_workspace_count", "Workspaces of this shard, by phase.", "shard", "phase"),
+	}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *collector) DescribeWithStability(to chan<- *metrics.Desc) {
+	for _, description := range []*metrics.Desc{c.indexed, c.clusterDescription, c.spaceDescription} {
+		to <- description
+	}
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *collector) CollectWithStability(to chan<- metrics.Metric) {
+	ctx, cancel := context.WithTimeout(logicalcluster.With(context.Background(), logicalcluster.Wildcard), scrapeTimeout)
+	defer cancel()
+	all, ok := c.clusters.send(ctx, to, c.clusterDescription, c.shard)
+	if ok {
+		to <- metrics.NewLazyConstMetric(c.indexed, metrics.GaugeValue, float64(all), c.shard)
+	}
+	c.workspaces.send(ctx, to, c.spaceDescription, c.shard)
+}
+
+// counted is a resource whose objects have a phase.
+type counted[T runtime.Object] struct{ reader *storage.Reader[T] }
+
+func newCounted[T runtime.Object](registry *storage.Registry, resource schema.GroupResource) counted[T] {
+	return counted[T]{storage.NewReader[T](registry, resource)}
+}
+
+// send counts and tells how many there are in all, or false if that could not be found out.
+func (c counted[T]) send(ctx context.Context, to chan<- metrics.Metric, description *metrics.Desc, shard string) (all int, ok bool) {
+	tally := &byPhase{Selector: labels.Everything(), count: map[string]int{}}
+	if _, err := c.reader.List(ctx, "", tally); err != nil {
+		klog.V(2).ErrorS(err, "Counting for a scrape of metrics", "resource", c.reader.Resource())
+		return 0, false
+	}
+	for _, phase := range phases {
+		tally.count[string(phase)] += 0
+	}
+	for phase, count := range tally.count {
+		to <- metrics.NewLazyConstMetric(description, metrics.GaugeValue, float64(count), shard, phase)
+		all += count
+	}
+	return all, true
+}
+
+// byPhase is a selector that counts what it is shown and selects nothing, so that no object is copied for the count.
+// Every object repeats its phase as a label.
+type byPhase struct {
+	labels.Selector
+	count map[string]int
+}
+
+// Matches implements labels.Selector.
+func (b *byPhase) Matches(of labels.Labels) bool {
+	b.count[of.Get(corev1alpha1.PhaseLabelKey)]++
+	return false
+}
+
+// Empty implements labels.Selector: one that selects everything would not be asked.
+func (b *byPhase) Empty() bool { return false }
