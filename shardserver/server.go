@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -86,6 +87,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 		return nil, err
 	}
 	s.followDefinitions()
+	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	if err := s.addControllers(); err != nil {
 		return nil, err
