@@ -118,6 +118,7 @@ func (c *Config) applyServing(context.Context) error {
 		return err
 	}
 	c.Generic.EffectiveVersion = linked{c.Generic.EffectiveVersion}
+	c.Generic.EnableMetrics = false // package metrics serves them, with the shard's own
 	c.Generic.LoopbackClientConfig.DisableCompression = true
 	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	var err error
