@@ -33,6 +33,7 @@ var walkedKinds = map[schema.GroupResource]walked{
 	{Resource: "serviceaccounts"}:                      {body: `automountServiceAccountToken: false`},
 	{Resource: "events"}:                               {body: `{involvedObject: {kind: Walk, namespace: NS}, reason: Walked, type: Normal}`, selects: "involvedObject.kind=Walk,reason=Walked"},
 	{Group: "events.k8s.io", Resource: "events"}:       {body: `{regarding: {kind: Hike, namespace: NS}, eventTime: "2026-01-01T00:00:00.000000Z", reportingController: example.com/walk, reportingInstance: one, action: Walk, reason: Walked, type: Normal}`, selects: "regarding.kind=Hike"},
+	{Resource: "resourcequotas"}:                       {body: `spec: {hard: {count/walkers.example.com: "1"}}`},
 	{Group: "coordination.k8s.io", Resource: "leases"}: {body: `spec: {holderIdentity: me, leaseDurationSeconds: 10}`},
 
 	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:               {body: `rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`},
