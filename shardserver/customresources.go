@@ -53,6 +53,9 @@ func (s *Server) followDefinitions() {
 	s.Generic.RegisterDestroyFunc(catalog.Close)
 }
 
+// Definitions returns the catalog of the definitions of all logical clusters.
+func (s *Server) Definitions() *customresources.Catalog { return s.config.definitions }
+
 // resources returns all resources that are compiled in, stored or not.
 func (g *apiGroups) resources() sets.Set[schema.GroupResource] {
 	resources := sets.New[schema.GroupResource]()

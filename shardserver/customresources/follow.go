@@ -6,12 +6,16 @@ import (
 	"strconv"
 	"time"
 
-	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
 // followAgain is how long to wait before a watch that ended is started anew.
@@ -44,9 +48,9 @@ func (c *Catalog) WaitForSync(ctx context.Context) error {
 
 // follow runs one watch to its end.
 func (c *Catalog) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(logicalcluster.With(ctx, logicalcluster.Wildcard))
 	defer cancel()
-	stream, err := c.reader.WatchAll(ctx)
+	stream, err := c.watchAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,48 +60,68 @@ func (c *Catalog) follow(ctx context.Context) error {
 		if event.Type == watch.Error {
 			return apierrors.FromObject(event.Object)
 		}
-		version, err := versionOf(event)
+		accessor, err := meta.Accessor(event.Object)
 		if err != nil {
 			return err
 		}
-		object, isDefinition := event.Object.(*apiextensionsinternal.CustomResourceDefinition)
-		switch event.Type {
-		case watch.Bookmark:
+		version, err := strconv.ParseUint(accessor.GetResourceVersion(), 10, 64)
+		if err != nil {
+			return err
+		}
+		if event.Type == watch.Bookmark {
 			if found != nil {
 				c.removeOthers(found, version)
 				found = nil
 				c.once.Do(func() { close(c.synced) })
 			}
 			c.saw(version)
-		case watch.Added, watch.Modified, watch.Deleted:
-			if !isDefinition {
-				return fmt.Errorf("got a %T among the definitions", event.Object)
-			}
-			o, err := observe(c.shared, object)
-			if err != nil {
-				return err
-			}
-			if event.Type == watch.Deleted {
-				c.remove(o.key, version)
-			} else if err := c.update(o, false); err != nil {
-				return err
-			}
-			if found != nil { // what exists comes in the order of keys, not of versions
-				found.Insert(o.key)
-			} else {
-				c.saw(version)
-			}
+			continue
+		}
+		k := key{logicalcluster.Of(accessor), accessor.GetName()}
+		if event.Type == watch.Deleted {
+			c.remove(k, version)
+		} else if err := c.read(ctx, k); err != nil {
+			return err
+		}
+		if found != nil { // what exists comes in the order of keys, not of versions
+			found.Insert(k)
+		} else {
+			c.saw(version)
 		}
 	}
 	return nil
 }
 
-func versionOf(event watch.Event) (uint64, error) {
-	accessor, err := meta.Accessor(event.Object)
+// watchAll is storage.Reader.WatchAll without a copy of each definition, which may be large: of the events, only the
+// metadata is looked at.
+func (c *Catalog) watchAll(ctx context.Context) (watch.Interface, error) {
+	resource, err := c.registry.Get(apiextensions.Definitions)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return strconv.ParseUint(accessor.GetResourceVersion(), 10, 64)
+	sendInitial := true
+	return resource.Store.Watch(ctx, &internalversion.ListOptions{
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		SendInitialEvents:    &sendInitial,
+		AllowWatchBookmarks:  true,
+	})
+}
+
+// read takes in a definition as the watch cache has it, whose specification is shared with all equal ones. That may be
+// younger than the event that it is read for.
+func (c *Catalog) read(ctx context.Context, k key) error {
+	object, err := c.reader.Get(logicalcluster.With(ctx, k.cluster), "", k.name)
+	if apierrors.IsNotFound(err) {
+		return nil // the event that says so is on its way
+	}
+	if err != nil {
+		return fmt.Errorf("reading definition %s of %s: %w", k.name, k.cluster, err)
+	}
+	o, err := observe(c.shared, object)
+	if err != nil {
+		return err
+	}
+	return c.update(o, false)
 }
 
 // saw remembers up to where the watch has come.
