@@ -1,0 +1,130 @@
+package tenancy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+func statusOf(t *testing.T, config *rest.Config, path string) (int, string) {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := httpClient.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+// TestMounts mounts what every workspace has: the LogicalCluster of its own, whose phase and URL are those of a mount.
+func TestMounts(t *testing.T) {
+	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = fmt.Fprintf(w, "far %s %q", req.URL.Path, req.Header.Get("Authorization"))
+	}))
+	defer far.Close()
+	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"WorkspaceMounts=true"} })
+	masters := shard.Client(t, shard.Masters(t))
+	parent := shard.NewWorkspace(t, "root", "parent").Spec.Cluster
+	in := shardtesting.In(t.Context(), parent)
+
+	create := func(name, kind, object string) *tenancyv1alpha1.Workspace {
+		t.Helper()
+		workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tenancyv1alpha1.WorkspaceSpec{
+			Mount: &tenancyv1alpha1.Mount{Reference: tenancyv1alpha1.ObjectReference{APIVersion: "core.kcp.io/v1alpha1", Kind: kind, Name: object}},
+		}}
+		if err := shard.Client(t, shard.Admin(t)).Create(in, workspace); err != nil {
+			t.Fatal(err)
+		}
+		return workspace
+	}
+	reaches := func(name string, phase corev1alpha1.LogicalClusterPhaseType, reason string) *tenancyv1alpha1.Workspace {
+		t.Helper()
+		workspace := &tenancyv1alpha1.Workspace{}
+		shardtesting.Eventually(t, name+" is "+string(phase), func(context.Context) error {
+			get(t, masters, in, workspace, "", name)
+			for _, condition := range workspace.Status.Conditions {
+				if condition.Type == tenancyv1alpha1.WorkspaceMountReady && condition.Reason == reason && workspace.Status.Phase == phase {
+					return nil
+				}
+			}
+			return fmt.Errorf("status %+v", workspace.Status)
+		})
+		return workspace
+	}
+
+	create("nothing", "LogicalCluster", "nosuch")
+	create("unknown", "NoSuchKind", "cluster")
+	reaches("nothing", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
+	reaches("unknown", "Unavailable", tenancyv1alpha1.ReasonMountObjectNotFound)
+	if code, body := statusOf(t, shard.Admin(t), "/clusters/root:parent:nothing/api"); code != http.StatusServiceUnavailable || body != "Not available.\n" {
+		t.Errorf("an unavailable mount answers %d %q", code, body)
+	}
+
+	create("itself", "LogicalCluster", "cluster")
+	mounted := reaches("itself", "Ready", "")
+	if mounted.Spec.Cluster != "" || mounted.Spec.Type != nil || mounted.Labels[corev1alpha1.PhaseLabelKey] != "Ready" || len(mounted.Finalizers) != 0 {
+		t.Errorf("got %+v", mounted)
+	}
+	// The URL is masters' to change, which is a short way to the far end; the next look sets it back.
+	through := func(path, want string) {
+		t.Helper()
+		shardtesting.Eventually(t, "an answer from the far end", func(context.Context) error {
+			get(t, masters, in, mounted, "", "itself")
+			mounted.Spec.URL = far.URL + "/base"
+			if err := masters.Update(in, mounted); err != nil {
+				return err
+			}
+			if code, body := statusOf(t, shard.Admin(t), "/clusters/root:parent:itself"+path); code != http.StatusOK || body != want {
+				return fmt.Errorf("%d %q", code, body)
+			}
+			return nil
+		})
+	}
+	through("/api/v1/namespaces", `far /base/api/v1/namespaces ""`)
+	through("/services/initializingworkspaces/x/clusters/y/api", `far /base/services/initializingworkspaces/x/clusters/y/api ""`)
+	if code, _ := statusOf(t, shard.User(t), "/clusters/root:parent:itself/api"); code != http.StatusForbidden {
+		t.Errorf("who may not enter the workspace of a mount gets %d", code)
+	}
+	if code, _ := statusOf(t, shard.Admin(t), "/clusters/root:parent:itself:below/api"); code != http.StatusNotFound {
+		t.Errorf("a path through a mount answers %d", code)
+	}
+
+	admin := shard.Client(t, shard.Admin(t))
+	mounted.Spec.Mount = nil
+	if err := admin.Update(in, mounted); err == nil {
+		t.Error("a mount can be removed")
+	}
+	typed := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "typed"}, Spec: tenancyv1alpha1.WorkspaceSpec{
+		Type:  &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"},
+		Mount: &tenancyv1alpha1.Mount{Reference: tenancyv1alpha1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "x"}},
+	}}
+	if err := admin.Create(in, typed); !apierrors.IsForbidden(err) {
+		t.Errorf("a mount with a type: %v", err)
+	}
+	if err := masters.Delete(in, mounted); err != nil {
+		t.Fatal(err)
+	}
+	if err := masters.Get(in, client.ObjectKeyFromObject(mounted), mounted); !apierrors.IsNotFound(err) {
+		t.Errorf("a deleted mount: %v", err)
+	}
+	get(t, masters, in, &corev1.Namespace{}, "", "default")
+}
