@@ -75,6 +75,7 @@ func (v *View) form(obj *Object) (*Object, error) {
 		}
 		if f = v.asIs; converted != s {
 			f = &form{of: v.identity, stored: converted}
+			converted.remember(v.asIs) // converting and defaulting it once more would not be the same
 		}
 		s.remember(f)
 	}

@@ -27,10 +27,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -62,6 +65,18 @@ func run(m *testing.M) int {
 	backend.Transport.ServerList = []string{server.Endpoint}
 	backend.Transport.TrustedCAFile, backend.Transport.CertFile, backend.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
 	backend.CompactionInterval = 0
+	// The stock libraries ask etcd once, with the first client of the process, what it supports. In a shard that client
+	// stays; here, too.
+	first, release, err := raw.NewPool(options()).Acquire(widgets("first.example.io"), "customresources")
+	if err != nil {
+		panic(err)
+	}
+	defer release()
+	for !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
+		if _, err := first.Store().List(logicalcluster.With(context.Background(), logicalcluster.Root), nil); err != nil {
+			panic(err)
+		}
+	}
 	return m.Run()
 }
 
@@ -146,7 +161,7 @@ func (f fixed) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) { 
 func handler(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition, options generic.RESTOptionsGetter) http.Handler {
 	t.Helper()
 	h, err := stock.NewCustomResourceDefinitionHandler(nil, nil, fixed{crd: crd}, http.NotFoundHandler(), options, admission.NewChainHandler(),
-		nil, webhook.NewDefaultServiceResolver(), nil, 1, nil, time.Minute, 30*time.Minute, nil, 3<<20)
+		nil, webhook.NewDefaultServiceResolver(), nil, 1, authorizerfactory.NewAlwaysAllowAuthorizer(), time.Minute, 30*time.Minute, nil, 3<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +189,7 @@ func (o stockOptions) decorate(config *storagebackend.ConfigForResource, prefix 
 ) (storage.Interface, factory.DestroyFunc, error) {
 	made, destroy, err := clusterstorage.WithCache()(config, prefix, key, newFunc, newListFunc, attrs, trigger, indexers)
 	if err == nil {
+		forget(o.t, config.GroupResource)
 		o.t.Cleanup(destroy)
 	}
 	return made, destroy, err
@@ -242,7 +258,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	handler := s.handlers[parts[1]]
 	s.mu.Unlock()
-	req = req.WithContext(logicalcluster.With(req.Context(), cluster))
+	req = req.WithContext(audit.WithAuditContext(logicalcluster.With(req.Context(), cluster)))
 	req.URL.Path = "/" + parts[4]
 	handler.ServeHTTP(w, req)
 }
@@ -250,12 +266,24 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // acquire opens a storage for the time of a test.
 func acquire(t testing.TB, resource schema.GroupResource) *raw.Storage {
 	t.Helper()
+	forget(t, resource)
 	storage, release, err := raw.NewPool(options()).Acquire(resource, "customresources")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
 	return storage
+}
+
+// forget removes all objects of a resource when the test is over.
+func forget(t testing.TB, resource schema.GroupResource) {
+	t.Helper()
+	client := etcdClient(t)
+	t.Cleanup(func() {
+		if _, err := client.Delete(context.Background(), "/registry/"+resource.Group+"/", clientv3.WithPrefix()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func widgets(group string) schema.GroupResource {

@@ -41,17 +41,27 @@ var _ storage.Interface = &View{}
 
 // decode fills into with what the JSON means in the version of the view.
 func (v *View) decode(obj *Object, into runtime.Object) error {
-	s := obj.stored
-	if f := s.form(v.identity); f != nil && f.stored != nil {
-		s = f.stored // converted before: that spares asking a webhook again
-	}
-	if err := v.decodeJSON(s.json, into); err != nil {
+	if err := v.decodeStored(obj.stored, into); err != nil {
 		return err
 	}
 	return v.Versioner().UpdateObject(into, obj.resourceVersion)
 }
 
-// decodeJSON is decode for what has no resource version.
+// decodeStored is decode without a resource version. An object whose form in the view is known needs no codec, hence
+// no conversion webhook, again.
+func (v *View) decodeStored(s *stored, into runtime.Object) error {
+	f := s.form(v.identity)
+	if f == nil {
+		return v.decodeJSON(s.json, into)
+	}
+	if f.stored != nil {
+		s = f.stored
+	}
+	_, _, err := unstructured.UnstructuredJSONScheme.Decode(bytesOf(s.json), nil, into)
+	return err
+}
+
+// decodeJSON decodes JSON as it is stored.
 func (v *View) decodeJSON(json string, into runtime.Object) error {
 	_, _, err := v.codec.Decode(bytesOf(json), nil, into)
 	return err
