@@ -84,7 +84,7 @@ func (p *Plugins) matcherFor(ctx context.Context) *matching.Matcher {
 
 // hooks returns the policies for a request, none in most logical clusters.
 func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) ([]generic.PolicyHook[P, B, E], error) {
-	if untouched.Has(a.GetResource().GroupResource()) {
+	if untouched.Has(a.GetResource().GroupResource()) || bookkeeping(a) {
 		return nil, nil
 	}
 	cluster, err := clusterOf(ctx)

@@ -2,14 +2,27 @@ package dynamic
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// ofShard tells whether a request is one of the shard's own.
+func ofShard(who user.Info) bool {
+	return who != nil && who.GetName() == user.APIServerUser && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+// bookkeeping tells whether a request is one by which the shard keeps account of a logical cluster. A tenant's webhooks
+// and policies do not see it: they could keep the workspace from being deleted, and its owner from learning why.
+func bookkeeping(a admission.Attributes) bool {
+	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && ofShard(a.GetUserInfo())
+}
 
 // asked is an authorizer for CEL expressions, which ask without a context: it brings the request's, or at least one
 // of the logical cluster.

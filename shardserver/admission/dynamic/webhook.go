@@ -13,7 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
-	"k8s.io/apiserver/pkg/authentication/user"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
@@ -34,17 +33,19 @@ const (
 type webhooks[C stored, P any] struct {
 	reader *storage.Reader[C]
 	known  preparations[*instance[P]]
-	make   func(logicalcluster.Name, []C) (P, error)
+	make   func(logicalcluster.Name, []C) (P, []admissionregistrationv1.RuleWithOperations, error)
 }
 
 // instance is a stock plug-in for one logical cluster in one state of its configurations.
 type instance[P any] struct {
 	plugin P
+	// rules are those of all webhooks.
+	rules []admissionregistrationv1.RuleWithOperations
 	// own has a place for each of the shard's own requests that may be on its way to the webhooks.
 	own chan struct{}
 }
 
-func newWebhooks[C stored, P any](registry *storage.Registry, resource string, build func(logicalcluster.Name, []C) (P, error)) *webhooks[C, P] {
+func newWebhooks[C stored, P any](registry *storage.Registry, resource string, build func(logicalcluster.Name, []C) (P, []admissionregistrationv1.RuleWithOperations, error)) *webhooks[C, P] {
 	return &webhooks[C, P]{
 		reader: storage.NewReader[C](registry, admissionregistration.Resource(resource)),
 		known:  newPreparations[*instance[P]](),
@@ -54,7 +55,7 @@ func newWebhooks[C stored, P any](registry *storage.Registry, resource string, b
 
 // run calls the plug-in of the request's logical cluster, if that has any webhooks.
 func (w *webhooks[C, P]) run(ctx context.Context, a admission.Attributes, call func(P, admission.Attributes) error) error {
-	if rules.IsExemptAdmissionConfigurationResource(a) {
+	if rules.IsExemptAdmissionConfigurationResource(a) || bookkeeping(a) {
 		return nil
 	}
 	cluster, err := clusterOf(ctx)
@@ -70,13 +71,13 @@ func (w *webhooks[C, P]) run(ctx context.Context, a admission.Attributes, call f
 		return nil
 	}
 	of, err := w.known.get(cluster, appendRevisions(nil, configurations), func() (*instance[P], error) {
-		plugin, err := w.make(cluster, configurations)
-		return &instance[P]{plugin, make(chan struct{}, ownCalls)}, err
+		plugin, rules, err := w.make(cluster, configurations)
+		return &instance[P]{plugin, rules, make(chan struct{}, ownCalls)}, err
 	})
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("preparing the webhooks of the workspace: %w", err))
 	}
-	if ofShard(a.GetUserInfo()) {
+	if ofShard(a.GetUserInfo()) && of.concerns(a) {
 		if err := of.enter(ctx); err != nil {
 			return err
 		}
@@ -86,9 +87,11 @@ func (w *webhooks[C, P]) run(ctx context.Context, a admission.Attributes, call f
 	return call(of.plugin, contextual{a, ctx})
 }
 
-// ofShard tells whether a request is one of the shard's own.
-func ofShard(who user.Info) bool {
-	return who != nil && who.GetName() == user.APIServerUser && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+// concerns tells whether a webhook may be called for a request. Selectors and conditions are left to the plug-in.
+func (i *instance[P]) concerns(a admission.Attributes) bool {
+	return slices.ContainsFunc(i.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return (&rules.Matcher{Rule: rule, Attr: a}).Matches()
+	})
 }
 
 func (i *instance[P]) enter(ctx context.Context) error {
@@ -119,19 +122,23 @@ func (m mutatingWebhooks) Admit(ctx context.Context, a admission.Attributes, o a
 	return m.run(ctx, a, func(plugin *mutating.Plugin, a admission.Attributes) error { return plugin.Admit(ctx, a, o) })
 }
 
-func (p *Plugins) makeMutating(cluster logicalcluster.Name, configurations []*admissionregistration.MutatingWebhookConfiguration) (*mutating.Plugin, error) {
+func (p *Plugins) makeMutating(cluster logicalcluster.Name, configurations []*admissionregistration.MutatingWebhookConfiguration) (*mutating.Plugin, []admissionregistrationv1.RuleWithOperations, error) {
 	plugin, err := mutating.NewMutatingWebhook(nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var rules []admissionregistrationv1.RuleWithOperations
 	v1 := make([]*admissionregistrationv1.MutatingWebhookConfiguration, len(configurations))
 	for i, configuration := range configurations {
 		v1[i] = &admissionregistrationv1.MutatingWebhookConfiguration{}
 		if err := conversion.Convert_admissionregistration_MutatingWebhookConfiguration_To_v1_MutatingWebhookConfiguration(configuration, v1[i], nil); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		for _, webhook := range v1[i].Webhooks {
+			rules = append(rules, webhook.Rules...)
 		}
 	}
-	return plugin, p.initialize(plugin.Webhook, cluster, content{mutating: v1})
+	return plugin, rules, p.initialize(plugin.Webhook, cluster, content{mutating: v1})
 }
 
 // ValidatingWebhook returns the plug-in apis.kcp.io/ValidatingWebhook.
@@ -149,19 +156,23 @@ func (v validatingWebhooks) Validate(ctx context.Context, a admission.Attributes
 	return v.run(ctx, a, func(plugin *validating.Plugin, a admission.Attributes) error { return plugin.Validate(ctx, a, o) })
 }
 
-func (p *Plugins) makeValidating(cluster logicalcluster.Name, configurations []*admissionregistration.ValidatingWebhookConfiguration) (*validating.Plugin, error) {
+func (p *Plugins) makeValidating(cluster logicalcluster.Name, configurations []*admissionregistration.ValidatingWebhookConfiguration) (*validating.Plugin, []admissionregistrationv1.RuleWithOperations, error) {
 	plugin, err := validating.NewValidatingAdmissionWebhook(nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var rules []admissionregistrationv1.RuleWithOperations
 	v1 := make([]*admissionregistrationv1.ValidatingWebhookConfiguration, len(configurations))
 	for i, configuration := range configurations {
 		v1[i] = &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		if err := conversion.Convert_admissionregistration_ValidatingWebhookConfiguration_To_v1_ValidatingWebhookConfiguration(configuration, v1[i], nil); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		for _, webhook := range v1[i].Webhooks {
+			rules = append(rules, webhook.Rules...)
 		}
 	}
-	return plugin, p.initialize(plugin.Webhook, cluster, content{validating: v1})
+	return plugin, rules, p.initialize(plugin.Webhook, cluster, content{validating: v1})
 }
 
 // initialize does for a stock plug-in what upstream's initializers do, for one logical cluster.

@@ -1,0 +1,199 @@
+package dynamic_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	clientgodynamic "k8s.io/client-go/dynamic"
+	clientgorest "k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// pluginsOf returns plug-ins of their own over the storage of a shard.
+func pluginsOf(t testing.TB, shard *shardtesting.Shard) *dynamic.Plugins {
+	t.Helper()
+	client, err := clientgodynamic.NewForConfig(&clientgorest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugins, err := dynamic.New(dynamic.Config{
+		Registry: shard.Server.Registry, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), Custom: client,
+		Scheme: legacyscheme.Scheme, OpenAPI: &common.OpenAPIV3Config{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plugins
+}
+
+// store puts an object straight into storage, so that no workspace has to be made for each of many logical clusters.
+func store(t testing.TB, shard *shardtesting.Shard, cluster, resource string, object runtime.Object) {
+	t.Helper()
+	found, err := shard.Server.Registry.Get(admissionregistration.Resource(resource))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := request.WithRequestInfo(in(cluster), &request.RequestInfo{APIGroup: admissionregistration.GroupName, APIVersion: "v1", Resource: resource})
+	if _, err := found.Store.(rest.Creater).Create(ctx, object, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// storeMany stores a policy and its binding in each of so many logical clusters.
+func storeMany(t testing.TB, shard *shardtesting.Shard, prefix string, count int, expression func(int) string) {
+	t.Helper()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range count {
+		group.Go(func() error {
+			store(t, shard, fmt.Sprint(prefix, i), "validatingadmissionpolicies", storedPolicy(expression(i)))
+			store(t, shard, fmt.Sprint(prefix, i), "validatingadmissionpolicybindings", storedBinding())
+			return nil
+		})
+	}
+	_ = group.Wait()
+	waitStored(t, shard, prefix+"0", "validatingadmissionpolicies")
+	waitStored(t, shard, prefix+"0", "validatingadmissionpolicybindings")
+}
+
+// waitStored waits until the watch cache has what was stored.
+func waitStored(t testing.TB, shard *shardtesting.Shard, cluster, resource string) {
+	t.Helper()
+	found, err := shard.Server.Registry.Get(admissionregistration.Resource(resource))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := found.Store.List(in(cluster), &internalversion.ListOptions{}); err != nil { // a consistent read waits for the cache
+		t.Fatal(err)
+	}
+}
+
+func creation(name string) admission.Attributes {
+	configMap := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ""}}
+	return admission.NewAttributesRecord(configMap, nil, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "", name,
+		schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "someone"})
+}
+
+func storedPolicy(expression string) *admissionregistration.ValidatingAdmissionPolicy {
+	fail, equivalent, all := admissionregistration.Fail, admissionregistration.Equivalent, admissionregistration.AllScopes
+	return &admissionregistration.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "bounds"},
+		Spec: admissionregistration.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionregistration.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchPolicy: &equivalent,
+				ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: admissionregistration.RuleWithOperations{
+					Operations: []admissionregistration.OperationType{admissionregistration.OperationAll},
+					Rule:       admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}, Scope: &all},
+				}}},
+			},
+			Validations: []admissionregistration.Validation{{Expression: expression}},
+		},
+	}
+}
+
+func storedBinding() *admissionregistration.ValidatingAdmissionPolicyBinding {
+	return &admissionregistration.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bounds"},
+		Spec: admissionregistration.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "bounds", ValidationActions: []admissionregistration.ValidationAction{admissionregistration.Deny},
+		},
+	}
+}
+
+func in(cluster string) context.Context {
+	return request.WithNamespace(logicalcluster.With(context.Background(), logicalcluster.MustParseName(cluster)), "")
+}
+
+// testBounds: 500 logical clusters with equal policies share what is compiled; another 500 whose policies differ do not,
+// and in neither case is more kept than the bounds allow. A logical cluster whose policies go is forgotten.
+func testBounds(t *testing.T, shard *shardtesting.Shard) {
+	plugin := pluginsOf(t, shard).ValidatingPolicy()
+	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
+	ask := func(cluster string, refused bool) {
+		t.Helper()
+		if err := plugin.Validate(in(cluster), creation("x"), objects); (err != nil) != refused {
+			t.Errorf("%s: got %v", cluster, err)
+		}
+	}
+	const count = 500
+	storeMany(t, shard, "equal", count, func(int) string { return "false" })
+	for i := range count {
+		ask(fmt.Sprint("equal", i), true)
+	}
+	if clusters, compiled := dynamic.Kept(plugin); clusters != dynamic.MaxClusters || compiled != 1 {
+		t.Errorf("%d clusters, %d compiled", clusters, compiled)
+	}
+	storeMany(t, shard, "other", count, func(i int) string { return fmt.Sprintf(`object.metadata.name != "x" && "%d" != ""`, i) })
+	for i := range count {
+		ask(fmt.Sprint("other", i), true)
+	}
+	if clusters, compiled := dynamic.Kept(plugin); clusters != dynamic.MaxClusters || compiled != count+1 || compiled > dynamic.MaxCompiled {
+		t.Errorf("%d clusters, %d compiled", clusters, compiled)
+	}
+	ask("other499", true)
+	found, err := shard.Server.Registry.Get(admissionregistration.Resource("validatingadmissionpolicybindings"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := found.Store.(rest.GracefulDeleter).Delete(in("other499"), "bounds", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitStored(t, shard, "other499", "validatingadmissionpolicybindings")
+	ask("other499", false)
+	if clusters, _ := dynamic.Kept(plugin); clusters != dynamic.MaxClusters-1 {
+		t.Errorf("%d clusters", clusters)
+	}
+}
+
+// testNothingKept: in logical clusters without configurations the plug-ins keep nothing.
+func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
+	plugins := pluginsOf(t, shard)
+	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
+	mutatingWebhook, mutatingPolicy := plugins.MutatingWebhook(), plugins.MutatingPolicy()
+	validatingPolicy, validatingWebhook := plugins.ValidatingPolicy(), plugins.ValidatingWebhook()
+	ask := func(cluster string) {
+		ctx, a := in(cluster), creation("x")
+		for _, err := range []error{
+			mutatingWebhook.Admit(ctx, a, objects), mutatingPolicy.Admit(ctx, a, objects),
+			validatingPolicy.Validate(ctx, a, objects), validatingWebhook.Validate(ctx, a, objects),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 1000 {
+		ask(fmt.Sprint("none", i))
+	}
+	for _, plugin := range []admission.Interface{mutatingWebhook, mutatingPolicy, validatingPolicy, validatingWebhook} {
+		if clusters, compiled := dynamic.Kept(plugin); clusters != 0 || compiled != 0 {
+			t.Errorf("%T keeps %d clusters, %d compiled", plugin, clusters, compiled)
+		}
+	}
+	measured := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			ask("none")
+		}
+	})
+	t.Logf("all four plug-ins: %s %s", measured, measured.MemString())
+}

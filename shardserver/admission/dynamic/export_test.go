@@ -1,0 +1,24 @@
+package dynamic
+
+import "k8s.io/apiserver/pkg/admission"
+
+// Kept tells how many logical clusters a plug-in has something prepared for, and how many policies it has compiled.
+func Kept(plugin admission.Interface) (clusters, compiled int) {
+	switch plugin := plugin.(type) {
+	case mutatingWebhooks:
+		return plugin.known.kept.len(), 0
+	case validatingWebhooks:
+		return plugin.known.kept.len(), 0
+	case mutatingPolicies:
+		return plugin.known.kept.len(), plugin.compiled.len()
+	case validatingPolicies:
+		return plugin.known.kept.len(), plugin.compiled.len()
+	}
+	panic("no plug-in of this package")
+}
+
+// MaxClusters and MaxCompiled are the bounds.
+const (
+	MaxClusters = maxClusters
+	MaxCompiled = maxCompiled
+)

@@ -1,0 +1,359 @@
+package dynamic_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+func testWebhooksAreApart(t *testing.T, shard *shardtesting.Shard) {
+	a, _ := workspace(t, shard, "apart-a")
+	b, _ := workspace(t, shard, "apart-b")
+	c, _ := workspace(t, shard, "apart-c")
+	hookA, hookB := newHook(t, deny("no, says a")), newHook(t, deny("no, says b"))
+	createValidating(t, a, validating("guard", hookA.config()))
+	createValidating(t, b, validating("guard", hookB.config()))
+
+	if refusal := eventuallyRefused(t, a, "in-a"); !strings.Contains(refusal.Error(), "no, says a") || refusal.ErrStatus.Code != http.StatusTeapot {
+		t.Errorf("a got %v", refusal)
+	}
+	if refusal := eventuallyRefused(t, b, "in-b"); !strings.Contains(refusal.Error(), "no, says b") {
+		t.Errorf("b got %v", refusal)
+	}
+	eventuallyCreated(t, c, "in-c")
+	for _, name := range hookA.seen() {
+		if name != "in-a" {
+			t.Errorf("a's webhook saw %q", name)
+		}
+	}
+	for _, name := range hookB.seen() {
+		if name != "in-b" {
+			t.Errorf("b's webhook saw %q", name)
+		}
+	}
+
+	// What is deleted has no effect any more, what is changed has another.
+	if err := a.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "guard", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyCreated(t, a, "in-a")
+	patch := []byte(`[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["secrets"]}]`)
+	if _, err := b.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "guard", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyCreated(t, b, "in-b")
+}
+
+func testMutation(t *testing.T, shard *shardtesting.Shard) {
+	c, _ := workspace(t, shard, "mutation")
+	var validated atomic.Pointer[string]
+	check := newHook(t, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		var object metav1.PartialObjectMetadata
+		_ = json.Unmarshal(request.Object.Raw, &object)
+		validated.Store(new(object.Labels["team"]))
+		return allow(request)
+	})
+	createValidating(t, c, validating("check", check.config()))
+	createMutating(t, c, mutating("label", newHook(t, label("team", "blue")).config()))
+	shardtesting.Eventually(t, "the label is set", func(ctx context.Context) error {
+		created, err := try(ctx, c, "labelled", nil)
+		if err != nil {
+			return err
+		}
+		if created.Labels["team"] != "blue" || validated.Load() == nil || *validated.Load() != "blue" {
+			return fmt.Errorf("labels %v, validated %v", created.Labels, validated.Load())
+		}
+		return nil
+	})
+}
+
+// testReinvocation: the webhook that runs first sees the label of the second one only in its second call.
+func testReinvocation(t *testing.T, shard *shardtesting.Shard) {
+	c, _ := workspace(t, shard, "reinvocation")
+	again := admissionregistrationv1.IfNeededReinvocationPolicy
+	first := newHook(t, func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if strings.Contains(string(request.Object.Raw), `"second":"yes"`) {
+			return label("first", "saw-second")(request)
+		}
+		return allow(request)
+	})
+	createMutating(t, c, mutating("a-first", first.config(), func(w *admissionregistrationv1.MutatingWebhook) { w.ReinvocationPolicy = &again }))
+	createMutating(t, c, mutating("b-second", newHook(t, label("second", "yes")).config()))
+	shardtesting.Eventually(t, "both labels are set", func(ctx context.Context) error {
+		created, err := try(ctx, c, "twice", nil)
+		if err != nil {
+			return err
+		}
+		if created.Labels["first"] != "saw-second" || created.Labels["second"] != "yes" {
+			return fmt.Errorf("labels %v", created.Labels)
+		}
+		return nil
+	})
+}
+
+func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
+	gone := newHook(t, allow)
+	gone.Close()
+	ignore, fail := admissionregistrationv1.Ignore, admissionregistrationv1.Fail
+	t.Run("ignored", func(t *testing.T) {
+		c, _ := workspace(t, shard, "failure-ignored")
+		denies := newHook(t, deny("later"))
+		createValidating(t, c, validating("a-gone", gone.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.FailurePolicy = &ignore }))
+		createValidating(t, c, validating("b-denies", denies.config()))
+		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "later") {
+			t.Errorf("got %v", refusal)
+		}
+		if err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "b-denies", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyCreated(t, c, "x")
+	})
+	t.Run("fatal", func(t *testing.T) {
+		c, _ := workspace(t, shard, "failure-fatal")
+		createValidating(t, c, validating("gone", gone.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.FailurePolicy = &fail }))
+		if refusal := eventuallyRefused(t, c, "x"); !apierrors.IsInternalError(refusal) || !strings.Contains(refusal.Error(), "failed calling webhook") {
+			t.Errorf("got %v", refusal)
+		}
+	})
+	t.Run("a service", func(t *testing.T) {
+		c, _ := workspace(t, shard, "failure-service")
+		service := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "kubernetes", Namespace: "default"}}
+		createValidating(t, c, validating("service", service))
+		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "no services") {
+			t.Errorf("got %v", refusal)
+		}
+	})
+	t.Run("a server that somebody else's CA vouches for", func(t *testing.T) {
+		c, _ := workspace(t, shard, "failure-trust")
+		other, _ := workspace(t, shard, "failure-trusted")
+		server := newHook(t, deny("reached"))
+		createValidating(t, other, validating("trusting", server.config()))
+		eventuallyRefused(t, other, "x")
+		config := server.config()
+		config.CABundle = nil
+		createValidating(t, c, validating("without", config))
+		if refusal := eventuallyRefused(t, c, "x"); strings.Contains(refusal.Error(), "reached") || !strings.Contains(refusal.Error(), "x509") {
+			t.Errorf("got %v", refusal)
+		}
+	})
+	t.Run("a time-out", func(t *testing.T) {
+		c, _ := workspace(t, shard, "failure-slow")
+		release := make(chan struct{})
+		slow := newHook(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { <-release; return allow(r) })
+		t.Cleanup(func() { close(release) })
+		second := int32(1)
+		createValidating(t, c, validating("slow", slow.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.TimeoutSeconds = &second }))
+		if refusal := eventuallyRefused(t, c, "x"); !strings.Contains(refusal.Error(), "deadline exceeded") {
+			t.Errorf("got %v", refusal)
+		}
+	})
+}
+
+func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
+	reached := newHook(t, allow)
+	for name, tc := range map[string]struct {
+		serve http.HandlerFunc
+		says  string
+	}{
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, reached.URL+"/review", http.StatusTemporaryRedirect)
+		}, "redirects"},
+		"secret": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "inner secret", http.StatusUnauthorized)
+		}, "failed calling webhook"},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			chunk := []byte(strings.Repeat(" ", 1<<16))
+			for range 1 << 10 {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		}, "too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := workspace(t, shard, "hostile-"+name)
+			var headers atomic.Pointer[http.Header]
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				headers.Store(&r.Header)
+				tc.serve(w, r)
+			}))
+			t.Cleanup(server.Close)
+			config := (&hook{Server: server}).config()
+			createValidating(t, c, validating("hostile", config))
+			refusal := eventuallyRefused(t, c, "x")
+			if !strings.Contains(refusal.Error(), tc.says) || strings.Contains(refusal.Error(), "inner secret") {
+				t.Errorf("got %v", refusal)
+			}
+			for header := range *headers.Load() {
+				if !slices.Contains([]string{"Accept", "Accept-Encoding", "Content-Length", "Content-Type", "User-Agent", "Kubernetes-Retry-Attempt"}, header) {
+					t.Errorf("the webhook got header %s", header)
+				}
+			}
+		})
+	}
+	if seen := reached.seen(); len(seen) > 0 {
+		t.Errorf("a redirect was followed: %v", seen)
+	}
+}
+
+// testConfigurationsAreExempt: nobody can lock a workspace's users out of repairing its webhooks.
+func testConfigurationsAreExempt(t *testing.T, shard *shardtesting.Shard) {
+	c, _ := workspace(t, shard, "exempt")
+	all := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+	}}
+	createValidating(t, c, validating("everything", newHook(t, deny("no")).config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.Rules = all }))
+	eventuallyRefused(t, c, "x")
+	if err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "everything", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventuallyCreated(t, c, "x")
+}
+
+func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
+	a, clusterA := workspace(t, shard, "selectors-a")
+	b, _ := workspace(t, shard, "selectors-b")
+	// The namespaces have one name, and labels that differ.
+	labelNamespace(t, a, "watched")
+	labelNamespace(t, b, "free")
+	denies := newHook(t, deny("selected"))
+	selecting := func(w *admissionregistrationv1.ValidatingWebhook) {
+		w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mode": "watched"}}
+		w.MatchConditions = []admissionregistrationv1.MatchCondition{
+			{Name: "named", Expression: `object.metadata.name.startsWith("match")`},
+			{Name: "may", Expression: `authorizer.group("").resource("secrets").namespace("default").check("get").allowed()`},
+		}
+	}
+	createValidating(t, a, validating("selecting", denies.config(), selecting))
+	createValidating(t, b, validating("selecting", denies.config(), selecting))
+	eventuallyRefused(t, a, "match-in-a")
+	if _, err := try(t.Context(), a, "other-in-a", nil); err != nil {
+		t.Errorf("the condition does not hold, yet: %v", err)
+	}
+	if _, err := try(t.Context(), b, "match-in-b", nil); err != nil {
+		t.Errorf("the namespace is not selected in b, yet: %v", err)
+	}
+	// A condition asks for the user of the request in the workspace of the request: a user with no right to secrets.
+	user := restricted(t, shard, a, clusterA, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
+	shardtesting.Eventually(t, "the user may create config maps", func(ctx context.Context) error {
+		_, err := try(ctx, user, "match-by-user", nil)
+		return err
+	})
+}
+
+func testClusterAnnotation(t *testing.T, shard *shardtesting.Shard) {
+	c, cluster := workspace(t, shard, "annotation")
+	records := newHook(t, allow)
+	createValidating(t, c, validating("records", records.config()))
+	shardtesting.Eventually(t, "the webhook is asked", func(ctx context.Context) error {
+		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Annotations: map[string]string{"kcp.io/cluster": "root"}}}
+		created, err := c.CoreV1().ConfigMaps("default").Create(ctx, configMap, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if len(records.seen()) == 0 {
+			return fmt.Errorf("not asked")
+		}
+		if created.Annotations["kcp.io/cluster"] != cluster {
+			return fmt.Errorf("stored with %v", created.Annotations)
+		}
+		return nil
+	})
+	records.mu.Lock()
+	defer records.mu.Unlock()
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(records.reviews[0].Object.Raw, &object); err != nil || object.Annotations["kcp.io/cluster"] != cluster {
+		t.Errorf("the webhook saw %v, %v", object.Annotations, err)
+	}
+}
+
+func testDryRun(t *testing.T, shard *shardtesting.Shard) {
+	c, _ := workspace(t, shard, "dry-run")
+	some := admissionregistrationv1.SideEffectClassNoneOnDryRun
+	records := newHook(t, allow)
+	createValidating(t, c, validating("records", records.config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.SideEffects = &some }))
+	shardtesting.Eventually(t, "a dry run is told apart", func(ctx context.Context) error {
+		if _, err := try(ctx, c, "x", nil); err != nil {
+			return err
+		}
+		records.mu.Lock()
+		defer records.mu.Unlock()
+		if len(records.reviews) == 0 || records.reviews[0].DryRun == nil || !*records.reviews[0].DryRun {
+			return fmt.Errorf("got %v", records.reviews)
+		}
+		return nil
+	})
+}
+
+// testOwnRequests: service accounts of new namespaces come from a controller of the shard. While a webhook of one
+// workspace hangs, those of another still come.
+func testOwnRequests(t *testing.T, shard *shardtesting.Shard) {
+	bad, _ := workspace(t, shard, "hanging")
+	good, _ := workspace(t, shard, "hanging-not")
+	release := make(chan struct{})
+	var waiting, most atomic.Int64
+	hangs := newHook(t, func(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		now := waiting.Add(1)
+		defer waiting.Add(-1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		<-release
+		return allow(r)
+	})
+	t.Cleanup(func() { close(release) })
+	createValidating(t, bad, validating("hangs", hangs.config(), func(w *admissionregistrationv1.ValidatingWebhook) {
+		w.Rules = []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts"}},
+		}}
+	}))
+	shardtesting.Eventually(t, "the webhook hangs", func(ctx context.Context) error {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "many-"}}
+		if _, err := bad.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if waiting.Load() == 0 {
+			return fmt.Errorf("nobody waits")
+		}
+		return nil
+	})
+	for i := range 20 {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("more-", i)}}
+		if _, err := bad.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started := time.Now()
+	if _, err := good.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the service account of the other workspace comes", func(ctx context.Context) error {
+		_, err := good.CoreV1().ServiceAccounts("mine").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if took := time.Since(started); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d of the shard's own requests waited at once", most.Load())
+	}
+}
