@@ -1,0 +1,148 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// scrape returns the value of every series, by its name and labels.
+func scrape(t *testing.T, s *shardtesting.Shard) map[string]string {
+	t.Helper()
+	page, err := s.Kubernetes(t, s.Masters(t)).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]string{}
+	for line := range strings.SplitSeq(string(page), "\n") {
+		if end := strings.LastIndexByte(line, ' '); end > 0 && line[0] != '#' {
+			series[line[:end]] = line[end+1:]
+		}
+	}
+	return series
+}
+
+// use does in a workspace what its users do: every verb, a watch, a refusal, a review.
+func use(ctx context.Context, c kubernetes.Interface) error {
+	maps := c.CoreV1().ConfigMaps("default")
+	created, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	watching, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: created.ResourceVersion})
+	if err != nil {
+		return err
+	}
+	defer watching.Stop()
+	created.Data = map[string]string{"a": "b"}
+	_, updated := maps.Update(ctx, created, metav1.UpdateOptions{})
+	_, patched := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"c":"d"}}`), metav1.PatchOptions{})
+	_, applied := maps.Patch(ctx, "b", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}`), metav1.PatchOptions{FieldManager: "test"})
+	_, got := maps.Get(ctx, "a", metav1.GetOptions{})
+	_, listed := maps.List(ctx, metav1.ListOptions{})
+	if _, err := maps.Get(ctx, "missing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("getting what is missing: %w", err)
+	}
+	_, discovered := c.Discovery().ServerGroups()
+	deleted := maps.Delete(ctx, "b", metav1.DeleteOptions{})
+	return errors.Join(updated, patched, applied, got, listed, discovered, deleted)
+}
+
+// comeAndGo creates workspaces, uses each, and deletes all.
+func comeAndGo(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
+	t.Helper()
+	c := s.Client(t, s.Admin(t))
+	root := shardtesting.In(context.Background(), "root")
+	names := make(chan string, count)
+	for i := range count {
+		names <- fmt.Sprintf("%s-%d", prefix, i)
+	}
+	close(names)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for name := range names {
+				workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name},
+					Spec: tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}}}
+				if err := c.Create(root, workspace); err != nil {
+					t.Errorf("creating %s: %v", name, err)
+					return
+				}
+				cluster := s.WaitReady(t, "root", name).Spec.Cluster
+				if err := use(t.Context(), s.Kubernetes(t, shardtesting.At(s.Admin(t), cluster))); err != nil {
+					t.Errorf("using %s: %v", name, err)
+				}
+				if err := c.Delete(root, workspace); err != nil {
+					t.Errorf("deleting %s: %v", name, err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	shardtesting.Eventually(t, "the workspaces are gone", func(ctx context.Context) error {
+		var left tenancyv1alpha1.WorkspaceList
+		if err := c.List(shardtesting.In(ctx, "root"), &left, &client.ListOptions{}); err != nil {
+			return err
+		}
+		for _, workspace := range left.Items {
+			if strings.HasPrefix(workspace.Name, prefix) {
+				return fmt.Errorf("%s is left", workspace.Name)
+			}
+		}
+		return nil
+	})
+}
+
+func TestMetricsOfAShard(t *testing.T) {
+	s := shardtesting.Start(t)
+
+	t.Run("counts by phase", func(t *testing.T) {
+		before := scrape(t, s)
+		s.NewWorkspace(t, "root", "counted")
+		after := scrape(t, s)
+		for series, more := range map[string]int{
+			`kcp_workspace_count{phase="Ready",shard="root"}`:           1,
+			`kcp_workspace_count{phase="Unavailable",shard="root"}`:     0,
+			`kcp_logicalcluster_count{phase="Ready",shard="root"}`:      1,
+			`kcp_logicalcluster_count{phase="Scheduling",shard="root"}`: 0,
+			`kcp_indexed_logicalclusters{shard="root"}`:                 1,
+		} {
+			had, err := strconv.Atoi(before[series])
+			has, alsoErr := strconv.Atoi(after[series])
+			if err != nil || alsoErr != nil || has-had != more {
+				t.Errorf("%s was %q and is %q, want %d more", series, before[series], after[series], more)
+			}
+		}
+	})
+
+	t.Run("the page does not grow with workspaces", func(t *testing.T) {
+		// What exists once (a first deletion, a first conflict) is no cost of a workspace.
+		comeAndGo(t, s, "warm", 40)
+		before := scrape(t, s)
+		comeAndGo(t, s, "more", 200)
+		after := scrape(t, s)
+		for series := range after {
+			if _, ok := before[series]; !ok {
+				t.Errorf("new: %s", series)
+			}
+			if strings.Contains(series, "cluster=") {
+				t.Errorf("names a logical cluster: %s", series)
+			}
+		}
+		t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
+	})
+}
