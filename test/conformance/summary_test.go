@@ -72,16 +72,22 @@ func (s *summary) add(plan *Plan, report types.SpecReport) {
 	}
 	switch {
 	case report.State.Is(types.SpecStateFailureStates):
-		s.failures = append(s.failures, fmt.Sprintf("%s\n           %s", text, strings.SplitN(report.FailureMessage(), "\n\n", 2)[0]))
+		s.failures = append(s.failures, fmt.Sprintf("%s\n           %s", text, brief(report.FailureMessage())))
 	case report.LeafNodeType != types.NodeTypeIt:
 	case report.State == types.SpecStatePassed:
 		s.passed++
 	case report.Failure.Message != "":
-		s.declined = append(s.declined, fmt.Sprintf("%s\n           %s", text, report.Failure.Message))
+		s.declined = append(s.declined, fmt.Sprintf("%s\n           %s", text, brief(report.Failure.Message)))
 	default:
 		reason := plan.Reason(Spec{Text: text, File: report.LeafNodeLocation.FileName})
 		if reason != "" && reason != Outside {
 			s.skipped[reason]++
 		}
 	}
+}
+
+// brief keeps the first lines of a message: some print whole objects.
+func brief(message string) string {
+	lines := strings.Split(message, "\n")
+	return strings.Join(lines[:min(len(lines), 6)], "\n           ")
 }

@@ -59,15 +59,26 @@ func (i *Installation) NewWorkspace(t testing.TB, name, tenant string) *rest.Con
 // entitle makes somebody administrator of the workspace at a path.
 func (i *Installation) entitle(t testing.TB, path, tenant string) {
 	t.Helper()
+	i.bind(t, path, "tenant", "cluster-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant})
+}
+
+// Open lets everybody who is authenticated enter the workspace at a path. What they may do in there is another matter.
+func (i *Installation) Open(t testing.TB, path string) {
+	t.Helper()
+	i.bind(t, path, "everybody", "system:kcp:workspace:access", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"})
+}
+
+func (i *Installation) bind(t testing.TB, path, name, role string, subject rbacv1.Subject) {
+	t.Helper()
 	clientset, err := kubernetes.NewForConfig(i.Admin(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, tenant+" becomes administrator", func(ctx context.Context) error {
-		_, err = clientset.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant}},
+	shardtesting.Eventually(t, "binding "+role+" in "+path, func(ctx context.Context) error {
+		_, err := clientset.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{subject},
 		}, metav1.CreateOptions{})
 		return err
 	})

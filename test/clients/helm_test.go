@@ -1,0 +1,132 @@
+package clients
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+const releaseName = "old-town"
+
+// orchard is a chart in a workspace.
+type orchard struct {
+	*testing.T
+	config *action.Configuration
+	chart  *chart.Chart
+	client client.Client
+}
+
+// testHelm installs, upgrades, rolls back and uninstalls a chart with a definition, its objects, RBAC and a hook.
+func testHelm(t *testing.T, i *installation.Installation) {
+	config := i.NewWorkspace(t, "orchards", "farmer")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	installation.WriteKubeconfig(t, config, kubeconfig)
+	flags := genericclioptions.NewConfigFlags(false)
+	namespace := "orchard"
+	flags.KubeConfig, flags.Namespace = &kubeconfig, &namespace
+	o := &orchard{T: t, config: &action.Configuration{}}
+	var err error
+	if err = o.config.Init(flags, namespace, "secrets", t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	if o.chart, err = loader.Load(filepath.Join("testdata", "chart")); err != nil {
+		t.Fatal(err)
+	}
+	if o.client, err = client.New(config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+
+	install := action.NewInstall(o.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.Wait, install.Timeout = releaseName, namespace, true, true, timeout
+	o.must(install.Run(o.chart, map[string]any{}))
+	o.shows("apple", 3)
+
+	upgrade := action.NewUpgrade(o.config)
+	upgrade.Namespace, upgrade.Wait, upgrade.Timeout = namespace, true, timeout
+	o.must(upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "pear", "trees": 2}))
+	o.shows("pear", 2)
+	hook := &corev1.ConfigMap{}
+	if err := o.get(hook, "before-upgrade"); err != nil || hook.Data["revision"] != "2" {
+		t.Errorf("the hook before the upgrade left %v: %v", hook.Data, err)
+	}
+
+	// What the schema refuses fails the upgrade. Helm leaves what it had changed until then; the rollback mends it.
+	if _, err := upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "stone"}); err == nil || !strings.Contains(err.Error(), "Unsupported value") {
+		t.Errorf("an upgrade to trees of stone: %v", err)
+	}
+
+	rollback := action.NewRollback(o.config)
+	rollback.Version, rollback.Wait, rollback.Timeout = 1, true, timeout
+	if err := rollback.Run(releaseName); err != nil {
+		t.Fatalf("rolling back: %v", err)
+	}
+	o.shows("apple", 3)
+	history, err := action.NewHistory(o.config).Run(releaseName)
+	if err != nil || len(history) != 4 || history[len(history)-1].Info.Status != release.StatusDeployed {
+		t.Errorf("history of %d revisions: %v", len(history), err)
+	}
+
+	uninstall := action.NewUninstall(o.config)
+	uninstall.Wait, uninstall.Timeout = true, timeout
+	if _, err := uninstall.Run(releaseName); err != nil {
+		t.Fatalf("uninstalling: %v", err)
+	}
+	for name, object := range map[string]client.Object{"plan": &corev1.ConfigMap{}, "gate": &corev1.Secret{}, "keeper": &corev1.ServiceAccount{}, "0": tree()} {
+		if err := o.get(object, name); !apierrors.IsNotFound(err) {
+			t.Errorf("after the uninstallation, %T %s: %v", object, name, err)
+		}
+	}
+}
+
+func (o *orchard) must(_ *release.Release, err error) {
+	o.Helper()
+	if err != nil {
+		o.Fatal(err)
+	}
+}
+
+func (o *orchard) get(object client.Object, name string) error {
+	return o.client.Get(o.Context(), client.ObjectKey{Namespace: "orchard", Name: releaseName + "-" + name}, object)
+}
+
+func tree() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "orchard.example.org", Version: "v1", Kind: "Tree"})
+	return object
+}
+
+// shows checks the release's objects.
+func (o *orchard) shows(fruit string, trees int) {
+	o.Helper()
+	plan := &corev1.ConfigMap{}
+	if err := o.get(plan, "plan"); err != nil || plan.Data["fruit"] != fruit {
+		o.Errorf("the plan is %v: %v", plan.Data, err)
+	}
+	for n := range trees {
+		object := tree()
+		if err := o.get(object, fmt.Sprint(n)); err != nil {
+			o.Errorf("tree %d: %v", n, err)
+			continue
+		}
+		if got, _, _ := unstructured.NestedString(object.Object, "spec", "fruit"); got != fruit {
+			o.Errorf("tree %d bears %q, want %q", n, got, fruit)
+		}
+	}
+	if err := o.get(tree(), fmt.Sprint(trees)); !apierrors.IsNotFound(err) {
+		o.Errorf("tree %d should not be there: %v", trees, err)
+	}
+}
