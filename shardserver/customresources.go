@@ -28,8 +28,8 @@ func (c *Config) serveCustomResources(groups *apiGroups) {
 		GarbageCollection:       c.options.Etcd.EnableGarbageCollection,
 		DeleteCollectionWorkers: c.options.Etcd.DeleteCollectionWorkers,
 	})
-	c.definitions = customresources.NewCatalog(c.registry, groups.shared, pool)
-	c.custom = customresources.NewHandler(c.definitions, groups.resources(), customresources.Serving{
+	c.definitions = customresources.NewCatalog(c.registry, groups.shared, pool, groups.resources())
+	c.custom = customresources.NewHandler(c.definitions, customresources.Serving{
 		Admission:           c.Generic.AdmissionControl,
 		Authorizer:          c.authorizer,
 		RequestTimeout:      c.Generic.RequestTimeout,

@@ -10,6 +10,7 @@ import (
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -29,9 +30,11 @@ type Catalog struct {
 	reader   *storage.Reader[*apiextensionsinternal.CustomResourceDefinition]
 	shared   *apiextensions.Shared
 	pool     *raw.Pool
-	compile  func(*Content) (*compiled, error)
-	synced   chan struct{}
-	once     sync.Once
+	// compiledIn are the resources of the shard's own types.
+	compiledIn sets.Set[schema.GroupResource]
+	compile    func(*Content) (*compiled, error)
+	synced     chan struct{}
+	once       sync.Once
 
 	// changing is held while a change is made, which may have to open a storage; mu guards what follows and is never held
 	// for longer than it takes to read or write it. Both: changing first.
@@ -51,18 +54,26 @@ type opened struct {
 	release     func()
 }
 
-// NewCatalog returns a catalog that knows nothing until Run has begun, but what requests make it look for.
-func NewCatalog(registry *storage.Registry, shared *apiextensions.Shared, pool *raw.Pool) *Catalog {
+// NewCatalog returns a catalog that knows nothing until Run has begun, but what requests make it look for. What is
+// compiled in and shown by a logical cluster cannot be defined there.
+func NewCatalog(registry *storage.Registry, shared *apiextensions.Shared, pool *raw.Pool, compiledIn sets.Set[schema.GroupResource]) *Catalog {
 	return &Catalog{
-		registry: registry,
-		reader:   storage.NewReader[*apiextensionsinternal.CustomResourceDefinition](registry, apiextensions.Definitions),
-		shared:   shared,
-		pool:     pool,
-		synced:   make(chan struct{}),
-		clusters: map[logicalcluster.Name]map[string]*definition{},
-		contents: map[apiextensions.Hash]*Content{},
-		storages: map[schema.GroupResource]*opened{},
+		compiledIn: compiledIn,
+		registry:   registry,
+		reader:     storage.NewReader[*apiextensionsinternal.CustomResourceDefinition](registry, apiextensions.Definitions),
+		shared:     shared,
+		pool:       pool,
+		synced:     make(chan struct{}),
+		clusters:   map[logicalcluster.Name]map[string]*definition{},
+		contents:   map[apiextensions.Hash]*Content{},
+		storages:   map[schema.GroupResource]*opened{},
 	}
+}
+
+// shadowed tells whether the context's logical cluster serves a compiled-in resource under a name, whatever definition
+// of that name it has.
+func (c *Catalog) shadowed(ctx context.Context, gr schema.GroupResource) bool {
+	return c.compiledIn.Has(gr) && c.registry.Shows(ctx, gr)
 }
 
 // Served is a definition that a logical cluster serves.
@@ -81,7 +92,7 @@ func (c *Catalog) Served(ctx context.Context) []Served {
 	defer c.mu.RUnlock()
 	served := make([]Served, 0, len(c.clusters[cluster]))
 	for _, d := range c.clusters[cluster] {
-		if d.content != nil {
+		if d.content != nil && !c.shadowed(ctx, d.resource) {
 			served = append(served, Served{d.content, d.terminating})
 		}
 	}
@@ -99,7 +110,7 @@ func (c *Catalog) In(ctx context.Context) ([]*storage.Resource, error) {
 	defer c.mu.RUnlock()
 	resources := make([]*storage.Resource, 0, len(c.clusters[cluster]))
 	for _, d := range c.clusters[cluster] {
-		if d.content != nil {
+		if d.content != nil && !c.shadowed(ctx, d.resource) {
 			resources = append(resources, d.content.resource)
 		}
 	}
@@ -111,7 +122,7 @@ func (c *Catalog) Get(ctx context.Context, gr schema.GroupResource) (*storage.Re
 	cluster, _ := logicalcluster.From(ctx)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if d := c.clusters[cluster][gr.String()]; d != nil && d.content != nil {
+	if d := c.clusters[cluster][gr.String()]; d != nil && d.content != nil && !c.shadowed(ctx, gr) {
 		return d.content.resource, nil
 	}
 	return nil, nil

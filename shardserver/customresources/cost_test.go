@@ -16,20 +16,20 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// large defines widgets with a schema of some 150 KB, as real ones have.
+// large defines widgets with a schema of some 60 KB, as real ones have.
 func large(group string) *apiextensionsv1.CustomResourceDefinition {
 	definition := widgets(group)
 	properties := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
-	for i := range 300 {
+	for i := range 150 {
 		properties[fmt.Sprintf("field%d", i)] = apiextensionsv1.JSONSchemaProps{
-			Type: "object", Description: strings.Repeat("What this field is for. ", 15),
+			Type: "object", Description: strings.Repeat("What this field is for. ", 10),
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {Type: "string"}, "b": {Type: "integer"}},
 		}
 	}
 	return definition
 }
 
-func init() { runtime.MemProfileRate = 16 << 10 }
+func init() { runtime.MemProfileRate = 64 << 10 }
 
 // heap returns how many bytes the process holds, but for those of the etcd in it, which keeps the last requests.
 func heap() int64 {
@@ -66,11 +66,11 @@ func inEtcd(stack []uintptr) bool {
 // TestEqualDefinitionsShareMemory measures what one more logical cluster with a known definition costs. Alone, the
 // definition costs half a megabyte.
 func TestEqualDefinitionsShareMemory(t *testing.T) {
-	const clusters = 200
+	const clusters = 80
 	const most = 32 << 10 // bytes for each
 	shard := shardtesting.Start(t)
 	client := shard.Client(t, shard.Masters(t))
-	annotation := strings.Repeat("applied ", 10000)
+	annotation := strings.Repeat("applied ", 4000)
 	define := func(cluster string) {
 		definition := large("example.com")
 		definition.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": annotation}

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -20,15 +19,14 @@ import (
 // server (wall W7).
 type Handler struct {
 	catalog    *Catalog
-	compiledIn sets.Set[schema.GroupResource]
 	metadata   *raw.Metadata
 	serializer runtime.NegotiatedSerializer
 }
 
-// NewHandler returns a handler over a catalog. What is compiled in is never looked for among definitions.
-func NewHandler(catalog *Catalog, compiledIn sets.Set[schema.GroupResource], serving Serving, serializer runtime.NegotiatedSerializer) *Handler {
+// NewHandler returns a handler over a catalog.
+func NewHandler(catalog *Catalog, serving Serving, serializer runtime.NegotiatedSerializer) *Handler {
 	catalog.compile = compiler(serving, catalog.storageOf)
-	return &Handler{catalog: catalog, compiledIn: compiledIn, metadata: raw.NewMetadata(serving.MinRequestTimeout), serializer: serializer}
+	return &Handler{catalog: catalog, metadata: raw.NewMetadata(serving.MinRequestTimeout), serializer: serializer}
 }
 
 // Wrap puts the handler before what serves everything else.
@@ -42,7 +40,7 @@ func (h *Handler) Wrap(next http.Handler) http.Handler {
 		gr := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 		cluster, ok := logicalcluster.From(req.Context())
 		switch {
-		case !ok || h.compiledIn.Has(gr):
+		case !ok || h.catalog.shadowed(req.Context(), gr):
 			next.ServeHTTP(w, req)
 		case cluster.IsWildcard():
 			h.serveMetadata(w, req, gr, next)
