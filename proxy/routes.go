@@ -84,7 +84,7 @@ func (r *shardRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	route, verdict := r.index.Load().Lookup(to.path)
 	var base *url.URL
-	path, label := to.rest, "mount"
+	var path, label string
 	switch verdict {
 	case index.Found:
 		if route.Shard.Err != nil {
@@ -95,10 +95,8 @@ func (r *shardRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		base, label = route.Shard.BaseURL, route.Shard.Name
 		path = route.Cluster.Path().URLPath() + to.rest
 	case index.Mounted:
-		if base, err = url.Parse(route.Mount); err != nil || base.Scheme != "https" || base.Host == "" {
-			r.respond.internal(w, req, "the URL of the mount is invalid")
-			return
-		}
+		r.serveMount(w, req, route, to.rest)
+		return
 	case index.Unavailable:
 		unavailable(w)
 		return

@@ -175,8 +175,12 @@ func TestRoutesAndIdentities(t *testing.T) {
 							if user, groups := got.Header.Get("X-Remote-User"), strings.Join(got.Header["X-Remote-Group"], ","); user != id.user || groups != id.groups {
 								t.Errorf("the backend saw user %q, groups %q; want %q, %q", user, groups, id.user, id.groups)
 							}
-							if bearer := got.Header.Get("Authorization"); bearer != id.bearer {
-								t.Errorf("the backend saw authorization %q, want %q", bearer, id.bearer)
+							passed := id.bearer
+							if what == "a mount" {
+								passed = "" // a tenant says where that leads
+							}
+							if bearer := got.Header.Get("Authorization"); bearer != passed {
+								t.Errorf("the backend saw authorization %q, want %q", bearer, passed)
 							}
 							if got.Host != strings.TrimPrefix(i.url, "https://") || got.Peer != "kcp-front-proxy" || got.Proto != "HTTP/2.0" {
 								t.Errorf("host %q, peer %q, protocol %q", got.Host, got.Peer, got.Proto)

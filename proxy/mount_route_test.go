@@ -1,0 +1,36 @@
+package proxy_test
+
+import (
+	"net/http"
+	"testing"
+)
+
+// TestMountsThatLeadToEachOther: what a tenant mounts may be this proxy, at the very same path.
+func TestMountsThatLeadToEachOther(t *testing.T) {
+	i := setUp(t)
+	alice := i.as("alice")
+	for name, tc := range map[string]struct {
+		hops   string
+		status int
+		passed string
+	}{
+		"the first":                    {"", http.StatusOK, "1"},
+		"one more":                     {"1", http.StatusOK, "2"},
+		"the last":                     {"3", http.StatusOK, "4"},
+		"one too many":                 {"4", http.StatusLoopDetected, ""},
+		"far too many":                 {"1000", http.StatusLoopDetected, ""},
+		"a number that does not count": {"-1", http.StatusLoopDetected, ""},
+		"no number":                    {"x", http.StatusLoopDetected, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := http.Header{}
+			if tc.hops != "" {
+				header.Set("X-Atoll-Mount-Hops", tc.hops)
+			}
+			status, got, body := i.get(alice, "/clusters/root:org:mount/api", header)
+			if status != tc.status || got.Header.Get("X-Atoll-Mount-Hops") != tc.passed {
+				t.Errorf("status %d, passed on %q: %s", status, got.Header.Get("X-Atoll-Mount-Hops"), body)
+			}
+		})
+	}
+}
