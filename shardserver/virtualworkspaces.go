@@ -12,6 +12,9 @@ import (
 // addVirtualWorkspaces makes the virtual workspaces over the storages of the shard. They are ready with it.
 func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 	c := s.config
+	if !c.options.RunVirtualWorkspaces {
+		return nil
+	}
 	stores := map[string]rest.Storage{}
 	for _, info := range groups.named {
 		if version := info.PrioritizedVersions[0]; version == corev1alpha1.SchemeGroupVersion {

@@ -25,7 +25,11 @@ var upstreamFlags = []string{
 }
 
 // refusedFlags match a prefix above and still are not taken: nothing here reads them.
-var refusedFlags = map[string]bool{"service-account-signing-endpoint": true, "service-account-jwks-uri": true}
+var refusedFlags = map[string]bool{
+	"service-account-signing-endpoint": true, "service-account-jwks-uri": true,
+	// All keys of a shard are in one etcd: logical clusters are counted, emptied and moved by ranges of keys.
+	"etcd-servers-overrides": true,
+}
 
 // AddFlags binds the options to named flag sets. Help prints them by set.
 func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
@@ -81,6 +85,9 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs = fss.FlagSet("Home workspaces")
 	fs.BoolVar(&o.Home.Enabled, "enable-home-workspaces", o.Home.Enabled, "Give every user who asks for workspaces/~ in root a workspace of their own.")
 	fs.StringSliceVar(&o.Home.CreatorGroups, "home-workspaces-home-creator-groups", o.Home.CreatorGroups, "Groups whose members may have a home workspace.")
+
+	fs = fss.FlagSet("Virtual workspaces")
+	fs.BoolVar(&o.RunVirtualWorkspaces, "run-virtual-workspaces", o.RunVirtualWorkspaces, "Serve virtual workspaces below /services/. A server of their own is not part of this version: off, there are none, and initializers and terminators with controllers outside of the shard never end.")
 
 	fs = fss.FlagSet("Admin authentication")
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")

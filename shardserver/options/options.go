@@ -50,6 +50,8 @@ type Options struct {
 	Authorization AuthorizationOptions
 	AdminAuth     AdminAuthOptions
 	Home          HomeOptions
+	// RunVirtualWorkspaces serves virtual workspaces below /services/.
+	RunVirtualWorkspaces bool
 
 	Objects ObjectOptions
 
@@ -163,11 +165,12 @@ func New(rootDirectory string) *Options {
 			WebhookAuthorizedTTL:   5 * time.Minute,
 			WebhookUnauthorizedTTL: 30 * time.Second,
 		},
-		Home:              HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
-		Objects:           ObjectOptions{ScanInterval: time.Minute},
-		EventTTL:          time.Hour,
-		UnsafeNoFsync:     os.Getenv(noFsyncEnv) != "",
-		BatteriesIncluded: DefaultBatteries(),
+		RunVirtualWorkspaces: true,
+		Home:                 HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
+		Objects:              ObjectOptions{ScanInterval: time.Minute},
+		EventTTL:             time.Hour,
+		UnsafeNoFsync:        os.Getenv(noFsyncEnv) != "",
+		BatteriesIncluded:    DefaultBatteries(),
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
 	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
