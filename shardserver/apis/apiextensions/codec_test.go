@@ -1,0 +1,188 @@
+package apiextensions
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+)
+
+// stored returns a definition with a large schema as etcd holds it.
+func stored(t *testing.T, cluster string, change ...func(*apiextensionsv1.CustomResourceDefinition)) []byte {
+	t.Helper()
+	properties := map[string]apiextensionsv1.JSONSchemaProps{}
+	for i := range 200 {
+		properties[fmt.Sprintf("field%d", i)] = apiextensionsv1.JSONSchemaProps{Type: "string", Description: strings.Repeat("A field. ", 20)}
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "widgets.example.com", Labels: map[string]string{"of": cluster},
+			Annotations: map[string]string{"kcp.io/cluster": cluster, "applied": strings.Repeat("applied ", 5000)},
+		},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}},
+			}},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{
+			StoredVersions: []string{"v1"},
+			Conditions:     []apiextensionsv1.CustomResourceDefinitionCondition{{Type: "Established", Status: "True"}},
+		},
+	}
+	for _, f := range change {
+		f(definition)
+	}
+	legacyscheme.Scheme.Default(definition)
+	encoder := legacyscheme.Codecs.EncoderForVersion(protobuf.NewSerializer(legacyscheme.Scheme, legacyscheme.Scheme), apiextensionsv1.SchemeGroupVersion)
+	var data bytes.Buffer
+	if err := encoder.Encode(definition, &data); err != nil {
+		t.Fatal(err)
+	}
+	return data.Bytes()
+}
+
+// plain is the codec that storage uses without ours.
+func plain() kruntime.Codec {
+	internal := schema.GroupVersion{Group: apiextensions.GroupName, Version: kruntime.APIVersionInternal}
+	return legacyscheme.Codecs.CodecForVersions(protobuf.NewSerializer(legacyscheme.Scheme, legacyscheme.Scheme), legacyscheme.Codecs.UniversalDeserializer(), apiextensionsv1.SchemeGroupVersion, internal)
+}
+
+func decode(t testing.TB, c kruntime.Codec, data []byte) *apiextensions.CustomResourceDefinition {
+	t.Helper()
+	definition := &apiextensions.CustomResourceDefinition{}
+	if _, _, err := c.Decode(data, nil, definition); err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+func TestWhatIsSharedIsWhatWasStored(t *testing.T) {
+	c := &codec{Codec: plain(), shared: NewShared()}
+	otherSchema := func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Deprecated = true }
+	noStatus := func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	}
+	kept := []*apiextensions.CustomResourceDefinition{}
+	for name, data := range map[string][]byte{
+		"the first":      stored(t, "a"),
+		"an equal one":   stored(t, "b"),
+		"another":        stored(t, "c", otherSchema),
+		"without status": stored(t, "d", noStatus),
+		"as JSON":        []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"x"},"spec":{"group":"g","scope":"Cluster","names":{"plural":"x","kind":"X"},"versions":[{"name":"v1","served":true,"storage":true}]}}`),
+		"without a spec?": stored(t, "e", func(d *apiextensionsv1.CustomResourceDefinition) {
+			d.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
+		}),
+	} {
+		for range 2 {
+			got, want := decode(t, c, data), decode(t, plain(), data)
+			if !equality.Semantic.DeepEqual(got, want) {
+				t.Errorf("%s: got %+v, want %+v", name, got.ObjectMeta, want.ObjectMeta)
+			}
+			kept = append(kept, got)
+		}
+	}
+	hashes := map[Hash]int{}
+	for _, definition := range kept {
+		hash, err := c.shared.HashOf(definition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if recomputed, err := NewShared().HashOf(definition); err != nil || recomputed != hash {
+			t.Errorf("the hash depends on where a definition comes from: %s, then %s, %v", hash, recomputed, err)
+		}
+		hashes[hash]++
+	}
+	if len(hashes) != 4 { // an absent status does not count
+		t.Errorf("hashes are %v", hashes)
+	}
+	runtime.KeepAlive(kept)
+}
+
+func TestBrokenDefinitionsAreRefused(t *testing.T) {
+	c := &codec{Codec: plain(), shared: NewShared()}
+	good := stored(t, "a")
+	keep := decode(t, c, good)
+	for name, data := range map[string][]byte{
+		"cut in the spec": good[:len(good)/2],
+		"only the magic":  []byte("k8s\x00"),
+		"other text":      []byte("hello"),
+	} {
+		if _, _, err := c.Decode(data, nil, &apiextensions.CustomResourceDefinition{}); err == nil {
+			t.Errorf("%s was decoded", name)
+		}
+	}
+	runtime.KeepAlive(keep)
+}
+
+// TestOneMoreEqualDefinition measures what a definition costs that another logical cluster has already.
+func TestOneMoreEqualDefinition(t *testing.T) {
+	const count = 500
+	const most = 4 << 10 // bytes for each; alone it takes about 200 KB
+	c := &codec{Codec: plain(), shared: NewShared()}
+	data := make([][]byte, count)
+	for i := range data {
+		data[i] = stored(t, fmt.Sprintf("cluster%d", i))
+	}
+	first := decode(t, c, data[0])
+	before := heap()
+	definitions := make([]*apiextensions.CustomResourceDefinition, count)
+	started := time.Now()
+	for i := range definitions {
+		definitions[i] = decode(t, c, data[i])
+	}
+	took := time.Since(started)
+	each := (heap() - before) / count
+	started = time.Now()
+	decode(t, plain(), data[0])
+	t.Logf("one more costs %d bytes and %v to decode; without sharing %v", each, took/count, time.Since(started))
+	if each > most {
+		t.Errorf("one more costs %d bytes, want at most %d", each, most)
+	}
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(definitions)
+	runtime.KeepAlive(data)
+}
+
+func TestNothingIsKeptForNobody(t *testing.T) {
+	c := &codec{Codec: plain(), shared: NewShared()}
+	a, b := decode(t, c, stored(t, "a")), decode(t, c, stored(t, "b"))
+	if specs, texts := c.shared.sizes(); specs != 1 || texts != 1 {
+		t.Errorf("%d specifications and %d texts are shared", specs, texts)
+	}
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(b)
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		runtime.GC()
+		specs, texts := c.shared.sizes()
+		if specs == 0 && texts == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d specifications and %d texts are left", specs, texts)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
