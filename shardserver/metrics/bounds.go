@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+)
+
+// Series of the stock libraries that are by API, hence also by what definitions of tenants, or only URLs, call
+// themselves. Their number has to be bounded by what the shard brings.
+var byAPI = []string{
+	"apiserver_requested_deprecated_apis", "apiserver_request_total", "apiserver_longrunning_requests",
+	"apiserver_request_duration_seconds", "apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds",
+	"apiserver_response_sizes", "apiserver_watch_events_total", "apiserver_watch_events_sizes",
+	"apiserver_request_terminations_total", "apiserver_selfrequest_total", "apiserver_request_aborts_total",
+	"apiserver_request_timestamp_comparison_time", "apiserver_request_body_size_bytes",
+	"apiserver_cache_list_total", "apiserver_cache_list_fetched_objects_total", "apiserver_cache_list_returned_objects_total",
+	"apiserver_init_events_total", "apiserver_watch_cache_events_received_total", "apiserver_watch_cache_events_dispatched_total",
+	"apiserver_terminated_watchers_total", "apiserver_watch_cache_resource_version",
+	"watch_cache_capacity_increase_total", "watch_cache_capacity_decrease_total", "watch_cache_capacity",
+	"apiserver_watch_cache_initializations_total", "apiserver_watch_cache_read_wait_seconds", "apiserver_watch_cache_consistent_read_total",
+	"apiserver_storage_consistency_checks_total", "apiserver_watch_shards_total", "apiserver_watch_filtered_events_total",
+	"etcd_request_duration_seconds", "etcd_requests_total", "etcd_request_errors_total",
+	"apiserver_storage_objects", "apiserver_resource_size_estimate_bytes", "apiserver_resource_objects",
+	"apiserver_storage_events_received_total", "etcd_bookmark_counts", "etcd_bookmark_total",
+	"apiserver_storage_list_total", "apiserver_storage_list_fetched_objects_total", "apiserver_storage_list_evaluated_objects_total",
+	"apiserver_storage_list_returned_objects_total", "apiserver_storage_decode_errors_total",
+}
+
+// Series that are by the names of tenants' objects, with the labels that hold these.
+var byObject = map[string][]string{
+	"apiserver_admission_webhook_admission_duration_seconds":       {"name"},
+	"apiserver_admission_webhook_rejection_count":                  {"name"},
+	"apiserver_admission_webhook_fail_open_count":                  {"name"},
+	"apiserver_admission_webhook_request_total":                    {"name"},
+	"apiserver_admission_match_condition_evaluation_errors_total":  {"name"},
+	"apiserver_admission_match_condition_exclusions_total":         {"name"},
+	"apiserver_admission_match_condition_evaluation_seconds":       {"name"},
+	"apiserver_validating_admission_policy_check_total":            {"policy", "policy_binding"},
+	"apiserver_validating_admission_policy_check_duration_seconds": {"policy", "policy_binding"},
+	"apiserver_mutating_admission_policy_check_total":              {"policy", "policy_binding"},
+	"apiserver_mutating_admission_policy_check_duration_seconds":   {"policy", "policy_binding"},
+	"apiextensions_openapi_v2_regeneration_count":                  {"crd"},
+	"apiextensions_openapi_v3_regeneration_count":                  {"crd", "group", "version"},
+}
+
+// Bound makes labels that tenants choose the values of say "unexpected" for all but what the scheme knows. It is for the
+// whole process, and must come before anything is counted: a series remembers its bounds with its first value.
+func Bound(scheme *runtime.Scheme) {
+	groups, versions, resources := known(scheme)
+	bounds := map[string]string{}
+	for _, name := range byAPI {
+		bounds[name+",group"] = groups
+		bounds[name+",version"] = versions
+		bounds[name+",resource"] = resources
+		bounds[name+",subresource"] = subresources
+	}
+	for name, labels := range byObject {
+		for _, label := range labels {
+			bounds[name+","+label] = ""
+		}
+	}
+	metrics.SetLabelAllowList(bounds)
+}
+
+// subresources are those of the resources that a shard brings and of custom ones.
+var subresources = ",status,scale,finalize,approval,token,log,binding,eviction,exec,attach,portforward,proxy"
+
+// known returns the groups, versions and plural names of all kinds, each with the empty one, separated by commas.
+func known(scheme *runtime.Scheme) (groups, versions, resources string) {
+	g, v, r := map[string]bool{"": true}, map[string]bool{"": true}, map[string]bool{"": true}
+	for kind := range scheme.AllKnownTypes() {
+		g[kind.Group], v[kind.Version] = true, true
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		// Metrics of storage name the resource with its group.
+		r[plural.Resource], r[plural.GroupResource().String()] = true, true
+	}
+	join := func(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ",") }
+	return join(g), join(v), join(r)
+}
