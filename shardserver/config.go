@@ -37,6 +37,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -118,6 +119,7 @@ func (c *Config) applyServing(context.Context) error {
 		return err
 	}
 	c.Generic.EffectiveVersion = linked{c.Generic.EffectiveVersion}
+	metrics.Bound(legacyscheme.Scheme)
 	c.Generic.EnableMetrics = false // package metrics serves them, with the shard's own
 	c.Generic.LoopbackClientConfig.DisableCompression = true
 	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
