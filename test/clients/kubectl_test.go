@@ -119,6 +119,7 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	k.refuses(`patch boat dinghy --type=merge -p {"spec":{"seats":"many"}}`, "must be of type integer")
 	k.refuses("get pods", `doesn't have a resource type "pods"`)
 	k.prints("create namespace dock", "created")
+	k.prints("wait --for=create serviceaccount/default -n dock --timeout=30s", "condition met")
 	k.prints("create token default -n dock", ".")
 	k.prints("create secret generic key --from-literal=a=b -n dock", "created")
 	k.prints("create quota few --hard=count/configmaps=1 -n dock", "created")
@@ -126,8 +127,6 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 
 	t.Run("a set that is applied and pruned as Argo CD and Flux do it", func(t *testing.T) {
 		k := &kubectl{T: t, kubeconfig: k.kubeconfig, home: home}
-		k.prints("apply --server-side --field-manager=gitops --force-conflicts -f "+set, "serverside-applied")
-		k.prints("get configmap chart -o yaml --show-managed-fields", "manager: gitops")
 		raw, err := os.ReadFile(set)
 		if err != nil {
 			t.Fatal(err)
@@ -140,6 +139,8 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 		k.prints("apply -f "+smaller+" --prune -l set=harbour --prune-allowlist=core/v1/ConfigMap", "configmap/tides pruned")
 		k.prints("get configmaps -l set=harbour -o name", "configmap/chart")
 		k.refuses("get configmap tides", "not found")
+		k.prints("apply --server-side --field-manager=gitops --force-conflicts -f "+set, "serverside-applied")
+		k.prints("get configmap chart -o yaml --show-managed-fields", "manager: gitops")
 	})
 
 	k.prints("delete -f "+boat, "deleted")
