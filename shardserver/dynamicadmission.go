@@ -3,6 +3,7 @@ package shardserver
 import (
 	"fmt"
 
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 )
+
+// hookConfigurations is the name of the post-start hook.
+const hookConfigurations = "kcp-follow-admission-configurations"
 
 // newDynamicAdmission prepares webhooks and admission policies.
 func (c *Config) newDynamicAdmission() (*dynamicadmission.Plugins, error) {
@@ -24,6 +28,12 @@ func (c *Config) newDynamicAdmission() (*dynamicadmission.Plugins, error) {
 		Scheme:     legacyscheme.Scheme,
 		OpenAPI:    c.Generic.OpenAPIV3Config,
 	})
+}
+
+// followConfigurations keeps admission informed about who has webhooks and policies.
+func (s *Server) followConfigurations(hook genericapiserver.PostStartHookContext) error {
+	s.running.Go(func() { s.config.dynamic.Run(hook) })
+	return nil
 }
 
 // policyStatusConfig is what the controller of the status of policies gets.

@@ -93,6 +93,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 		return nil, err
 	}
 	s.Generic.AddPostStartHookOrDie(hookPolicy, s.followPolicy)
+	s.Generic.AddPostStartHookOrDie(hookConfigurations, s.followConfigurations)
 	s.Generic.AddPostStartHookOrDie(hookConnections, s.followConnections)
 	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
 	return s, s.config.writeKubeconfig()

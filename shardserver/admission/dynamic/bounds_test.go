@@ -170,6 +170,7 @@ func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
 	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	mutatingWebhook, mutatingPolicy := plugins.MutatingWebhook(), plugins.MutatingPolicy()
 	validatingPolicy, validatingWebhook := plugins.ValidatingPolicy(), plugins.ValidatingWebhook()
+	all := []admission.Interface{mutatingWebhook, mutatingPolicy, validatingPolicy, validatingWebhook}
 	ask := func(cluster string) {
 		ctx, a := in(cluster), creation("x")
 		for _, err := range []error{
@@ -184,16 +185,44 @@ func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
 	for i := range 1000 {
 		ask(fmt.Sprint("none", i))
 	}
-	for _, plugin := range []admission.Interface{mutatingWebhook, mutatingPolicy, validatingPolicy, validatingWebhook} {
+	for _, plugin := range all {
 		if clusters, compiled := dynamic.Kept(plugin); clusters != 0 || compiled != 0 {
 			t.Errorf("%T keeps %d clusters, %d compiled", plugin, clusters, compiled)
 		}
 	}
-	measured := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			ask("none")
+	measure := func(what string) {
+		measured := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask("none")
+			}
+		})
+		t.Logf("all four plug-ins, %s: %s %s", what, measured, measured.MemString())
+	}
+	measure("looking")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); plugins.Run(ctx) }()
+	shardtesting.Eventually(t, "the plug-ins know who has configurations", func(context.Context) error {
+		for _, plugin := range all {
+			if !dynamic.Informed(plugin) {
+				return fmt.Errorf("%T does not", plugin)
+			}
 		}
+		return nil
 	})
-	t.Logf("all four plug-ins: %s %s", measured, measured.MemString())
+	measure("informed")
+	store(t, shard, "none", "validatingadmissionpolicies", storedPolicy("false"))
+	store(t, shard, "none", "validatingadmissionpolicybindings", storedBinding())
+	shardtesting.Eventually(t, "a policy is noticed", func(context.Context) error {
+		if validatingPolicy.Validate(in("none"), creation("x"), objects) == nil {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	cancel()
+	<-ended
+	if err := validatingPolicy.Validate(in("none"), creation("x"), objects); err == nil {
+		t.Error("a plug-in that is not informed must look")
+	}
 }

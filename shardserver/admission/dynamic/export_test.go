@@ -22,3 +22,21 @@ const (
 	MaxClusters = maxClusters
 	MaxCompiled = maxCompiled
 )
+
+// Informed tells whether a plug-in knows who has configurations.
+func Informed(plugin admission.Interface) bool {
+	var of *presence
+	switch plugin := plugin.(type) {
+	case mutatingWebhooks:
+		of = plugin.present
+	case validatingWebhooks:
+		of = plugin.present
+	case mutatingPolicies:
+		of = plugin.present
+	case validatingPolicies:
+		of = plugin.present
+	}
+	of.mu.RLock()
+	defer of.mu.RUnlock()
+	return of.known
+}

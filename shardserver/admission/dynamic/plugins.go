@@ -1,7 +1,10 @@
 package dynamic
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -33,6 +36,15 @@ type Plugins struct {
 	namespaces *storage.Reader[*core.Namespace]
 	schemas    *Schemas
 	custom     definitions
+
+	mu       sync.Mutex
+	followed []follower
+}
+
+// follower is a presence and what it follows.
+type follower struct {
+	presence *presence
+	resource watchable
 }
 
 // New checks the configuration.
@@ -58,6 +70,28 @@ func New(config Config) (*Plugins, error) {
 
 // Schemas returns what knows the types that logical clusters serve.
 func (p *Plugins) Schemas() *Schemas { return p.schemas }
+
+// Run follows, until the context ends, which logical clusters have configurations of the plug-ins made so far. Without
+// it the plug-ins work the same, but look into every logical cluster they are called for.
+func (p *Plugins) Run(ctx context.Context) {
+	p.mu.Lock()
+	followed := slices.Clone(p.followed)
+	p.mu.Unlock()
+	var group sync.WaitGroup
+	for _, f := range followed {
+		group.Go(func() { f.presence.run(ctx, f.resource) })
+	}
+	group.Wait()
+}
+
+// presenceOf returns what Run keeps informed about a resource.
+func (p *Plugins) presenceOf(resource watchable) *presence {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := &presence{}
+	p.followed = append(p.followed, follower{known, resource})
+	return known
+}
 
 // everything is what webhooks and validating policies can intercept.
 func everything() *admission.Handler {

@@ -47,7 +47,9 @@ type policies[IP, IB stored, P, B runtime.Object, E any] struct {
 	plugins  *Plugins
 	policies *storage.Reader[IP]
 	bindings *storage.Reader[IB]
-	known    preparations[[]policy[P, B]]
+	// present knows who has bindings: a policy without has no effect.
+	present *presence
+	known   preparations[[]policy[P, B]]
 	// compiled is shared by all logical clusters, by content.
 	compiled *recent[contentKey, func() E]
 }
@@ -66,11 +68,13 @@ type policy[P, B runtime.Object] struct {
 }
 
 func newPolicies[IP, IB stored, P, B runtime.Object, E any](plugins *Plugins, of kind[IP, IB, P, B, E]) *policies[IP, IB, P, B, E] {
+	bindings := storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings))
 	return &policies[IP, IB, P, B, E]{
 		kind:     of,
 		plugins:  plugins,
 		policies: storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)),
-		bindings: storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings)),
+		bindings: bindings,
+		present:  plugins.presenceOf(bindings),
 		known:    newPreparations[[]policy[P, B]](),
 		compiled: newRecent[contentKey, func() E](maxCompiled, maxIdle),
 	}
@@ -125,6 +129,10 @@ func (s *policies[IP, IB, P, B, E]) evaluator(of policy[P, B]) E {
 
 // applicable returns the policies of the logical cluster that have bindings.
 func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context, cluster logicalcluster.Name) ([]policy[P, B], error) {
+	if !s.present.in(cluster) {
+		s.known.none(cluster)
+		return nil, nil
+	}
 	bindings, err := readAll(ctx, s.bindings)
 	if err != nil {
 		return nil, err

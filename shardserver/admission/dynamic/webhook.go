@@ -31,9 +31,10 @@ const (
 
 // webhooks finds the stock webhook plug-in, P, made of the configurations, C, of a logical cluster.
 type webhooks[C stored, P any] struct {
-	reader *storage.Reader[C]
-	known  preparations[*instance[P]]
-	make   func(logicalcluster.Name, []C) (P, []admissionregistrationv1.RuleWithOperations, error)
+	reader  *storage.Reader[C]
+	present *presence
+	known   preparations[*instance[P]]
+	make    func(logicalcluster.Name, []C) (P, []admissionregistrationv1.RuleWithOperations, error)
 }
 
 // instance is a stock plug-in for one logical cluster in one state of its configurations.
@@ -45,12 +46,9 @@ type instance[P any] struct {
 	own chan struct{}
 }
 
-func newWebhooks[C stored, P any](registry *storage.Registry, resource string, build func(logicalcluster.Name, []C) (P, []admissionregistrationv1.RuleWithOperations, error)) *webhooks[C, P] {
-	return &webhooks[C, P]{
-		reader: storage.NewReader[C](registry, admissionregistration.Resource(resource)),
-		known:  newPreparations[*instance[P]](),
-		make:   build,
-	}
+func newWebhooks[C stored, P any](plugins *Plugins, resource string, build func(logicalcluster.Name, []C) (P, []admissionregistrationv1.RuleWithOperations, error)) *webhooks[C, P] {
+	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource))
+	return &webhooks[C, P]{reader: reader, present: plugins.presenceOf(reader), known: newPreparations[*instance[P]](), make: build}
 }
 
 // run calls the plug-in of the request's logical cluster, if that has any webhooks.
@@ -61,6 +59,10 @@ func (w *webhooks[C, P]) run(ctx context.Context, a admission.Attributes, call f
 	cluster, err := clusterOf(ctx)
 	if err != nil {
 		return err
+	}
+	if !w.present.in(cluster) {
+		w.known.none(cluster)
+		return nil
 	}
 	configurations, err := readAll(ctx, w.reader)
 	if err != nil {
@@ -109,7 +111,7 @@ func (i *instance[P]) leave() { <-i.own }
 
 // MutatingWebhook returns the plug-in apis.kcp.io/MutatingWebhook.
 func (p *Plugins) MutatingWebhook() admission.MutationInterface {
-	return mutatingWebhooks{everything(), newWebhooks(p.config.Registry, "mutatingwebhookconfigurations", p.makeMutating)}
+	return mutatingWebhooks{everything(), newWebhooks(p, "mutatingwebhookconfigurations", p.makeMutating)}
 }
 
 type mutatingWebhooks struct {
@@ -143,7 +145,7 @@ func (p *Plugins) makeMutating(cluster logicalcluster.Name, configurations []*ad
 
 // ValidatingWebhook returns the plug-in apis.kcp.io/ValidatingWebhook.
 func (p *Plugins) ValidatingWebhook() admission.ValidationInterface {
-	return validatingWebhooks{everything(), newWebhooks(p.config.Registry, "validatingwebhookconfigurations", p.makeValidating)}
+	return validatingWebhooks{everything(), newWebhooks(p, "validatingwebhookconfigurations", p.makeValidating)}
 }
 
 type validatingWebhooks struct {
