@@ -14,10 +14,14 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
@@ -71,11 +75,7 @@ func define(t *testing.T, config *rest.Config, object *apiextensionsv1.CustomRes
 			return err
 		}
 		if !apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established) {
-			got.Status.AcceptedNames = got.Spec.Names
-			apihelpers.SetCRDCondition(got, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue})
-			apihelpers.SetCRDCondition(got, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue})
-			_, err := definitions.UpdateStatus(ctx, got, metav1.UpdateOptions{})
-			return err
+			return fmt.Errorf("its conditions are %v", got.Status.Conditions)
 		}
 		return nil
 	})
@@ -244,22 +244,41 @@ func mapsDefinitions(t *testing.T, config *rest.Config) {
 }
 
 func showsTerminating(t *testing.T, config *rest.Config) {
-	object := definition("example.com", "goings", "Going", []string{"v1"})
-	define(t, config, object)
+	define(t, config, definition("example.com", "goings", "Going", []string{"v1"}))
+	going := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "goings"}).Namespace("default")
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Going", "metadata": map[string]any{"name": "stays", "finalizers": []any{"example.com/stays"}},
+	}}
+	if _, err := going.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	definitions := clientset.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
-	shardtesting.Eventually(t, "the definition is marked", func(ctx context.Context) error {
-		got, err := definitions.Get(ctx, object.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
+	if err := definitions.Delete(t.Context(), "goings.example.com", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition terminates", func(ctx context.Context) error {
+		got, err := definitions.Get(ctx, "goings.example.com", metav1.GetOptions{})
+		if err == nil && !apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Terminating) {
+			err = fmt.Errorf("its conditions are %v", got.Status.Conditions)
 		}
-		apihelpers.SetCRDCondition(got, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue})
-		_, err = definitions.UpdateStatus(ctx, got, metav1.UpdateOptions{})
 		return err
 	})
 	var resources metav1.APIResourceList
 	decode(t, config, "/apis/example.com/v1", &resources)
 	if got := resources.APIResources[0].Verbs; !slices.Equal(got, metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}) {
 		t.Errorf("while it terminates the verbs are %v", got)
+	}
+	if _, err := going.Patch(t.Context(), "stays", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition is gone", func(ctx context.Context) error {
+		if _, err := definitions.Get(ctx, "goings.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w, want not found", err)
+		}
+		return nil
+	})
+	if got := statusOf(t, config, "/apis/example.com"); got != http.StatusNotFound {
+		t.Errorf("the group of a definition that is gone: got %d", got)
 	}
 }
 
@@ -324,6 +343,26 @@ func oldHash(t *testing.T, config *rest.Config) {
 		if response.StatusCode != http.StatusOK || response.Header.Get("ETag") != tag || response.Request.URL.Query().Get("hash") != strings.Trim(tag, `"`) {
 			t.Errorf("%s: got %d from %s", path, response.StatusCode, response.Request.URL)
 		}
+	}
+}
+
+// TestADefinitionMayTakeThePlaceOfWhatIsHidden is about shards, which are compiled in and shown in root alone: elsewhere
+// the name is free.
+func TestADefinitionMayTakeThePlaceOfWhatIsHidden(t *testing.T) {
+	shard := shardtesting.Start(t)
+	shard.NewWorkspace(t, "root", "potter")
+	config := shardtesting.At(shard.Admin(t), "root:potter")
+	define(t, config, definition("core.kcp.io", "shards", "Shard", []string{"v1alpha1"}, "glaze"))
+	explainsKind(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "Shard"}, "spec", "glaze")
+	explainsKind(t, config, schema.GroupVersionKind{Group: "core.kcp.io", Version: "v1alpha1", Kind: "LogicalCluster"}, "status", "phase")
+	for _, legacy := range []bool{true, false} {
+		lines := strings.Join(discovered(t, config, legacy), "\n")
+		if !strings.Contains(lines, "core.kcp.io/v1alpha1 shards Shard namespaced=true") || !strings.Contains(lines, "core.kcp.io/v1alpha1 logicalclusters ") {
+			t.Errorf("unaggregated %t: got %s", legacy, lines)
+		}
+	}
+	if got := statusOf(t, config, "/apis/core.kcp.io/v1alpha1/namespaces/default/shards"); got != http.StatusOK {
+		t.Errorf("listing what the definition brings: got %d", got)
 	}
 }
 
