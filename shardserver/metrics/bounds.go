@@ -44,6 +44,7 @@ var byObject = map[string][]string{
 	"apiserver_validating_admission_policy_check_duration_seconds": {"policy", "policy_binding"},
 	"apiserver_mutating_admission_policy_check_total":              {"policy", "policy_binding"},
 	"apiserver_mutating_admission_policy_check_duration_seconds":   {"policy", "policy_binding"},
+	"apiserver_crd_conversion_webhook_duration_seconds":            {"crd_name", "from_version", "to_version"},
 	"apiextensions_openapi_v2_regeneration_count":                  {"crd"},
 	"apiextensions_openapi_v3_regeneration_count":                  {"crd", "group", "version"},
 }

@@ -145,4 +145,50 @@ func TestMetricsOfAShard(t *testing.T) {
 		}
 		t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
 	})
+
+	t.Run("nor with names that tenants choose", func(t *testing.T) {
+		workspace := s.NewWorkspace(t, "root", "inventive")
+		config := shardtesting.At(s.Admin(t), workspace.Spec.Cluster)
+		c := s.Kubernetes(t, config).Discovery().RESTClient()
+		invent := func(word string) {
+			const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+			definition := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]ss.%[1]s.example.com"},
+				"spec":{"group":"%[1]s.example.com","scope":"Cluster","names":{"plural":"%[1]ss","kind":"%[1]s"},
+				"versions":[{"name":"v1%[1]s","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, word)
+			if err := c.Post().AbsPath(definitions).Body([]byte(definition)).Do(t.Context()).Error(); err != nil {
+				t.Fatal(err)
+			}
+			objects := fmt.Sprintf("/apis/%[1]s.example.com/v1%[1]s/%[1]ss", word)
+			object := fmt.Sprintf(`{"apiVersion":"%[1]s.example.com/v1%[1]s","kind":"%[1]s","metadata":{"name":"a"}}`, word)
+			shardtesting.Eventually(t, "the definition is served", func(ctx context.Context) error {
+				return c.Post().AbsPath(objects).Body([]byte(object)).Do(ctx).Error()
+			})
+			for _, path := range []string{objects, objects + "/a", objects + "/a/" + word, "/apis/" + word + "/v1/" + word, "/api/v1/" + word, "/" + word} {
+				_ = c.Get().AbsPath(path).Do(t.Context()).Error() // most are not found
+			}
+			if err := errors.Join(c.Delete().AbsPath(objects+"/a").Do(t.Context()).Error(), c.Delete().AbsPath(definitions, fmt.Sprintf("%[1]ss.%[1]s.example.com", word)).Do(t.Context()).Error()); err != nil {
+				t.Error(err)
+			}
+		}
+		for i := range 5 {
+			invent(fmt.Sprintf("first%d", i))
+		}
+		before := scrape(t, s)
+		for i := range 10 {
+			invent(fmt.Sprintf("word%d", i))
+		}
+		counted := false
+		for series := range scrape(t, s) {
+			counted = counted || strings.HasPrefix(series, "apiserver_request_total{") && strings.Contains(series, `resource="unexpected"`)
+			if _, ok := before[series]; !ok {
+				t.Errorf("new: %s", series)
+			}
+			if strings.Contains(series, "word") {
+				t.Errorf("names what a tenant chose: %s", series)
+			}
+		}
+		if !counted {
+			t.Error("requests to custom resources are not counted at all")
+		}
+	})
 }
