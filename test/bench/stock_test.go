@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -77,6 +78,9 @@ func startShard(b *testing.B, etcd *store) *peer {
 			return err
 		}
 		base, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, "shard-base", &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		if err == nil && len(base.CAData) == 0 {
+			err = errors.New("it has tokens, but not yet an address")
+		}
 		return err
 	})
 	base.QPS = -1
