@@ -23,7 +23,7 @@ var namespaces = schema.GroupResource{Resource: "namespaces"}
 // upstream's matchers want. Both read in the process: the lister from the watch cache, the client what storage has now.
 type namespaceReader struct {
 	corev1listers.NamespaceListerExpansion
-	//nolint:containedctx // upstream's lister takes no context; this is that of the logical cluster
+	// ctx, since upstream's lister takes none, is that of the logical cluster.
 	ctx    context.Context
 	reader *storage.Reader[*core.Namespace]
 }

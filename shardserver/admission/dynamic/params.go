@@ -60,7 +60,7 @@ func (r paramReader) Lister() cache.GenericLister       { return r.lister }
 
 // compiledParams reads objects of a compiled-in type from the watch cache.
 type compiledParams struct {
-	//nolint:containedctx // upstream's lister takes no context; this is the request's
+	// ctx, since upstream's lister takes none, is the request's.
 	ctx       context.Context
 	reader    *storage.Reader[runtime.Object]
 	convert   *runtime.Scheme
@@ -98,7 +98,7 @@ func (c compiledParams) List(selector labels.Selector) ([]runtime.Object, error)
 // customParams reads custom resources through the shard's API, which converts them to the version of the policy. It
 // asks for what the watch cache has.
 type customParams struct {
-	//nolint:containedctx // upstream's lister takes no context; this is the request's
+	// ctx, since upstream's lister takes none, is the request's.
 	ctx    context.Context
 	all    dynamic.NamespaceableResourceInterface
 	client dynamic.ResourceInterface

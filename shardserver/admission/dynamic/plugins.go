@@ -59,7 +59,6 @@ func New(config Config) (*Plugins, error) {
 	case config.Scheme == nil || config.OpenAPI == nil:
 		return nil, errors.New("creating dynamic admission: no description of the types compiled in")
 	}
-	boundMetrics()
 	return &Plugins{
 		config:     config,
 		namespaces: storage.NewReader[*core.Namespace](config.Registry, namespaces),

@@ -27,7 +27,7 @@ func bookkeeping(a admission.Attributes) bool {
 // asked is an authorizer for CEL expressions, which ask without a context: it brings the request's, or at least one
 // of the logical cluster.
 type asked struct {
-	//nolint:containedctx // the one that CEL does not pass on
+	// ctx is what CEL does not pass on.
 	ctx      context.Context
 	delegate authorizer.Authorizer
 }
@@ -52,14 +52,14 @@ func (b byUser) GetUser() user.Info { return b.user }
 // webhook plug-in, which many requests share, to its authorizer.
 type requestUser struct {
 	user.Info
-	//nolint:containedctx // see above
+	// ctx is that of the request.
 	ctx context.Context
 }
 
 // contextual are the attributes of a request whose user brings the request's context along.
 type contextual struct {
 	admission.Attributes
-	//nolint:containedctx // see above
+	// ctx is that of the request.
 	ctx context.Context
 }
 

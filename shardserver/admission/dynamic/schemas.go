@@ -169,7 +169,7 @@ func (s *Schemas) contentOf(definition *apiextensions.CustomResourceDefinition, 
 
 // typeConverters finds type converters for the objects of one request.
 type typeConverters struct {
-	//nolint:containedctx // upstream asks without one; this is the request's
+	// ctx, since upstream asks without one, is the request's.
 	ctx     context.Context
 	schemas *Schemas
 }

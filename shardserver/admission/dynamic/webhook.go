@@ -13,11 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
-	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	conversion "k8s.io/kubernetes/pkg/apis/admissionregistration/v1"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/outbound"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -182,9 +182,7 @@ func (p *Plugins) initialize(webhook *generic.Webhook, cluster logicalcluster.Na
 	ctx := logicalcluster.With(context.Background(), cluster)
 	reader := namespaceReader{ctx: ctx, reader: p.namespaces}
 	of.namespaces = reader
-	webhook.SetAuthenticationInfoResolverWrapper(func(webhookutil.AuthenticationInfoResolver) webhookutil.AuthenticationInfoResolver {
-		return anonymous{}
-	})
+	webhook.SetAuthenticationInfoResolverWrapper(outbound.Wrap)
 	webhook.SetExternalKubeClientSet(reader.client())
 	webhook.SetExternalKubeInformerFactory(factory{content: &of})
 	webhook.SetAuthorizer(asked{ctx, p.config.Authorizer})

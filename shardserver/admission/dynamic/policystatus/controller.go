@@ -102,7 +102,7 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 // typesOf shows the types of one logical cluster, that of its context, as the type checker wants them.
 type typesOf struct {
 	meta.RESTMapper
-	//nolint:containedctx // upstream's interfaces take none; this is the one of a reconciliation
+	// ctx, since upstream's interfaces take none, is the one of a reconciliation.
 	ctx    context.Context
 	config Config
 }

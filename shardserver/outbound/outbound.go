@@ -1,12 +1,19 @@
-package dynamic
+// Package outbound is how a shard calls the webhooks of tenants: of admission and of conversion. A tenant chooses the
+// address, so what is called gets no credentials of the shard, cannot send it elsewhere, cannot show its answers to
+// anybody unless they are reviews, and cannot answer without end.
+package outbound
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
+	"syscall"
 	"time"
 
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 )
 
@@ -16,24 +23,42 @@ const (
 	maxAnswer = 8 << 20
 	// callTimeout bounds a call of a webhook whose configuration gives no shorter time.
 	callTimeout = 30 * time.Second
+	dialTimeout = 10 * time.Second
 )
 
-// anonymous is how the shard appears before webhooks: without any credentials. Upstream's own resolver would take a
+// Anonymous is how the shard appears before webhooks: without any credentials. Upstream's own resolver would take a
 // kubeconfig, the service account of the pod or the loopback token for some host names, which a tenant could name.
-type anonymous struct{}
+type Anonymous struct{}
+
+// Wrap replaces upstream's resolver.
+func Wrap(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver { return Anonymous{} }
 
 // ClientConfigFor implements webhook.AuthenticationInfoResolver.
-func (anonymous) ClientConfigFor(string) (*rest.Config, error) {
+func (Anonymous) ClientConfigFor(string) (*rest.Config, error) {
 	return &rest.Config{
 		UserAgent:     "kube-apiserver-admission", // what webhooks know upstream by
 		Timeout:       callTimeout,
+		Dial:          (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: refuseLinkLocal}).DialContext,
 		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return guard{next} },
 	}, nil
 }
 
 // ClientConfigForService implements webhook.AuthenticationInfoResolver. A workspace has no services.
-func (anonymous) ClientConfigForService(name, namespace string, _ int) (*rest.Config, error) {
+func (Anonymous) ClientConfigForService(name, namespace string, _ int) (*rest.Config, error) {
 	return nil, fmt.Errorf("service %q in namespace %q cannot be resolved: a workspace has no services, use clientConfig.url", name, namespace)
+}
+
+// refuseLinkLocal looks at the address that a name was resolved to, so that no name can hide it. Clouds keep the secrets
+// of their machines at such addresses.
+func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if ip := target.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+		return errors.New("the address is not one that a webhook can have")
+	}
+	return nil
 }
 
 // guard keeps a webhook from sending the shard elsewhere, from showing its owner what else the shard can reach, and
