@@ -142,15 +142,18 @@ func (c *Catalog) Sizes() (definitions, contents, storages int) {
 type use struct {
 	content     *Content
 	terminating bool
-	definition  *definition
+	// writes says that the definition counts it among its writers.
+	writes     bool
+	definition *definition
 }
 
-// use finds what serves a resource in the context's logical cluster, or returns nil. Where the watch has not brought
-// it, the definition itself is asked, so that what a client saw established is found. Give it back with done.
-func (c *Catalog) use(ctx context.Context, gr schema.GroupResource) (*use, error) {
+// use finds what serves a resource in the context's logical cluster, for a request that may write or not, or returns
+// nil. Where the watch has not brought it, the definition itself is asked, so that what a client saw established is
+// found. Give it back with done.
+func (c *Catalog) use(ctx context.Context, gr schema.GroupResource, writes bool) (*use, error) {
 	cluster, _ := logicalcluster.From(ctx)
 	name := gr.String()
-	if u := c.find(cluster, name); u != nil {
+	if u := c.find(cluster, name, writes); u != nil {
 		return u, nil
 	}
 	object, err := c.reader.GetLatest(ctx, "", name)
@@ -167,10 +170,10 @@ func (c *Catalog) use(ctx context.Context, gr schema.GroupResource) (*use, error
 	if err := c.update(o, true); err != nil {
 		return nil, err
 	}
-	return c.find(cluster, name), nil
+	return c.find(cluster, name, writes), nil
 }
 
-func (c *Catalog) find(cluster logicalcluster.Name, name string) *use {
+func (c *Catalog) find(cluster logicalcluster.Name, name string, writes bool) *use {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	d := c.clusters[cluster][name]
@@ -178,10 +181,19 @@ func (c *Catalog) find(cluster logicalcluster.Name, name string) *use {
 		return nil
 	}
 	d.content.users.Add(1)
-	return &use{content: d.content, terminating: d.terminating, definition: d}
+	u := &use{content: d.content, terminating: d.terminating, writes: writes && !d.terminating, definition: d}
+	if u.writes {
+		d.writers.Add(1)
+	}
+	return u
 }
 
-func (c *Catalog) done(u *use) { c.release(u.content) }
+func (c *Catalog) done(u *use) {
+	if u.writes {
+		u.definition.writers.Add(-1)
+	}
+	c.release(u.content)
+}
 
 // watch registers what ends a watch when the definition in use changes or goes, and returns what forgets it again. If
 // the definition has changed since, the watch ends at once.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,9 @@ type definition struct {
 	content *Content
 	// terminating says that instances are on their way out and that none may be created.
 	terminating bool
+	// writers are the requests that write objects and began before the definition was terminating. They rise under the
+	// catalog's lock only, and not any more once terminating is set.
+	writers atomic.Int64
 	// watches are the open watches of clients on this cluster's objects; nil without any.
 	watches map[*watched]struct{}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,9 @@ type Handler struct {
 	metadata   *raw.Metadata
 	serializer runtime.NegotiatedSerializer
 }
+
+// writingVerbs are those that may leave an object behind.
+var writingVerbs = []string{"create", "update", "patch"}
 
 // NewHandler returns a handler over a catalog.
 func NewHandler(catalog *Catalog, serving Serving, serializer runtime.NegotiatedSerializer) *Handler {
@@ -52,7 +56,7 @@ func (h *Handler) Wrap(next http.Handler) http.Handler {
 
 // serve answers a request to one logical cluster.
 func (h *Handler) serve(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, gr schema.GroupResource, next http.Handler) {
-	use, err := h.catalog.use(req.Context(), gr)
+	use, err := h.catalog.use(req.Context(), gr, slices.Contains(writingVerbs, info.Verb))
 	if err != nil {
 		h.fail(w, req, info, err)
 		return

@@ -17,6 +17,9 @@ type Instances struct {
 	// Deleter deletes one, with all that finalizers and owner references ask for. The logical cluster and the namespace
 	// are those of the context.
 	Deleter rest.GracefulDeleter
+	// Settled says that through this process no more objects can come: the definition is terminating, and every request
+	// that began before has ended.
+	Settled bool
 
 	release func()
 }
@@ -27,7 +30,7 @@ func (i *Instances) Release() { i.release() }
 // Instances returns the objects of a definition of the context's logical cluster, or nil if it serves none of that
 // resource. Release them.
 func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Instances, error) {
-	use, err := c.use(ctx, gr)
+	use, err := c.use(ctx, gr, false)
 	if use == nil || err != nil {
 		return nil, err
 	}
@@ -41,5 +44,10 @@ func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Inst
 		c.done(use)
 		return nil, fmt.Errorf("objects of %s cannot be deleted: their registry is %T", gr, compiled.instances)
 	}
-	return &Instances{Store: use.content.resource.Store, Deleter: deleter, release: func() { c.done(use) }}, nil
+	return &Instances{
+		Store:   use.content.resource.Store,
+		Deleter: deleter,
+		Settled: use.terminating && use.definition.writers.Load() == 0,
+		release: func() { c.done(use) },
+	}, nil
 }

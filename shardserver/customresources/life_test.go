@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -181,6 +183,40 @@ func collectionOfDefinitions(t *testing.T, shard *shardtesting.Shard) {
 		}
 		return nil
 	})
+}
+
+func namespaceAndWorkspaceGo(t *testing.T, shard *shardtesting.Shard) {
+	w := newWorkspace(t, shard)
+	w.define(widgets("example.com"))
+	w.create(widget("one", nil))
+	clients := shard.Kubernetes(t, w.config)
+	if _, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "brief"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.clusterObjects("v1").Namespace("brief").Create(t.Context(), widgetIn("brief"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := clients.CoreV1().Namespaces().Delete(t.Context(), "brief", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left := func(what string) func(context.Context) error {
+		return func(context.Context) error {
+			if keys := shard.Keys(t, what); len(keys) > 0 {
+				return fmt.Errorf("left are %v", keys)
+			}
+			return nil
+		}
+	}
+	shardtesting.Eventually(t, "the namespace goes with its objects", left("/"+w.name+"/brief"))
+	w.get("one")
+	parent := shard.Client(t, shard.Admin(t))
+	if err := parent.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: w.workspace}}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the workspace goes with everything in it", left("/"+w.name+"/"))
+	if served := shard.Server.Definitions().Served(shardtesting.In(t.Context(), w.name)); len(served) != 0 {
+		t.Errorf("the catalog still has %v", served)
+	}
 }
 
 func TestRestart(t *testing.T) {

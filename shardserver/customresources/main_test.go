@@ -24,20 +24,23 @@ func TestCustomResources(t *testing.T) {
 		"a definition is usable once established":                      usableOnceEstablished,
 		"two workspaces define one name differently":                   definedDifferently,
 		"a deleted definition takes its objects along, and no others'": deletedWithItsObjects,
-		"status and scale":                             subresources,
-		"several versions":                             severalVersions,
-		"columns of tables":                            printedColumns,
-		"rules hold, what was valid before may stay":   rulesAndRatcheting,
-		"objects are selected by their fields":         selectedFields,
-		"unknown fields are refused or warned of":      fieldValidation,
-		"objects are applied":                          applied,
-		"objects are deleted":                          deletions,
-		"many definitions are used at once":            manyAtOnce,
-		"names are a matter of each workspace":         namesPerWorkspace,
-		"watches end with what they are of":            watchesEnd,
-		"metadata over all workspaces":                 overAllWorkspaces,
-		"what is compiled in stays":                    compiledInStays,
-		"a collection of definitions leaves no object": collectionOfDefinitions,
+		"status and scale":                               subresources,
+		"several versions":                               severalVersions,
+		"columns of tables":                              printedColumns,
+		"rules hold, what was valid before may stay":     rulesAndRatcheting,
+		"objects are selected by their fields":           selectedFields,
+		"unknown fields are refused or warned of":        fieldValidation,
+		"objects are applied":                            applied,
+		"objects are deleted":                            deletions,
+		"many definitions are used at once":              manyAtOnce,
+		"names are a matter of each workspace":           namesPerWorkspace,
+		"watches end with what they are of":              watchesEnd,
+		"metadata over all workspaces":                   overAllWorkspaces,
+		"what is compiled in stays":                      compiledInStays,
+		"a collection of definitions leaves no object":   collectionOfDefinitions,
+		"a webhook converts":                             convertedByWebhook,
+		"no webhook is reached by a service":             noWebhookByService,
+		"a namespace and a workspace take objects along": namespaceAndWorkspaceGo,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,15 +52,16 @@ func TestCustomResources(t *testing.T) {
 // workspace is a workspace with its clients.
 type workspace struct {
 	*testing.T
-	name   string
-	config *rest.Config
+	// name is that of its logical cluster, workspace its own.
+	name, workspace string
+	config          *rest.Config
 }
 
 func newWorkspace(t *testing.T, shard *shardtesting.Shard) *workspace {
 	t.Helper()
 	name := "crd-" + rand.String(6)
 	created := shard.NewWorkspace(t, "root", name)
-	return &workspace{T: t, name: created.Spec.Cluster, config: shardtesting.At(shard.Admin(t), "root:"+name)}
+	return &workspace{T: t, name: created.Spec.Cluster, workspace: name, config: shardtesting.At(shard.Admin(t), "root:"+name)}
 }
 
 func (w *workspace) definitions() typed.CustomResourceDefinitionInterface {
@@ -164,6 +168,12 @@ func widget(name string, spec map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "spec": spec}}
 	obj.SetName(name)
 	obj.SetNamespace("default")
+	return obj
+}
+
+func widgetIn(namespace string) *unstructured.Unstructured {
+	obj := widget("one", nil)
+	obj.SetNamespace(namespace)
 	return obj
 }
 

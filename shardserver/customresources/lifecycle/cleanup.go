@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,12 +77,12 @@ func (c *cleanupController) reconcile(ctx context.Context, key controller.Key) (
 	}
 	done := terminating(apiextensions.ConditionFalse, "NeverEstablished", "resource was never established")
 	if apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) {
-		left, deleted, err := c.pass(ctx, schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural})
+		empty, deleted, err := c.pass(ctx, schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural})
 		if err != nil {
 			_ = c.write(ctx, definition, terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes; they are tried again"), nil)
 			return controller.Result{}, fmt.Errorf("deleting the objects of definition %s: %w", definition.Name, err)
 		}
-		if left > 0 {
+		if !empty {
 			progress := terminating(apiextensions.ConditionTrue, "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 			return controller.Result{RequeueAfter: wait(deleted, time.Since(definition.DeletionTimestamp.Time))}, c.write(ctx, definition, progress, nil)
 		}
@@ -117,29 +118,30 @@ func (c *cleanupController) write(ctx context.Context, definition *apiextensions
 	return writeStatus(ctx, c.client, changed, finalizers)
 }
 
-// pass deletes a bounded number of objects. It returns how many it found, and how many of them it deleted: those were
-// not being deleted before, which says nothing of whether they are gone.
-func (c *cleanupController) pass(ctx context.Context, gr schema.GroupResource) (found, deleted int, err error) {
+// pass deletes a bounded number of objects. It tells whether there was none, and none can come any more, and how many
+// it deleted: they were not being deleted before, which says nothing of whether they are gone.
+func (c *cleanupController) pass(ctx context.Context, gr schema.GroupResource) (empty bool, deleted int, err error) {
 	instances, err := c.catalog.Instances(ctx, gr)
 	if err != nil {
-		return 0, 0, err
+		return false, 0, err
 	}
 	if instances == nil {
-		return 0, 0, fmt.Errorf("the definition is established, but not served yet")
+		return false, 0, errors.New("the definition is established, but not served yet")
 	}
 	defer instances.Release()
+	empty = instances.Settled // asked before the list, which so holds all that there ever will be
 	options := &internalversion.ListOptions{Limit: deletesPerPass}
 	for {
 		page, err := instances.Store.List(ctx, options)
 		if err != nil {
-			return found, deleted, fmt.Errorf("listing: %w", err)
+			return false, deleted, fmt.Errorf("listing: %w", err)
 		}
-		found += meta.LenList(page)
+		empty = empty && meta.LenList(page) == 0
 		of, err := deletePage(ctx, instances.Deleter, page)
 		deleted += of
 		list, listErr := meta.ListAccessor(page)
 		if err != nil || listErr != nil || list.GetContinue() == "" || deleted >= deletesPerPass {
-			return found, deleted, firstOf(err, listErr)
+			return empty, deleted, firstOf(err, listErr)
 		}
 		options.Continue = list.GetContinue()
 	}
