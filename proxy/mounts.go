@@ -70,8 +70,8 @@ const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 // withoutCredentials removes everything from headers that proves who the caller is.
 func withoutCredentials(header http.Header) {
 	for name := range header {
-		switch folded := strings.ReplaceAll(strings.ToLower(name), "_", "-"); {
-		case folded == "authorization", folded == "cookie", folded == "proxy-authorization":
+		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
+		case "authorization", "cookie", "proxy-authorization":
 			delete(header, name)
 		}
 	}

@@ -70,7 +70,7 @@ func (c *content) handler(cluster http.Handler) http.Handler {
 			c.byRules(w, req, cluster, owner, attributes, rules)
 			return
 		}
-		c.asCreator(w, req, cluster, entered, attributes)
+		c.asCreator(w, req, cluster, entered)
 	})
 }
 
@@ -118,7 +118,7 @@ func (c *content) byRules(w http.ResponseWriter, req *http.Request, cluster http
 }
 
 // asCreator serves the request as the creator of the workspace, with the creator's rights.
-func (c *content) asCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, entered *corev1alpha1.LogicalCluster, attributes authorizer.Attributes) {
+func (c *content) asCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, entered *corev1alpha1.LogicalCluster) {
 	if entered.Spec.CreatedBy == nil || entered.Spec.CreatedBy.Username == "" {
 		c.fail(w, req, apierrors.NewInternalError(errors.New("the logical cluster does not say who created it")))
 		return
