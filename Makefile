@@ -86,6 +86,16 @@ test-unit: ## Unit tests and tests against in-process servers. Needs nothing but
 test-e2e: ## End to end: development cluster, operator, pods, front proxy.
 	@hack/e2e.sh
 
+.PHONY: conformance
+conformance: ## Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces, through the front proxy.
+	@hack/conformance.sh
+
+FUZZ_TIME ?= 5s
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZ_TIME.
+	@hack/fuzz.sh $(FUZZ_TIME)
+
 .PHONY: bench
 bench: ## Figures of one run as a table and as JSON in bench.json.
 	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...

@@ -87,7 +87,8 @@ func ginkgo(t *testing.T, bin, place, report string) error {
 		"--timeout="+suiteTimeout.String(), "--poll-progress-after=60s", "--output-dir="+place, "--json-report="+filepath.Base(report), filepath.Join(bin, "specs.test"), "--",
 		"--kubeconfigs="+bin, "--kubectl-path="+filepath.Join(bin, "kubectl"), "--only="+*only)
 	cmd.Stdout, cmd.Stderr = log, log
-	// The specs' kubectl must not find a cluster of the user's.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(bin, "none"), "HOME="+bin)
+	// The specs' kubectl must not find a cluster of the user's, and must not remember discovery: a spec that asks for a
+	// definition of a moment ago would depend on what ran before it.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(bin, "none"), "HOME="+bin, "KUBECACHEDIR="+filepath.Join(os.DevNull, "none"))
 	return cmd.Run()
 }

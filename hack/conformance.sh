@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# What makes a workspace a Kubernetes: its end-to-end specs, and the clients that people use, all through the front proxy
+# of a shard that this starts itself. Arguments go to the run of the specs:
+#
+#   hack/conformance.sh -only 'Watchers|Discovery'   some specs
+#   hack/conformance.sh -workspaces 8                more at once than the default
+#   hack/conformance.sh -output /tmp/out             keep the whole output and ginkgo's report there
+#
+# Which specs cannot run and why is in test/conformance/specs.yaml.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# The same flags as in the Makefile, so that all share one build cache.
+export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}"
+
+printf 'clients: controller-runtime, Helm and kubectl\n'
+go -C test/clients test -count 1 -timeout 10m ./...
+
+printf '\nspecs of Kubernetes in workspaces\n'
+go -C test/conformance test -count 1 -timeout 30m -v -run TestConformance . -args "$@"
