@@ -113,11 +113,20 @@ func convertAll[In, Out any](internal []*In, err error, convert func(*In, *Out, 
 	return converted, nil
 }
 
-// localSource is the policy of the context's logical cluster. A ClusterRole that the logical cluster does not have is
-// looked up in the bootstrap policy.
+// localSource is the policy of the context's logical cluster. A role that the logical cluster does not have is looked up
+// in the bootstrap policy. Where both have the name, a binding means the logical cluster's own: a role that a new version
+// of the server brings must not change what the bindings of tenants give.
 type localSource struct {
 	*reader
 	bootstrap source
+}
+
+func (s localSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
+	role, err := s.reader.GetRole(ctx, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return s.bootstrap.GetRole(ctx, namespace, name)
+	}
+	return role, err
 }
 
 func (s localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {

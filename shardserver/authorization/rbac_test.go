@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	rbacapi "k8s.io/kubernetes/pkg/apis/rbac"
@@ -265,4 +266,45 @@ func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
 		t.Error("nothing is kept that nobody follows")
 	}
 	goleak.VerifyNone(t, before)
+}
+
+func TestWhichRoleABindingMeans(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	inA := logicalcluster.With(t.Context(), clusterA)
+	inAdmin := logicalcluster.With(t.Context(), logicalcluster.Admin)
+	create := func(ctx context.Context, obj runtime.Object) {
+		t.Helper()
+		if err := s.Create(ctx, shardtest.Masters, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	role := func(name string, rules ...rbacapi.PolicyRule) *rbacapi.Role {
+		return &rbacapi.Role{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Rules: rules}
+	}
+	bind := func(name, kind, to string) *rbacapi.RoleBinding {
+		return &rbacapi.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+			RoleRef: rbacapi.RoleRef{APIGroup: rbacapi.GroupName, Kind: kind, Name: to}, Subjects: []rbacapi.Subject{shardtest.User(name)}}
+	}
+	clusterRole := func(name string, rules ...rbacapi.PolicyRule) *rbacapi.ClusterRole {
+		return &rbacapi.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	}
+	s.Grant(t, clusterA, "enter", shardtest.Group(user.AllAuthenticated), access)
+	create(inAdmin, clusterRole("both", readConfigMaps))
+	create(inAdmin, clusterRole("theirs", readConfigMaps))
+	create(inAdmin, role("shared", readConfigMaps))
+	create(inAdmin, role("shadowed", readConfigMaps))
+	create(inA, clusterRole("both", access))
+	create(inA, role("shadowed"))
+	for _, binding := range []*rbacapi.RoleBinding{
+		bind("ada", "ClusterRole", "both"), bind("bob", "ClusterRole", "theirs"), bind("cy", "Role", "shared"), bind("dan", "Role", "shadowed"),
+	} {
+		create(inA, binding)
+	}
+	run(t, s, []check{
+		{"its own ClusterRole where both have one", inA, getConfigMap(named("ada")), false},
+		{"that of system:admin where only that has one", inA, getConfigMap(named("bob")), true},
+		{"the same with a Role of the same namespace", inA, getConfigMap(named("cy")), true},
+		{"and its own Role first", inA, getConfigMap(named("dan")), false},
+	})
 }

@@ -1,0 +1,72 @@
+package authorization
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// FuzzEffectiveUsers: whatever the attributes of a user say, nobody becomes more than the user and its warrants name.
+func FuzzEffectiveUsers(f *testing.F) {
+	f.Add("ada", "cluster:here", "here", `{"user":"eve","groups":["dev"]}`)
+	f.Add("system:serviceaccount:ns:sa", "cluster:here,cluster:there", "there", `{"user":"system:serviceaccount:ns:sa","extra":{"authentication.kcp.io/cluster-name":["here"]}}`)
+	f.Add("system:serviceaccount:", "cluster:", "", `{"user":"a","groups":["system:masters"],"extra":{"authorization.kcp.io/warrant":["{\"user\":\"b\",\"groups\":[\"system:masters\"]}"]}}`)
+	f.Add("", ",", "a:b", `[{`)
+	here := logicalcluster.MustParseName("here")
+	f.Fuzz(func(t *testing.T, name, scopes, origin, warrant string) {
+		u := &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}, Extra: map[string][]string{
+			ScopesExtraKey: {scopes}, ClusterNameExtraKey: {origin}, WarrantExtraKey: {warrant},
+		}}
+		users := EffectiveUsers(here, u)
+		if EffectiveGroups(users)[GroupMasters] {
+			t.Errorf("system:masters out of %q", warrant)
+		}
+		inScope := slices.Contains(strings.Split(scopes, ","), "cluster:here")
+		if IsServiceAccount(u) {
+			inScope = inScope && origin == "here"
+		}
+		if itself := users[0] == user.Info(u); itself != inScope {
+			t.Errorf("counts as itself: %v; in scope: %v", itself, inScope)
+		}
+		if !inScope && users[0].GetName() != user.Anonymous {
+			t.Errorf("out of scope it is %q", users[0].GetName())
+		}
+		var named Warrant
+		if json.Unmarshal([]byte(warrant), &named) != nil {
+			for _, other := range users[1:] {
+				if !strings.HasPrefix(other.GetName(), ForeignServiceAccountPrefix) {
+					t.Errorf("%q out of a warrant that cannot be read", other.GetName())
+				}
+			}
+		}
+		// What an impersonated user brings counts nowhere else.
+		elsewhere := &user.DefaultInfo{Name: name, Groups: u.Groups, Extra: scoped(u.Extra, scopePrefix+"elsewhere")}
+		for _, other := range EffectiveUsers(here, elsewhere) {
+			if other.GetName() != user.Anonymous {
+				t.Errorf("narrowed to another logical cluster it is %q here", other.GetName())
+			}
+		}
+	})
+}
+
+// FuzzRequiredGroups: holding more groups never shuts a door, and holding none opens none that names one.
+func FuzzRequiredGroups(f *testing.F) {
+	f.Add("a,b;c", "a", "b")
+	f.Add("", "", "x")
+	f.Add(";", "a,b", ",")
+	f.Fuzz(func(t *testing.T, required, first, second string) {
+		some := map[string]bool{first: true}
+		more := map[string]bool{first: true, second: true}
+		if satisfies(some, required) && !satisfies(more, required) {
+			t.Errorf("%q is met by %q and not by that and %q", required, first, second)
+		}
+		if satisfies(map[string]bool{}, required) {
+			t.Errorf("%q is met by nothing", required)
+		}
+	})
+}
