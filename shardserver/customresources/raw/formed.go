@@ -37,13 +37,12 @@ func (s *formedStorage) Get(ctx context.Context, key string, opts storage.GetOpt
 
 // GetList implements storage.Interface.
 func (s *formedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
-	opts.Predicate = s.view.predicate(opts.Predicate)
-	if err := s.Interface.GetList(ctx, key, opts, out); err != nil || s.asStored {
-		return err
-	}
 	list, ok := out.(*List)
 	if !ok {
 		return fmt.Errorf("listing stored custom resources into %T is not possible", out)
+	}
+	if err := s.view.list(ctx, key, opts, list); err != nil || s.asStored {
+		return err
 	}
 	for i := range list.Items {
 		formed, err := s.view.form(&list.Items[i])

@@ -42,7 +42,7 @@ func open(options Options, resource schema.GroupResource, segment string) (*Stor
 	if err != nil {
 		return nil, err
 	}
-	s.objects, s.destroy = &settling{Interface: objects}, destroy
+	s.objects, s.destroy = &shared{Interface: objects, cached: options.WatchCache}, destroy
 	return s, nil
 }
 

@@ -67,12 +67,6 @@ func (v *View) decodeJSON(json string, into runtime.Object) error {
 	return err
 }
 
-// decoded is decode into a new object.
-func (v *View) decoded(obj *Object) (runtime.Object, error) {
-	into := v.newFunc()
-	return into, v.decode(obj, into)
-}
-
 // encode returns the object to store for one in the version of the view. Like the stock storage it takes the resource
 // version out of obj, and like the decorator of the shared storage it stamps the logical cluster on it, which that
 // decorator would else have to do on the encoded object.
@@ -137,24 +131,25 @@ func (v *View) Get(ctx context.Context, key string, opts storage.GetOptions, out
 	return v.found(obj, out)
 }
 
-// found decodes an object, or sets the zero value for one that was not found and need not be.
+// found decodes an object that was read, or sets the zero value for one that was not found and need not be. Having its
+// form computed first costs more once, and makes every further read of the object cheap.
 func (v *View) found(obj *Object, out runtime.Object) error {
 	if obj.stored == nil {
 		return runtime.SetZeroValue(out)
 	}
-	if err := v.converted(obj); err != nil {
+	if _, err := v.form(obj); err != nil {
 		return err
 	}
 	return v.decode(obj, out)
 }
 
-// converted has the form of an object computed and kept where a conversion between versions is needed to read it.
-func (v *View) converted(obj *Object) error {
-	if obj.GroupVersionKind().GroupVersion() == v.version {
-		return nil
+// changing is found for an object that is about to be changed, or to be shown to one watcher: its form is of no use
+// later, unless a webhook had to be asked for it.
+func (v *View) changing(obj *Object, out runtime.Object) error {
+	if obj.stored == nil || obj.GroupVersionKind().GroupVersion() != v.version {
+		return v.found(obj, out)
 	}
-	_, err := v.form(obj)
-	return err
+	return v.decode(obj, out)
 }
 
 // GetList implements storage.Interface.
@@ -164,8 +159,7 @@ func (v *View) GetList(ctx context.Context, key string, opts storage.ListOptions
 		return fmt.Errorf("listing custom resources into %T is not possible", out)
 	}
 	objects := &List{}
-	opts.Predicate = v.predicate(opts.Predicate)
-	if err := v.Interface.GetList(ctx, key, opts, objects); err != nil {
+	if err := v.list(ctx, key, opts, objects); err != nil {
 		return err
 	}
 	list.Items = make([]unstructured.Unstructured, len(objects.Items))
@@ -196,8 +190,8 @@ func (v *View) Delete(ctx context.Context, key string, out runtime.Object, preco
 		if object == nil { // unreadable, and to be deleted nevertheless
 			return validate(ctx, nil)
 		}
-		existing, err := v.decoded(object)
-		if err != nil {
+		existing := v.newFunc()
+		if err := v.changing(object, existing); err != nil {
 			return err
 		}
 		return validate(ctx, existing)
@@ -218,7 +212,7 @@ func (v *View) GuaranteedUpdate(ctx context.Context, key string, out runtime.Obj
 		if !ok {
 			return nil, nil, fmt.Errorf("a stored custom resource cannot be a %T", input)
 		}
-		if err := v.found(object, existing); err != nil {
+		if err := v.changing(object, existing); err != nil {
 			return nil, nil, err
 		}
 		updated, ttl, err := tryUpdate(existing, response)

@@ -73,11 +73,8 @@ func (v *View) event(event watch.Event) (watch.Event, error) {
 		event.Object, err = v.bookmark(obj)
 		return event, err
 	}
-	if err := v.converted(obj); err != nil {
-		return event, err
-	}
-	event.Object, err = v.decoded(obj)
-	return event, err
+	event.Object = v.newFunc()
+	return event, v.changing(obj, event.Object)
 }
 
 // bookmark returns a bookmark of the kind of the view: a resource version and annotations, nothing else.

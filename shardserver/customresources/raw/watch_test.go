@@ -102,6 +102,7 @@ func TestWatchesDeliverAsStock(t *testing.T) {
 	const group = "watches.example.io"
 	s, path := filled(t, group)
 	version := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
+	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
 	initial := "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 	cases := map[string]struct {
 		path, accept string
@@ -186,6 +187,7 @@ func sameBookmark(t *testing.T, got, want map[string]any) {
 func TestAWatchThatCannotBeginAnswersAsStock(t *testing.T) {
 	const group = "nowatch.example.io"
 	s, path := filled(t, group)
+	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
 	for name, query := range map[string]string{
 		"a version that is no number":       "watch=1&resourceVersion=x",
 		"a version that is too old":         "watch=1&resourceVersion=1",

@@ -48,6 +48,7 @@ func TestWritesAnswerAsStock(t *testing.T) {
 	// Two groups with names of one length do the same, one above the shared storage and one above stock.
 	groups := map[string]string{"ours": "writes-ours.example.io", "stock": "writes-them.example.io"}
 	s := newServer(t)
+	forget(t, widgets(groups["stock"]))
 	s.handle("ours", newContent(t, acquire(t, widgets(groups["ours"])), definition(groups["ours"])))
 	s.handle("stock", handler(t, definition(groups["stock"]), stockOptions{t}))
 	steps := []struct{ name, method, path, body string }{
