@@ -1,0 +1,57 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+var errAsked = errors.New("asked")
+
+// refusing refuses everything it is asked about.
+type refusing struct{ *admission.Handler }
+
+func (refusing) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return errAsked
+}
+
+func (refusing) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return errAsked
+}
+
+func TestRulesAreAboutOurKinds(t *testing.T) {
+	plugin := ofOurKinds(func(Config) admission.Interface { return refusing{admission.NewHandler(admission.Create, admission.Delete)} })(Config{})
+	ours, custom := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, &unstructured.Unstructured{}
+	for name, tc := range map[string]struct {
+		obj, old runtime.Object
+		asked    bool
+	}{
+		"an object of ours":                     {ours, nil, true},
+		"the deletion of one":                   {nil, ours, true},
+		"a deletion that does not say of what":  {nil, nil, true},
+		"an object of a tenant's definition":    {custom, nil, false},
+		"the deletion of such an object":        {nil, custom, false},
+		"an update of such an object":           {custom, custom, false},
+		"ours are not confused by a nil before": {ours, ours, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := admission.NewAttributesRecord(tc.obj, tc.old, corev1alpha1.SchemeGroupVersion.WithKind("Shard"), "", "x", corev1alpha1.SchemeGroupVersion.WithResource("shards"), "", admission.Create, nil, false, nil)
+			if err := plugin.(admission.MutationInterface).Admit(t.Context(), a, nil); errors.Is(err, errAsked) != tc.asked {
+				t.Errorf("Admit: %v", err)
+			}
+			if err := plugin.(admission.ValidationInterface).Validate(t.Context(), a, nil); errors.Is(err, errAsked) != tc.asked {
+				t.Errorf("Validate: %v", err)
+			}
+		})
+	}
+	if !plugin.Handles(admission.Delete) || plugin.Handles(admission.Update) {
+		t.Error("it handles other operations than the plug-in")
+	}
+}
