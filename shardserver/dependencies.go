@@ -17,6 +17,7 @@ func (s *Server) tenancyConfig() tenancy.Config {
 		Types:     s.config.types,
 		ShardName: s.options.Shard.Name,
 		Mounts:    s.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Keys:      s.config.keys,
 		Leftovers: s.config.keys.RemoveLeftovers,
 	}
 }
@@ -27,6 +28,7 @@ func (s *Server) lifecycleConfig() lifecycle.Config {
 		Registry: s.Registry,
 		Clients:  s.config.clients,
 		Tokens:   s.config.tokenIssuer,
+		Keys:     s.config.keys,
 		InFlight: s.config.inFlight,
 		RootCA: func() []byte {
 			bundle, err := s.config.rootCA()

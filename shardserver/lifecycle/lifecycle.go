@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -30,6 +31,8 @@ type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
+	// Keys tells what storage has.
+	Keys content.Keys
 	// RootCA returns the PEM bundle by which clients in a logical cluster trust the server. Without the function, or
 	// while it returns nothing, no config map is published and tokens are filled without a CA. It is asked each time;
 	// a changed bundle reaches existing config maps with their next event.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -54,9 +55,12 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
 	}
-	ctx, err = c.prepare(ctx, key.Name, resources)
+	ctx, done, err := c.prepare(ctx, key.Name, resources)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
+	}
+	if done {
+		return controller.Result{}, nil
 	}
 	deleter := deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), knowing{c.cfg.Clients.Metadata},
 		c.cfg.Clients.Kubernetes.CoreV1(), func() ([]*metav1.APIResourceList, error) { return resourceLists(resources), nil }, corev1.FinalizerKubernetes)
@@ -71,27 +75,55 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 	return controller.Result{}, nil
 }
 
-// prepare deletes what the watch cache knows to be in a namespace and returns a context that says which resources hold
-// nothing any more. The deleter would send two requests for every resource to find that out, one after the other.
+// prepare deletes what the watch cache knows to be in a namespace. If nothing is left it lets go of the namespace at
+// once; the deleter would write conditions first that nobody has time to read. Otherwise it returns a context that says
+// which resources hold nothing any more: the deleter would send two requests for each to find that out, one after the
+// other.
 //
-// It is true from then on: nothing can be created in a namespace whose phase is Terminating, and only if it is are the
-// resources looked at.
-func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (context.Context, error) {
+// What is empty stays so: nothing can be created in a namespace whose phase is Terminating, and only then is it looked at.
+func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (_ context.Context, done bool, err error) {
 	namespace, err := c.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) || (err == nil && namespace.Status.Phase != core.NamespaceTerminating) {
-		return ctx, nil
+		return ctx, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	empty, err := content.Empty(ctx, resources, name)
+	empty, err := content.Empty(ctx, c.cfg.Keys, resources, name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return context.WithValue(ctx, emptyKey{}, empty), nil
+	if len(namespace.Finalizers) == 0 && allEmpty(empty) {
+		return ctx, true, c.finalize(ctx, namespace)
+	}
+	return context.WithValue(ctx, emptyKey{}, empty), false, nil
+}
+
+func allEmpty(empty map[schema.GroupVersionResource]bool) bool {
+	for _, is := range empty {
+		if !is {
+			return false
+		}
+	}
+	return true
+}
+
+// finalize takes the finalizer off a namespace that holds nothing, which ends it.
+func (c *namespaceController) finalize(ctx context.Context, namespace *core.Namespace) error {
+	external := &corev1.Namespace{ObjectMeta: *namespace.ObjectMeta.DeepCopy()}
+	for _, finalizer := range namespace.Spec.Finalizers {
+		if finalizer != core.FinalizerKubernetes {
+			external.Spec.Finalizers = append(external.Spec.Finalizers, corev1.FinalizerName(finalizer))
+		}
+	}
+	_, err := c.cfg.Clients.Kubernetes.CoreV1().Namespaces().Finalize(ctx, external, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("letting go of it: %w", err)
+	}
+	return nil
 }
 
 // namespacedResources returns what the logical cluster of the context stores inside namespaces. Upstream's deleter ends

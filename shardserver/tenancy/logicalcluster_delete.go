@@ -81,7 +81,13 @@ func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains,
 	}
 	// The watch cache may have been behind, and objects inside namespaces were others' to delete: ask storage itself
 	// whether anything is left under any resource, since nobody would ever look again.
-	left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), isLogicalCluster), "", content.Latest)
+	rest := slices.DeleteFunc(all, isLogicalCluster)
+	empty, err := content.Empty(ctx, c.cfg.Keys, rest, "")
+	if err != nil {
+		return nil, err
+	}
+	rest = slices.DeleteFunc(rest, func(resource *storage.Resource) bool { return empty[resource.GVR] })
+	left, err = content.Delete(ctx, client, rest, "", content.Latest)
 	if err != nil || !left.None() || c.cfg.Leftovers == nil {
 		return left, err
 	}

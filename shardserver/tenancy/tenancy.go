@@ -19,6 +19,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
@@ -48,6 +49,8 @@ type Config struct {
 	ShardName string
 	// Mounts makes workspaces that stand for servers elsewhere lead there.
 	Mounts bool
+	// Keys tells what storage has of a logical cluster.
+	Keys content.Keys
 	// Leftovers deletes what is left of the context's logical cluster in storages that it no longer serves, and returns
 	// how many objects that was. Nil leaves them.
 	Leftovers func(context.Context) (int, error)

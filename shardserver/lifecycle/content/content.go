@@ -115,26 +115,25 @@ func Delete(ctx context.Context, client metadata.Interface, resources []*storage
 	return left, lists.Wait()
 }
 
-// Empty returns those of the resources that hold nothing in the namespace, as storage itself has it now.
-func Empty(ctx context.Context, resources []*storage.Resource, namespace string) (map[schema.GroupVersionResource]bool, error) {
-	empty := make([]bool, len(resources))
-	var lists errgroup.Group
-	lists.SetLimit(parallelLists)
-	for i, resource := range resources {
-		lists.Go(func() error {
-			objects, err := list(ctx, resource, namespace, Latest)
-			empty[i] = err == nil && len(objects) == 0
-			return err
-		})
-	}
-	if err := lists.Wait(); err != nil {
+// Keys counts what storage itself has, below all caches.
+type Keys interface {
+	// CountIn returns the number of objects of each of the resources in the context's logical cluster, or in one of its
+	// namespaces. It is one request to storage for many resources, where consistent lists would be one for each.
+	CountIn(ctx context.Context, resources []*storage.Resource, namespace string) ([]int64, error)
+}
+
+// Empty returns those of the resources that hold nothing in the namespace, or in the whole logical cluster if it is
+// empty, as storage itself has it now.
+func Empty(ctx context.Context, keys Keys, resources []*storage.Resource, namespace string) (map[schema.GroupVersionResource]bool, error) {
+	counts, err := keys.CountIn(ctx, resources, namespace)
+	if err != nil {
 		return nil, err
 	}
-	set := make(map[schema.GroupVersionResource]bool, len(resources))
+	empty := make(map[schema.GroupVersionResource]bool, len(resources))
 	for i, resource := range resources {
-		set[resource.GVR] = empty[i]
+		empty[resource.GVR] = counts[i] == 0
 	}
-	return set, nil
+	return empty, nil
 }
 
 func list(ctx context.Context, resource *storage.Resource, namespace, resourceVersion string) ([]metav1.Object, error) {

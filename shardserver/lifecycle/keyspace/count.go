@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // CountAll calls count for every logical cluster and storage with the number of its keys there: one pass over the keys
@@ -36,6 +37,19 @@ func (k *Keyspace) Count(ctx context.Context, cluster logicalcluster.Name) (int6
 		sum += keys
 	}
 	return sum, nil
+}
+
+// CountIn implements content.Keys.
+func (k *Keyspace) CountIn(ctx context.Context, resources []*storage.Resource, namespace string) ([]int64, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() {
+		return nil, fmt.Errorf("counting keys: not a single logical cluster")
+	}
+	prefixes := make([]string, 0, len(resources))
+	for _, resource := range resources {
+		prefixes = append(prefixes, k.below(resource.Prefix, cluster.String(), namespace))
+	}
+	return k.counts(ctx, prefixes)
 }
 
 // countStorage walks the keys below a prefix, which stand in the order of their clusters.

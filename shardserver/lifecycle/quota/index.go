@@ -93,8 +93,8 @@ func (i *index) Dropped(resource *storage.Resource) {
 	}
 }
 
-// observeQuota keeps the index, and has a quota counted that is new or limits something else than before. A charge of
-// admission changes neither.
+// observeQuota keeps the index, and has a quota counted that is new, limits something else than before, or whose status
+// somebody else has written: it does not repeat the limits. A charge of admission changes none of these.
 func (i *index) observeQuota(event watch.EventType, quota *core.ResourceQuota) {
 	key := controller.Key{Cluster: logicalcluster.Of(quota), Namespace: quota.Namespace, Name: quota.Name}
 	if event == watch.Deleted {
@@ -109,7 +109,8 @@ func (i *index) observeQuota(event watch.EventType, quota *core.ResourceQuota) {
 		i.clusters[key.Cluster] = map[controller.Key]*limits{}
 	}
 	i.clusters[key.Cluster][key] = current
-	if event == watch.Added || known == nil || known.wholeCluster != current.wholeCluster || !apiequality.Semantic.DeepEqual(known.hard, current.hard) {
+	changed := known == nil || known.wholeCluster != current.wholeCluster || !apiequality.Semantic.DeepEqual(known.hard, current.hard)
+	if event == watch.Added || changed || !apiequality.Semantic.DeepEqual(quota.Status.Hard, quota.Spec.Hard) {
 		i.enqueue(key, 0)
 	}
 }

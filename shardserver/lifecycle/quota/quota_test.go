@@ -36,7 +36,6 @@ func TestQuota(t *testing.T) {
 		"creators and deleters at once never exceed it":                   churn,
 		"what is deleted makes room again":                                replenish,
 		"only counts are counted":                                         onlyCounts,
-		"a quota that is not counted yet refuses":                         uncounted,
 		"a cluster-scoped one counts all namespaces and what has none":    wholeCluster,
 		"another workspace's quota of the same name is another quota":     isolated,
 		"a limit that is raised, and one that is dropped, hold from then": changed,
@@ -230,22 +229,6 @@ func onlyCounts(t *testing.T, w *world) {
 	if err := w.client.Create(shardtesting.In(t.Context(), w.a), event); err != nil {
 		t.Error(err)
 	}
-}
-
-// uncounted limits what no logical cluster serves, which is never counted.
-func uncounted(t *testing.T, w *world) {
-	namespace := w.namespace(t, w.a)
-	object := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "new"}, Spec: corev1.ResourceQuotaSpec{Hard: limits(map[string]int64{"count/secrets": 5})}}
-	if err := w.client.Create(shardtesting.In(t.Context(), w.a), object); err != nil {
-		t.Fatal(err)
-	}
-	w.used(t, w.a, object, "count/secrets", 0)
-	object.Status = corev1.ResourceQuotaStatus{} // as it was before the controller came by
-	if err := w.client.Status().Update(shardtesting.In(t.Context(), w.a), object); err != nil {
-		t.Fatal(err)
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}}
-	refusal(t, w.client.Create(shardtesting.In(t.Context(), w.a), secret), "status unknown for quota: new, resources: count/secrets")
 }
 
 func wholeCluster(t *testing.T, w *world) {

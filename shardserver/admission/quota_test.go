@@ -1,0 +1,54 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/core"
+)
+
+func TestAQuotaIsCharged(t *testing.T) {
+	const name = core.ResourceName("count/configmaps")
+	list := func(number string) core.ResourceList { return core.ResourceList{name: resource.MustParse(number)} }
+	for sentence, tc := range map[string]struct {
+		limit  core.ResourceList
+		status core.ResourceQuotaStatus
+		used   int64
+		says   string
+	}{
+		"there is room":                   {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("1")}, 2, ""},
+		"there is no room":                {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("2")}, 0, "exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=2, limited: count/configmaps=2"},
+		"there is less than none":         {list("2"), core.ResourceQuotaStatus{Hard: list("2"), Used: list("5")}, 0, "exceeded quota"},
+		"nothing has been counted yet":    {list("2"), core.ResourceQuotaStatus{}, 0, "status unknown for quota: q, resources: count/configmaps"},
+		"this has not been counted yet":   {list("2"), core.ResourceQuotaStatus{Hard: core.ResourceList{"count/secrets": resource.MustParse("1")}, Used: core.ResourceList{"count/secrets": resource.MustParse("0")}}, 0, "status unknown for quota"},
+		"the limit is known, the use not": {list("2"), core.ResourceQuotaStatus{Hard: list("2")}, 0, "status unknown for quota"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			stored := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: core.ResourceQuotaSpec{Hard: tc.limit}, Status: tc.status}
+			before := stored.DeepCopy()
+			a := admission.NewAttributesRecord(&core.ConfigMap{}, nil, corev1.SchemeGroupVersion.WithKind("ConfigMap"), "n", "x",
+				corev1.SchemeGroupVersion.WithResource("configmaps"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
+			after, err := charged(stored, a, name)
+			if !stored.ObjectMeta.CreationTimestamp.Equal(&before.CreationTimestamp) || len(stored.Status.Hard) != len(before.Status.Hard) {
+				t.Error("what is stored was changed in place")
+			}
+			if tc.says != "" {
+				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := after.Status.Used[name]; used.Value() != tc.used {
+				t.Errorf("used is %s", used.String())
+			}
+		})
+	}
+}

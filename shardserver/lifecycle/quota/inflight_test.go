@@ -1,0 +1,99 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+func TestRequestsInFlightAreForgottenWhenTheyEnd(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const name = core.ResourceName("count/configmaps")
+	f, quota, cluster := NewInFlight(), &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{UID: "1"}}, logicalcluster.MustParseName("a")
+	ctx, end := context.WithCancel(logicalcluster.With(t.Context(), cluster))
+	for range 3 {
+		if err := f.Charge(ctx, quota, name, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := errors.New("refused")
+	if err := f.Charge(ctx, quota, name, func() error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	if counts := f.Counts(cluster, quota); counts[name] != 3 {
+		t.Errorf("in flight are %v", counts)
+	}
+	if counts := f.Counts(logicalcluster.MustParseName("b"), quota); len(counts) > 0 {
+		t.Errorf("a quota of the same UID elsewhere has %v", counts)
+	}
+	end()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return f.Len() == 0, nil })
+	if err != nil {
+		t.Errorf("%d quotas still have requests in flight", f.Len())
+	}
+	waiting, give := context.WithCancel(logicalcluster.With(t.Context(), cluster))
+	give()
+	entry := f.enter(quotaID{cluster, "1"}, name)
+	entry.turn <- struct{}{}
+	if err := f.Charge(waiting, quota, name, func() error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that ends while it waits: %v", err)
+	}
+}
+
+func resourceOf(name string) *storage.Resource {
+	return &storage.Resource{GVR: schema.GroupVersionResource{Version: "v1", Resource: name}}
+}
+
+func TestTheIndexHoldsOnlyClustersWithQuotas(t *testing.T) {
+	var queued []string
+	i := newIndex(func(key controller.Key, _ time.Duration) { queued = append(queued, key.String()) })
+	quota := func(cluster, name string, hard core.ResourceList) *core.ResourceQuota {
+		return &core.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster}},
+			Spec:       core.ResourceQuotaSpec{Hard: hard},
+		}
+	}
+	object := func(cluster, namespace string) *core.ConfigMap {
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x", Annotations: map[string]string{logicalcluster.AnnotationKey: cluster}}}
+	}
+	hard := core.ResourceList{"count/configmaps": {}, "secrets": {}}
+	for _, step := range []struct {
+		says   string
+		do     func()
+		queued string
+		size   int
+	}{
+		{"a new quota is counted", func() { i.Observe(resourceOf("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
+		{"a charge changes nothing", func() { i.Observe(resourceOf("resourcequotas"), "MODIFIED", quota("a", "q", hard)) }, "", 1},
+		{"a deletion makes room", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
+		{"a creation has been charged", func() { i.Observe(resourceOf("configmaps"), "ADDED", object("a", "n")) }, "", 1},
+		{"another namespace is none of it", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("a", "m")) }, "", 1},
+		{"another logical cluster even less", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("b", "n")) }, "", 1},
+		{"what is not limited by a count does not matter", func() { i.Observe(resourceOf("secrets"), "DELETED", object("a", "n")) }, "", 1},
+		{"another limit is counted", func() {
+			i.Observe(resourceOf("resourcequotas"), "MODIFIED", quota("a", "q", core.ResourceList{"count/secrets": {}}))
+		}, "a|n/q", 1},
+		{"the last quota takes its cluster along", func() { i.Observe(resourceOf("resourcequotas"), "DELETED", quota("a", "q", hard)) }, "", 0},
+	} {
+		queued = nil
+		step.do()
+		got := ""
+		if len(queued) > 0 {
+			got = queued[0]
+		}
+		if got != step.queued || len(i.clusters) != step.size {
+			t.Errorf("%s: queued %v, %d clusters", step.says, queued, len(i.clusters))
+		}
+	}
+}
