@@ -75,7 +75,16 @@ func TestTheIndexHoldsOnlyClustersWithQuotas(t *testing.T) {
 		size   int
 	}{
 		{"a new quota is counted", func() { i.Observe(resourceOf("resourcequotas"), "ADDED", quota("a", "q", hard)) }, "a|n/q", 1},
-		{"a charge changes nothing", func() { i.Observe(resourceOf("resourcequotas"), "MODIFIED", quota("a", "q", hard)) }, "", 1},
+		{"a charge changes nothing", func() {
+			charged := quota("a", "q", hard)
+			charged.Status = core.ResourceQuotaStatus{Hard: hard, Used: core.ResourceList{"count/configmaps": {}}}
+			i.Observe(resourceOf("resourcequotas"), "MODIFIED", charged)
+		}, "", 1},
+		{"a foreign status is counted", func() {
+			foreign := quota("a", "q", hard)
+			foreign.Status.Hard = core.ResourceList{"secrets": {}}
+			i.Observe(resourceOf("resourcequotas"), "MODIFIED", foreign)
+		}, "a|n/q", 1},
 		{"a deletion makes room", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("a", "n")) }, "a|n/q", 1},
 		{"a creation has been charged", func() { i.Observe(resourceOf("configmaps"), "ADDED", object("a", "n")) }, "", 1},
 		{"another namespace is none of it", func() { i.Observe(resourceOf("configmaps"), "DELETED", object("a", "m")) }, "", 1},

@@ -40,6 +40,7 @@ func TestQuota(t *testing.T) {
 		"another workspace's quota of the same name is another quota":     isolated,
 		"a limit that is raised, and one that is dropped, hold from then": changed,
 		"a dry run is refused like a real one, and not charged":           dryRun,
+		"a status that somebody else writes is undone at once":            foreignStatus,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -90,6 +91,23 @@ func (w *world) quota(t *testing.T, cluster, namespace, name string, hard map[st
 	})
 	t.Cleanup(func() { _ = w.client.Delete(shardtesting.In(context.Background(), cluster), object) })
 	return object
+}
+
+func foreignStatus(t *testing.T, w *world) {
+	object := w.quota(t, w.a, w.namespace(t, w.a), "foreign", map[string]int64{"count/configmaps": 5}, nil)
+	object.Status.Hard = limits(map[string]int64{"count/configmaps": 500})
+	if err := w.client.Status().Update(shardtesting.In(t.Context(), w.a), object); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the status repeats the limits", func(ctx context.Context) error {
+		if err := w.client.Get(shardtesting.In(ctx, w.a), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		if hard := object.Status.Hard["count/configmaps"]; hard.Value() != 5 {
+			return fmt.Errorf("it has %s", hard.String())
+		}
+		return nil
+	})
 }
 
 // used waits until a quota says so.
