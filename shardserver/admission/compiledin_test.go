@@ -27,19 +27,21 @@ func (refusing) Validate(context.Context, admission.Attributes, admission.Object
 }
 
 func TestRulesAreAboutOurKinds(t *testing.T) {
-	plugin := ofOurKinds(func(Config) admission.Interface { return refusing{admission.NewHandler(admission.Create, admission.Delete)} })(Config{})
+	plugin := ofOurKinds(func(Config) admission.Interface {
+		return refusing{admission.NewHandler(admission.Create, admission.Delete)}
+	})(Config{})
 	ours, custom := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, &unstructured.Unstructured{}
 	for name, tc := range map[string]struct {
 		obj, old runtime.Object
 		asked    bool
 	}{
-		"an object of ours":                     {ours, nil, true},
-		"the deletion of one":                   {nil, ours, true},
-		"a deletion that does not say of what":  {nil, nil, true},
-		"an object of a tenant's definition":    {custom, nil, false},
-		"the deletion of such an object":        {nil, custom, false},
-		"an update of such an object":           {custom, custom, false},
-		"ours are not confused by a nil before": {ours, ours, true},
+		"an object of ours":                    {ours, nil, true},
+		"the deletion of one":                  {nil, ours, true},
+		"a deletion that does not say of what": {nil, nil, true},
+		"an object of a tenant's definition":   {custom, nil, false},
+		"the deletion of such an object":       {nil, custom, false},
+		"an update of such an object":          {custom, custom, false},
+		"an update of one of ours":             {ours, ours, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.obj, tc.old, corev1alpha1.SchemeGroupVersion.WithKind("Shard"), "", "x", corev1alpha1.SchemeGroupVersion.WithResource("shards"), "", admission.Create, nil, false, nil)

@@ -19,6 +19,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 )
 
+// auditKey is the annotation of audit events that names the virtual workspace and its owner.
+const auditKey = "virtual.kcp.io/workspace"
+
 // The answers to who asks for more than a virtual workspace is.
 const (
 	reasonUnresolved    = "Path not resolved to a valid virtual workspace"
@@ -92,6 +95,8 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 			err := apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 		default:
+			// The path that the audit log shows is that behind the view.
+			audit.AddAuditAnnotation(req.Context(), auditKey, target.workspace.Name+"/"+strings.Join(target.Owner, "/"))
 			handlers[target.workspace.Name].ServeHTTP(w, req)
 		}
 	})

@@ -92,7 +92,13 @@ func (s *site) workspace(name, workspaceType, phase string) string {
 		if string(workspace.Status.Phase) != phase || strings.Contains(fmt.Sprint(workspace.Status.Initializers), "system:") || strings.Contains(fmt.Sprint(workspace.Status.Initializers), "root:") {
 			return fmt.Errorf("status %+v", workspace.Status)
 		}
-		return nil
+		// The Workspace may be ahead of its logical cluster by a moment.
+		cluster := &corev1alpha1.LogicalCluster{}
+		err := s.masters.Get(shardtesting.In(ctx, workspace.Spec.Cluster), client.ObjectKey{Name: "cluster"}, cluster)
+		if err == nil && string(cluster.Status.Phase) != phase {
+			err = fmt.Errorf("logical cluster in phase %s", cluster.Status.Phase)
+		}
+		return err
 	})
 	return workspace.Spec.Cluster
 }
@@ -231,6 +237,19 @@ func TestVirtualWorkspaces(t *testing.T) {
 		s.want(http.StatusMethodNotAllowed, "permitted", http.MethodDelete, s.initializing("prep", waiting, name), "")
 		s.want(http.StatusMethodNotAllowed, "permitted", http.MethodPatch, s.initializing("prep", waiting, name), `{"metadata":{"annotations":{"a":"b"}}}`)
 		s.want(http.StatusNotFound, "permitted", http.MethodGet, s.initializing("prep", waiting, name+"/scale"), "")
+	})
+
+	t.Run("strangers without a name, and the checks of readiness", func(t *testing.T) {
+		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"nobody": rest.AnonymousClientConfig(s.shard.Masters(t)), "masters": s.users["masters"]}}
+		for _, path := range []string{s.initializing("prep", "*", own), s.initializing("prep", waiting, name), s.initializing("prep", waiting, "/api/v1/secrets"), s.terminating("ending", "*", own), s.initializing("prep", waiting, "/healthz"), "/services/x"} {
+			s.want(http.StatusForbidden, "nobody", http.MethodGet, path, "")
+		}
+		body := s.want(http.StatusOK, "masters", http.MethodGet, "/readyz?verbose=1", "")
+		for _, check := range []string{"initializingworkspaces-wildcard-logicalclusters", "initializingworkspaces-logicalclusters", "initializingworkspaces-workspace-content", "terminatingworkspaces-logicalclusters"} {
+			if !strings.Contains(body, "[+]"+check+" ok") {
+				t.Errorf("no check %s in %s", check, body)
+			}
+		}
 	})
 
 	t.Run("the caller brings no identity of its own choosing", func(t *testing.T) {
