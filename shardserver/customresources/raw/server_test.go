@@ -45,49 +45,59 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// backend is the etcd that all tests of the package share; each uses a resource of its own.
-var backend storagebackend.Config
+// backend is the etcd that all tests of the package share; each uses a resource of its own. It starts for the first
+// test that needs it: fuzzing does not.
+var backend = sync.OnceValue(start)
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+// stop ends what start began.
+var stop = func() {}
 
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
+
+func start() storagebackend.Config {
 	directory, err := os.MkdirTemp("", "raw")
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(directory) }()
 	server, err := etcd.Start(context.Background(), etcd.Config{Directory: directory, UnsafeNoFsync: true, WALSizeBytes: 1 << 20})
 	if err != nil {
 		panic(err)
 	}
-	defer server.Close()
-	backend = *storagebackend.NewDefaultConfig("/registry", nil)
-	backend.Transport.ServerList = []string{server.Endpoint}
-	backend.Transport.TrustedCAFile, backend.Transport.CertFile, backend.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
-	backend.CompactionInterval = 0
+	config := *storagebackend.NewDefaultConfig("/registry", nil)
+	config.Transport.ServerList = []string{server.Endpoint}
+	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	config.CompactionInterval = 0
 	// The stock libraries ask etcd once, with the first client of the process, what it supports. In a shard that client
 	// stays; here, too.
-	first, release, err := raw.NewPool(options()).Acquire(widgets("first.example.io"), "customresources")
+	first, release, err := raw.NewPool(raw.Options{Storage: config, WatchCache: true}).Acquire(widgets("first.example.io"), "customresources")
 	if err != nil {
 		panic(err)
 	}
-	defer release()
 	for !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
 		if _, err := first.Store().List(logicalcluster.With(context.Background(), logicalcluster.Root), nil); err != nil {
 			panic(err)
 		}
 	}
-	return m.Run()
+	stop = func() {
+		release()
+		server.Close()
+		_ = os.RemoveAll(directory)
+	}
+	return config
 }
 
 func options() raw.Options {
-	return raw.Options{Storage: backend, WatchCache: true, DeleteCollectionWorkers: 1}
+	return raw.Options{Storage: backend(), WatchCache: true, DeleteCollectionWorkers: 1}
 }
 
 // etcdClient reads and writes what the servers keep.
 func etcdClient(t testing.TB) *clientv3.Client {
 	t.Helper()
-	how := backend.Transport
+	how := backend().Transport
 	tls, err := transport.TLSInfo{CertFile: how.CertFile, KeyFile: how.KeyFile, TrustedCAFile: how.TrustedCAFile}.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +185,8 @@ func handler(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition, option
 type stockOptions struct{ t testing.TB }
 
 func (o stockOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	config := backend.ForResource(resource)
+	base := backend()
+	config := base.ForResource(resource)
 	config.Codec = unstructured.UnstructuredJSONScheme
 	return generic.RESTOptions{
 		StorageConfig: config, Decorator: o.decorate, DeleteCollectionWorkers: 1,
