@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,7 +72,12 @@ func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains,
 		return nil, err
 	}
 	client := c.cfg.Clients.Metadata
-	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notTenantContent), "", content.Cached)
+	// What the tenant put in the way of requests goes first, or it might refuse the deletions that follow.
+	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notAdmission), "", content.Cached)
+	if err != nil {
+		return left, err
+	}
+	left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notTenantContent), "", content.Cached)
 	if err != nil || !left.None() {
 		return left, err
 	}
@@ -97,6 +103,10 @@ func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains,
 
 func notTenantContent(resource *storage.Resource) bool {
 	return resource.Namespaced || !resource.Deletable || isLogicalCluster(resource) || isPolicy(resource)
+}
+
+func notAdmission(resource *storage.Resource) bool {
+	return resource.GVR.Group != admissionregistrationv1.GroupName
 }
 
 func notPolicy(resource *storage.Resource) bool { return !isPolicy(resource) }

@@ -1,0 +1,111 @@
+package objectcount
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// etcd is storage with so many keys of each logical cluster.
+type etcd struct {
+	held  map[logicalcluster.Name]int64
+	asked atomic.Int64
+	fails atomic.Bool
+}
+
+func (e *etcd) CountAll(_ context.Context, count func(logicalcluster.Name, int64)) error {
+	for cluster, keys := range e.held {
+		count(cluster, keys)
+	}
+	return nil
+}
+
+func (e *etcd) Count(_ context.Context, cluster logicalcluster.Name) (int64, error) {
+	e.asked.Add(1)
+	if e.fails.Load() {
+		return 0, errors.New("no connection")
+	}
+	return e.held[cluster], nil
+}
+
+func TestLimit(t *testing.T) {
+	counts := New(Config{DefaultLimit: 100})
+	for name, tc := range map[string]struct {
+		cluster, annotation string
+		want                int64
+	}{
+		"none of its own":                  {"a", "", 100},
+		"its own":                          {"a", "7", 7},
+		"one that is no number":            {"a", "many", 100},
+		"zero is no limit":                 {"a", "0", 0},
+		"less than zero is none either":    {"a", "-1", 0},
+		"root has no default":              {"root", "", 0},
+		"system clusters have no default":  {"system:admin", "", 0},
+		"root may have one of its own too": {"root", "7", 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: tc.cluster}}}
+			if tc.annotation != "" {
+				cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey] = tc.annotation
+			}
+			if got := counts.Limit(cluster); got != tc.want {
+				t.Errorf("got %d", got)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	a, b := logicalcluster.MustParseName("a"), logicalcluster.MustParseName("b")
+	storage := &etcd{held: map[logicalcluster.Name]int64{a: 8, b: 1}}
+	counts := New(Config{Keys: storage, Shard: "test"})
+	add := func(cluster logicalcluster.Name, limit int64, want bool) {
+		t.Helper()
+		if _, fits, err := counts.Add(t.Context(), cluster, limit, false); err != nil || fits != want {
+			t.Errorf("one more in %s with limit %d: fits %t, %v", cluster, limit, fits, err)
+		}
+	}
+	storage.fails.Store(true)
+	if _, _, err := counts.Add(t.Context(), a, 10, false); err == nil || counts.Len() != 0 {
+		t.Errorf("what could not be counted is remembered: %v", err)
+	}
+	storage.fails.Store(false)
+	storage.asked.Store(0)
+	add(a, 10, true)
+	add(a, 10, true)
+	add(a, 10, false)
+	if asked := storage.asked.Load(); asked != 1 {
+		t.Errorf("storage was asked %d times", asked)
+	}
+	counts.Remove(a)
+	add(a, 10, true)
+	add(b, 10, true)
+	counts.Remove(logicalcluster.MustParseName("unknown"))
+	if counts.Len() != 2 {
+		t.Errorf("%d are remembered", counts.Len())
+	}
+
+	storage.held = map[logicalcluster.Name]int64{a: 9, b: 2}
+	bounds := map[logicalcluster.Name]bound{a: {limit: 10}, b: {limit: 10}}
+	before := counts.deltas()
+	add(a, 20, true) // while the scan runs
+	counts.replace(bounds, storage.held, before)
+	if counts.Len() != 1 {
+		t.Errorf("%d are remembered, only one is near its limit", counts.Len())
+	}
+	add(a, 10, false)
+	counts.replace(map[logicalcluster.Name]bound{b: {limit: 10, own: true}}, map[logicalcluster.Name]int64{b: 2}, counts.deltas())
+	if counts.Len() != 1 {
+		t.Errorf("%d are remembered, only one has a limit of its own", counts.Len())
+	}
+	counts.forget()
+	if counts.Len() != 0 {
+		t.Errorf("%d are remembered after all", counts.Len())
+	}
+}
