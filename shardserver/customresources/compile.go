@@ -66,9 +66,9 @@ func compiler(serving Serving, storageOf func(*Content) (*raw.Storage, error)) f
 			return nil, err
 		}
 		views := storage.Views()
-		// Webhooks get no credentials and no way to the shard's own API: a tenant writes their configuration.
+		// Webhooks get no credentials and lead nowhere else: a tenant writes their configuration.
 		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, fixed{definition: definition}, http.NotFoundHandler(),
-			views, guarded, nil, noServices{}, nil, 1, serving.Authorizer,
+			views, guarded, nil, noServices{}, wrapConversions, 1, serving.Authorizer,
 			serving.RequestTimeout, serving.MinRequestTimeout, models(), serving.MaxRequestBodyBytes)
 		if err != nil {
 			views.Close()

@@ -1,14 +1,17 @@
 package customresources_test
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,7 +94,17 @@ func noWebhookByService(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
 	w.define(convertible(&apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "default", Name: "kubernetes"}}))
 	w.create(widget("one", map[string]any{"size": "big"}))
-	if _, err := w.objects("v2").Get(t.Context(), "one", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "conversion webhooks need a url") {
+	if _, err := w.objects("v2").Get(t.Context(), "one", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "a workspace has no services") {
 		t.Errorf("by a service: got %v", err)
 	}
+	w.get("one") // needs no conversion
+	if err := w.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition goes all the same", func(ctx context.Context) error {
+		if _, err := w.definitions().Get(ctx, "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
 }
