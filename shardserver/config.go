@@ -26,6 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
+	"github.com/atoll-dev/atoll/shardserver/audit"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
@@ -291,7 +292,8 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
 	handler = c.virtual.WithRequest(handler)
-	handler = filters.WithCluster(handler, filters.NewResolver(c.registry, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
+	handler = audit.WithCluster(handler)
+	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }
 

@@ -45,8 +45,8 @@ type Resolver interface {
 
 // WithCluster resolves the cluster of a request's URL into its context and strips it from the path. Names and the
 // wildcard pass unresolved: whether they exist is a matter of authorization. A request without /clusters/ passes
-// without a cluster.
-func WithCluster(handler http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
+// without a cluster. Endpoints of the whole shard, below a cluster, are what refused answers.
+func WithCluster(handler, refused http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, err := logicalcluster.FromURLPath(req.URL.Path)
 		if err != nil {
@@ -85,7 +85,7 @@ func WithCluster(handler http.Handler, resolver Resolver, serializer runtime.Neg
 		scoped := req.Clone(logicalcluster.With(req.Context(), cluster))
 		scoped.URL.Path, scoped.URL.RawPath = target.Rest, ""
 		if isShardLevel(target.Rest) {
-			http.Error(w, "shard-level endpoint not available at workspace scope", http.StatusNotImplemented)
+			refused.ServeHTTP(w, scoped)
 			return
 		}
 		handler.ServeHTTP(w, scoped)

@@ -33,7 +33,7 @@ func TestWhatResolvingTellsWhoIsNotAuthenticatedYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was passed on") })
 			response := httptest.NewRecorder()
-			WithCluster(next, failing{tc.err}, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
+			WithCluster(next, http.NotFoundHandler(), failing{tc.err}, legacyscheme.Codecs).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/clusters/root:a/api", nil))
 			if response.Code != tc.want {
 				t.Errorf("got %d, want %d", response.Code, tc.want)
 			}
