@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -21,7 +25,26 @@ type observation struct {
 
 func observe(b *testing.B, shard *shardtesting.Shard, etcd *store) observation {
 	b.Helper()
-	return observation{process: settle(), held: etcd.held(b), series: series(b, shard.Masters(b))}
+	o := observation{process: settle(), held: etcd.held(b), series: series(b, shard.Masters(b))}
+	writeProfile(b)
+	return o
+}
+
+// writeProfile keeps a heap profile of the moment in the directory that BENCH_PROFILES names, if it does.
+func writeProfile(b *testing.B) {
+	b.Helper()
+	directory := os.Getenv("BENCH_PROFILES")
+	if directory == "" {
+		return
+	}
+	file, err := os.Create(filepath.Join(directory, fmt.Sprintf("%s-%d.heap", b.Name(), time.Now().UnixMilli())))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	if err := pprof.Lookup("heap").WriteTo(file, 0); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // recordCost records what n workspaces cost, given what there was without them.
@@ -33,7 +56,7 @@ func (before observation) recordCost(after observation, n int) {
 	record("goroutines"+suffix, float64(after.goroutines), "", fmt.Sprintf("goal: unchanged; %d without", before.goroutines))
 	record("metric lines"+suffix, float64(after.series), "", fmt.Sprintf("goal: unchanged; %d without", before.series))
 	record("etcd keys per empty workspace"+suffix, per(after.keys, before.keys), "", "")
-	record("etcd bytes per empty workspace"+suffix, per(after.bytes, before.bytes)/1024, "KiB", "keys and values")
+	record("etcd bytes per empty workspace"+suffix, per(after.bytes, before.bytes)/1024, "KiB", "database in use, without history")
 	record("etcd writes per workspace created"+suffix, per(after.writes, before.writes), "", "revisions; floor 25-40")
 }
 
