@@ -314,5 +314,12 @@ func dryRun(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.used(t, w.a, object, "count/configmaps", 2)
+	// Nothing is charged for it, so it may look at the quota of a moment ago.
+	shardtesting.Eventually(t, "a dry run is refused", func(context.Context) error {
+		if err := try(); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("got %w, want a refusal", err)
+		}
+		return nil
+	})
 	refusal(t, try(), "exceeded quota")
 }
