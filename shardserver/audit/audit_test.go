@@ -88,7 +88,7 @@ func TestTheAuditLogOfAShard(t *testing.T) {
 		})
 	})
 	t.Run("a refused path of the shard is told", func(t *testing.T) {
-		err := s.Kubernetes(t, shardtesting.At(s.Masters(t), "root")).Discovery().RESTClient().Get().AbsPath("/clusters/root/metrics").Do(t.Context()).Error()
+		err := s.Kubernetes(t, shardtesting.At(s.Masters(t), "root")).Discovery().RESTClient().Get().AbsPath("/metrics").Do(t.Context()).Error()
 		if err == nil {
 			t.Fatal("it was served")
 		}
