@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/garbage"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -55,6 +56,25 @@ func TestGarbage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
+}
+
+// TestWhatHappenedWhileNobodyCollected is found by the next process: nothing of what the collector knows is stored.
+func TestWhatHappenedWhileNobodyCollected(t *testing.T) {
+	directory := t.TempDir()
+	shard := shardtesting.StartIn(t, directory, func(o *options.Options) { o.Controllers.Enable = false })
+	w := &world{Shard: shard, client: shard.Client(t, shard.Masters(t)), a: "root"}
+	first, second := w.configMap(t, w.a, "default", "first"), w.configMap(t, w.a, "default", "second")
+	dependent, kept := w.configMap(t, w.a, "default", "dependent", owner(first)), w.configMap(t, w.a, "default", "kept", owner(second))
+	w.delete(t, w.a, first, metav1.DeletePropagationBackground)
+	w.delete(t, w.a, second, metav1.DeletePropagationOrphan)
+	if err := shard.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	shard = shardtesting.StartIn(t, directory)
+	w.client = shard.Client(t, shard.Masters(t))
+	w.gone(t, w.a, dependent)
+	w.gone(t, w.a, second)
+	w.stays(t, w.a, kept)
 }
 
 // observe runs a second collector over the shard's storages, beside the shard's own.

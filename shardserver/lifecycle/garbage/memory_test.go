@@ -1,0 +1,54 @@
+package garbage
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// TestMemory bounds what an object costs the collector: nothing without owners, little with one.
+func TestMemory(t *testing.T) {
+	const objects = 20_000
+	for name, tc := range map[string]struct {
+		perOwner int
+		most     int64
+	}{
+		"without owners":             {0, 1},
+		"with an owner of its own":   {1, 1500},
+		"a hundred to every owner":   {100, 700},
+		"all in all with one single": {objects, 700},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGraph(func(key) {})
+			resource := &storage.Resource{}
+			before := heap()
+			for i := range objects {
+				uid := types.UID(fmt.Sprintf("%036d", i))
+				if tc.perOwner == 0 {
+					g.Observe(resource, watch.Added, object("a", uid))
+				} else {
+					g.Observe(resource, watch.Added, object("a", uid, by(types.UID(fmt.Sprintf("owner-%030d", i/tc.perOwner)), true)))
+				}
+			}
+			each := (heap() - before) / objects
+			t.Logf("%d bytes for each object", each)
+			if each > tc.most {
+				t.Errorf("%d bytes for each object, want at most %d", each, tc.most)
+			}
+			runtime.KeepAlive(g)
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
