@@ -3,11 +3,13 @@ package dynamic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/kube-openapi/pkg/common"
@@ -36,6 +38,8 @@ type Plugins struct {
 	namespaces *storage.Reader[*core.Namespace]
 	schemas    *Schemas
 	custom     definitions
+	// mutating and validating call webhooks.
+	mutating, validating generic.Dispatcher
 
 	mu       sync.Mutex
 	followed []follower
@@ -59,7 +63,12 @@ func New(config Config) (*Plugins, error) {
 	case config.Scheme == nil || config.OpenAPI == nil:
 		return nil, errors.New("creating dynamic admission: no description of the types compiled in")
 	}
+	mutating, validating, err := newDispatchers()
+	if err != nil {
+		return nil, fmt.Errorf("creating dynamic admission: %w", err)
+	}
 	return &Plugins{
+		mutating: mutating, validating: validating,
 		config:     config,
 		namespaces: storage.NewReader[*core.Namespace](config.Registry, namespaces),
 		schemas:    NewSchemas(config.Registry, config.Scheme, config.OpenAPI),

@@ -24,8 +24,8 @@ func bookkeeping(a admission.Attributes) bool {
 	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && ofShard(a.GetUserInfo())
 }
 
-// asked is an authorizer for CEL expressions, which ask without a context: it brings the request's, or at least one
-// of the logical cluster.
+// asked is an authorizer for CEL expressions, which ask without a context: it brings that of the request, and with it
+// the logical cluster.
 type asked struct {
 	// ctx is what CEL does not pass on.
 	ctx      context.Context
@@ -34,36 +34,8 @@ type asked struct {
 
 // Authorize implements authorizer.Authorizer.
 func (a asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if requester, ok := attributes.GetUser().(requestUser); ok {
-		return a.delegate.Authorize(requester.ctx, byUser{attributes, requester.Info})
-	}
 	return a.delegate.Authorize(a.ctx, attributes)
 }
-
-// byUser is a question about another user.
-type byUser struct {
-	authorizer.Attributes
-	user user.Info
-}
-
-func (b byUser) GetUser() user.Info { return b.user }
-
-// requestUser is the user of a request that brings the request's context to where only the user gets: from the
-// webhook plug-in, which many requests share, to its authorizer.
-type requestUser struct {
-	user.Info
-	// ctx is that of the request.
-	ctx context.Context
-}
-
-// contextual are the attributes of a request whose user brings the request's context along.
-type contextual struct {
-	admission.Attributes
-	// ctx is that of the request.
-	ctx context.Context
-}
-
-func (c contextual) GetUserInfo() user.Info { return requestUser{c.Attributes.GetUserInfo(), c.ctx} }
 
 // showCluster puts the annotation with the logical cluster on an object that is being created, where webhooks find it,
 // and returns what takes it off again. Objects that exist have it from storage.

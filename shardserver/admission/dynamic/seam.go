@@ -1,0 +1,112 @@
+package dynamic
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/admissionregistration"
+	admissionregistrationinformers "k8s.io/client-go/informers/admissionregistration/v1"
+	"k8s.io/client-go/informers/core"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	admissionregistrationlisters "k8s.io/client-go/listers/admissionregistration/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/atoll-dev/atoll/shardserver/outbound"
+)
+
+// The stock webhook plug-ins hold one set of webhooks, for one cluster, and cost 430 KiB and some milliseconds each,
+// which is too much for one per logical cluster. Inside of each is a dispatcher, which takes the webhooks with the
+// request and keeps nothing: all that is wanted, but nothing outside of its package can make one. So there is one stock
+// plug-in of each kind for all logical clusters, whose dispatcher is taken out here. To be replaced by a constructor
+// once upstream exports one.
+
+// dispatcherOf makes a stock plug-in's webhook ready to judge webhooks that it is given, and returns its dispatcher.
+func dispatcherOf(webhook *generic.Webhook) (generic.Dispatcher, error) {
+	webhook.SetAuthenticationInfoResolverWrapper(outbound.Wrap)
+	webhook.SetExternalKubeInformerFactory(nothing{})
+	field := reflect.ValueOf(webhook).Elem().FieldByName("dispatcher")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[generic.Dispatcher]() || field.IsNil() {
+		return nil, fmt.Errorf("%T has no dispatcher: its package has changed", webhook)
+	}
+	return *(*generic.Dispatcher)(unsafe.Pointer(field.UnsafeAddr())), nil
+}
+
+// nothing is an informer factory for a plug-in that shall have nothing of its own. What upstream does not ask for is
+// nil, here and below.
+type nothing struct {
+	informers.SharedInformerFactory
+}
+
+func (nothing) Core() core.Interface                                   { return noCore{} }
+func (nothing) Admissionregistration() admissionregistration.Interface { return noConfigurations{} }
+
+type noCore struct{ core.Interface }
+
+func (noCore) V1() coreinformers.Interface { return noNamespaces{} }
+
+type noNamespaces struct{ coreinformers.Interface }
+
+func (noNamespaces) Namespaces() coreinformers.NamespaceInformer { return unlabelled{} }
+
+// unlabelled is an informer and lister of namespaces. It is asked about namespaces whose labels do not matter: see
+// judged.GetParsedNamespaceSelector.
+type unlabelled struct{ corelisters.NamespaceLister }
+
+func (unlabelled) Informer() cache.SharedIndexInformer   { return settled{} }
+func (u unlabelled) Lister() corelisters.NamespaceLister { return u }
+func (unlabelled) Get(string) (*corev1.Namespace, error) { return &corev1.Namespace{}, nil }
+
+type noConfigurations struct {
+	admissionregistration.Interface
+}
+
+func (noConfigurations) V1() admissionregistrationinformers.Interface { return noWebhooks{} }
+
+type noWebhooks struct {
+	admissionregistrationinformers.Interface
+}
+
+func (noWebhooks) MutatingWebhookConfigurations() admissionregistrationinformers.MutatingWebhookConfigurationInformer {
+	return noMutating{}
+}
+
+func (noWebhooks) ValidatingWebhookConfigurations() admissionregistrationinformers.ValidatingWebhookConfigurationInformer {
+	return noValidating{}
+}
+
+type noMutating struct {
+	admissionregistrationinformers.MutatingWebhookConfigurationInformer
+}
+
+func (noMutating) Informer() cache.SharedIndexInformer { return settled{} }
+func (noMutating) Lister() admissionregistrationlisters.MutatingWebhookConfigurationLister {
+	return nil
+}
+
+type noValidating struct {
+	admissionregistrationinformers.ValidatingWebhookConfigurationInformer
+}
+
+func (noValidating) Informer() cache.SharedIndexInformer { return settled{} }
+func (noValidating) Lister() admissionregistrationlisters.ValidatingWebhookConfigurationLister {
+	return nil
+}
+
+// settled is an informer to which nothing happens any more.
+type settled struct{ cache.SharedIndexInformer }
+
+func (settled) HasSynced() bool { return true }
+func (settled) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return registration{}, nil
+}
+
+type registration struct {
+	cache.ResourceEventHandlerRegistration
+}
+
+func (registration) HasSynced() bool { return true }
