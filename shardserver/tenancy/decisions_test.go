@@ -285,3 +285,35 @@ func TestVirtualWorkspacesOfATypeAreSortedByShard(t *testing.T) {
 		t.Errorf("got %+v", of.Status)
 	}
 }
+
+func TestAWorkspaceThatIsReadyInAMomentIsNotWrittenTwice(t *testing.T) {
+	now := time.Now()
+	cluster := func(age time.Duration, initializers ...corev1alpha1.LogicalClusterInitializer) *corev1alpha1.LogicalCluster {
+		out := &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseInitializing, Initializers: initializers}}
+		out.CreationTimestamp = metav1.NewTime(now.Add(-age))
+		return out
+	}
+	ready, waiting := cluster(0), cluster(0, "system:apibindings")
+	ready.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+	conditionsv1alpha1.MarkFalse(waiting, corev1alpha1.APIBindingsInitialized, corev1alpha1.ReasonAPIBindingErrors, conditionsv1alpha1.SeverityError, "x")
+	for name, tc := range map[string]struct {
+		phase   corev1alpha1.LogicalClusterPhaseType
+		cluster *corev1alpha1.LogicalCluster
+		held    bool
+	}{
+		"the server's own initializers are at it":    {"Scheduling", cluster(0, "root:universal", "system:apibindings"), true},
+		"they take too long":                         {"Scheduling", cluster(time.Minute, "root:universal"), false},
+		"somebody else's is among them":              {"Scheduling", cluster(0, "root:universal", "abc:prep"), false},
+		"it was shown before":                        {"Initializing", cluster(0, "root:universal"), false},
+		"it is ready":                                {"Scheduling", ready, false},
+		"the bindings say that they cannot be made":  {"Scheduling", waiting, false},
+		"there is no logical cluster, or not yet so": {"Scheduling", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: tc.phase}}
+			if got := holdStatus(stored, workspaceFacts{cluster: tc.cluster, now: now}); (got > 0) != tc.held {
+				t.Errorf("held for %s", got)
+			}
+		})
+	}
+}

@@ -105,6 +105,9 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 		return controller.Result{}, err
 	}
 	again := setStatus(scope.workspace, scope.facts)
+	if wait := holdStatus(stored, scope.facts); wait > 0 {
+		scope.workspace.Status, again = *stored.Status.DeepCopy(), wait
+	}
 	if err := c.setMetadata(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}

@@ -55,6 +55,17 @@ func StatusLabels(labels map[string]string, status corev1alpha1.LogicalClusterSt
 	return updated
 }
 
+// begin starts the initialization of a logical cluster whose place is decided when it is created. Others are started by
+// the first update that says so.
+func begin(cluster *corev1alpha1.LogicalCluster) {
+	if cluster.Annotations[corev1alpha1.ShardAnnotationKey] == "" {
+		return
+	}
+	cluster.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
+	cluster.Status.Initializers = slices.Clone(cluster.Spec.Initializers)
+	cluster.Status.Terminators = slices.Clone(cluster.Spec.Terminators)
+}
+
 // derive writes what follows from the status into the metadata, in the transaction that changes the status. Selectors
 // decide by these labels who may see a logical cluster, so they must neither lag behind nor be a tenant's to write.
 func derive(cluster *corev1alpha1.LogicalCluster) {

@@ -32,6 +32,8 @@ type Kind[T Object] struct {
 
 	// Default fills in what a client left out. May be nil.
 	Default func(T)
+	// Begin sets the first status of an object, after Default. May be nil.
+	Begin func(T)
 	// Derive writes into the metadata what follows from the rest of the object. It runs last in every write, whoever
 	// writes, so that what it sets is always true. May be nil.
 	Derive func(T)

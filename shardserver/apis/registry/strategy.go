@@ -50,6 +50,9 @@ func (s strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if s.kind.Default != nil {
 		s.kind.Default(created)
 	}
+	if s.kind.Begin != nil {
+		s.kind.Begin(created)
+	}
 	objectMeta(created).Generation = 1
 	s.derive(created)
 }
