@@ -74,7 +74,7 @@ verify: ## Regenerate, format, lint, check import rules and vulnerabilities; fai
 	@hack/verify.sh
 
 .PHONY: test
-test: test-unit test-e2e ## All tests: unit, in-process servers, and end to end on a real cluster.
+test: test-unit fuzz conformance test-e2e ## All tests: unit, in-process servers, Kubernetes' own, and end to end on a real cluster.
 
 .PHONY: test-unit
 test-unit: ## Unit tests and tests against in-process servers. Needs nothing but Go.
