@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubeserializer "k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
 // serializer writes stored objects as JSON. Everything else (errors, metadata in whatever encoding) it leaves to the
@@ -29,7 +34,7 @@ var _ runtime.NegotiatedSerializer = &serializer{}
 
 func newSerializer(view *View, listKind, identifier string) *serializer {
 	s := &serializer{view: view, listKind: listKind, identifier: "atoll-raw " + identifier}
-	for _, info := range apiextensionsserver.Codecs.SupportedMediaTypes() {
+	for _, info := range codecs().SupportedMediaTypes() {
 		if isJSON(info) {
 			info.Serializer = &jsonEncoder{Serializer: info.Serializer, serializer: s}
 			info.PrettySerializer = &jsonEncoder{Serializer: info.PrettySerializer, serializer: s, pretty: true}
@@ -42,12 +47,21 @@ func newSerializer(view *View, listKind, identifier string) *serializer {
 	return s
 }
 
+// codecs encode the kinds around custom resources, and negotiate as the stock handler does, which offers CBOR where the
+// gate is on. The gate is set before the first shard of a process exists.
+var codecs = sync.OnceValue(func() kubeserializer.CodecFactory {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
+		return apiextensionsserver.Codecs
+	}
+	return kubeserializer.NewCodecFactory(apiextensionsserver.Scheme, kubeserializer.WithSerializer(cbor.NewSerializerInfo))
+})
+
 func isJSON(info runtime.SerializerInfo) bool { return info.MediaType == runtime.ContentTypeJSON }
 
 // textSerializers are the encodings that custom resources have when they are not reduced to metadata or a table.
 func textSerializers() []runtime.SerializerInfo {
 	var infos []runtime.SerializerInfo
-	for _, info := range apiextensionsserver.Codecs.SupportedMediaTypes() {
+	for _, info := range codecs().SupportedMediaTypes() {
 		if info.MediaType != runtime.ContentTypeProtobuf {
 			infos = append(infos, info)
 		}
@@ -77,16 +91,16 @@ func (s *serializer) SupportedMediaTypes() []runtime.SerializerInfo { return s.i
 func (s *serializer) EncoderForVersion(encoder runtime.Encoder, version runtime.GroupVersioner) runtime.Encoder {
 	own, ok := encoder.(*jsonEncoder)
 	if !ok {
-		return apiextensionsserver.Codecs.EncoderForVersion(encoder, version)
+		return codecs().EncoderForVersion(encoder, version)
 	}
-	others := apiextensionsserver.Codecs.EncoderForVersion(own.Serializer, version)
+	others := codecs().EncoderForVersion(own.Serializer, version)
 	identifier := runtime.Identifier(s.identifier + " " + string(others.Identifier()))
 	return &versionEncoder{jsonEncoder: own, others: others, identifier: identifier}
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
 func (s *serializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return apiextensionsserver.Codecs.DecoderToVersion(decoder, version)
+	return codecs().DecoderToVersion(decoder, version)
 }
 
 // jsonEncoder stands in the negotiated media types for writing stored objects, in the place of the stock serializer.

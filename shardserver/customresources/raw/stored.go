@@ -181,9 +181,14 @@ func (o *objectScanner) meta(key string) error {
 	return o.value(1)
 }
 
-// unescaped notes a key that might be one of those looked for, written with escapes.
+// unescaped looks at a key again that is written with escapes: it may be one of those looked for.
 func (o *objectScanner) unescaped(key string) {
-	if strings.IndexByte(key, '\\') >= 0 {
+	if strings.IndexByte(key, '\\') < 0 {
+		return
+	}
+	switch unquote(key) {
+	case "apiVersion", "kind", "metadata", "name", "namespace", "uid", "labels", "annotations", "ownerReferences", "finalizers",
+		"deletionTimestamp", "resourceVersion", "selfLink":
 		o.plain = false
 	}
 }
