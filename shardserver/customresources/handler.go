@@ -22,6 +22,7 @@ type Handler struct {
 	catalog    *Catalog
 	metadata   *raw.Metadata
 	serializer runtime.NegotiatedSerializer
+	maxBody    int64
 }
 
 // writingVerbs are those that may leave an object behind.
@@ -30,7 +31,7 @@ var writingVerbs = []string{"create", "update", "patch"}
 // NewHandler returns a handler over a catalog.
 func NewHandler(catalog *Catalog, serving Serving, serializer runtime.NegotiatedSerializer) *Handler {
 	catalog.compile = compiler(serving, catalog.storageOf)
-	return &Handler{catalog: catalog, metadata: raw.NewMetadata(serving.MinRequestTimeout), serializer: serializer}
+	return &Handler{catalog: catalog, metadata: raw.NewMetadata(serving.MinRequestTimeout), serializer: serializer, maxBody: serving.MaxRequestBodyBytes}
 }
 
 // Wrap puts the handler before what serves everything else.
@@ -85,6 +86,10 @@ func (h *Handler) serve(w http.ResponseWriter, req *http.Request, info *request.
 	if compiled.reads.Serve(w, req) {
 		return
 	}
+	if kind, ok := strategic(req, info, use.content); ok {
+		h.serveStrategic(w, req, info, compiled.stock, kind)
+		return
+	}
 	compiled.stock.ServeHTTP(w, req)
 }
 
@@ -97,8 +102,11 @@ func (h *Handler) serveMetadata(w http.ResponseWriter, req *http.Request, gr sch
 	}
 }
 
-// fail answers that a definition cannot be served. The reason is for the log: it may name what is not the client's.
+// fail answers that a definition cannot be served.
 func (h *Handler) fail(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, err error) {
-	responsewriters.ErrorNegotiated(apierrors.NewInternalError(fmt.Errorf("serving custom resources: %w", err)), h.serializer,
-		schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
+	h.refuse(w, req, info, apierrors.NewInternalError(fmt.Errorf("serving custom resources: %w", err)))
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, err error) {
+	responsewriters.ErrorNegotiated(err, h.serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
 }

@@ -41,6 +41,7 @@ func TestCustomResources(t *testing.T) {
 		"a webhook converts":                             convertedByWebhook,
 		"no webhook is reached by a service":             noWebhookByService,
 		"a namespace and a workspace take objects along": namespaceAndWorkspaceGo,
+		"kinds of Kubernetes":                            kindsOfKubernetes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,82 @@
+package customresources_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// ingresses defines the kind that Kubernetes has in its group networking.k8s.io.
+func ingresses() *apiextensionsv1.CustomResourceDefinition {
+	keep := true
+	definition := widgets("networking.k8s.io")
+	definition.Name = "ingresses.networking.k8s.io"
+	definition.Annotations = map[string]string{"api-approved.kubernetes.io": "unapproved, it is a test"}
+	definition.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "ingresses", Singular: "ingress", Kind: "Ingress", ListKind: "IngressList"}
+	definition.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}
+	definition.Spec.Versions[0].Subresources.Scale = nil
+	return definition
+}
+
+func kindsOfKubernetes(t *testing.T, shard *shardtesting.Shard) {
+	w := newWorkspace(t, shard)
+	w.define(ingresses())
+	w.define(widgets("example.com"))
+	objects := dynamic.NewForConfigOrDie(w.config).Resource(schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}).Namespace("default")
+	created, err := objects.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+		"metadata": map[string]any{"name": "one", "finalizers": []any{"example.com/one"}},
+		"spec":     map[string]any{"ingressClassName": "fast", "replicas": int64(3)},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(body string, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
+		return objects.Patch(t.Context(), "one", types.StrategicMergePatchType, []byte(body), options, subresources...)
+	}
+	add := `{"metadata":{"finalizers":["example.com/two"]},"spec":{"ingressClassName":null}}`
+	if _, err := patch(add, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+	if unchanged, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || unchanged.GetResourceVersion() != created.GetResourceVersion() {
+		t.Errorf("a dry run wrote %v, %v", unchanged, err)
+	}
+	patched, err := patch(add, metav1.PatchOptions{FieldManager: "patcher"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, found, _ := unstructured.NestedString(patched.Object, "spec", "ingressClassName"); found || len(patched.GetFinalizers()) != 2 {
+		t.Errorf("only this patch adds to a list: %v", patched)
+	}
+	if managers := patched.GetManagedFields(); managers[len(managers)-1].Manager != "patcher" {
+		t.Errorf("managers are %v", managers)
+	}
+	if _, err := patch(`{"metadata":{"resourceVersion":"1"}}`, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("a patch of an old version: got %v, want a conflict", err)
+	}
+	if _, err := patch(`[]`, metav1.PatchOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("no patch at all: got %v, want BadRequest", err)
+	}
+	if patched, err = patch(`{"spec":{"replicas":9},"status":{"replicas":2}}`, metav1.PatchOptions{}, "status"); err != nil {
+		t.Error(err)
+	}
+	replicas, _, _ := unstructured.NestedInt64(patched.Object, "spec", "replicas")
+	if reported, _, _ := unstructured.NestedInt64(patched.Object, "status", "replicas"); replicas != 3 || reported != 2 {
+		t.Errorf("a patch of the status: %v", patched)
+	}
+	w.create(widget("one", nil))
+	status, body, _ := w.raw(http.MethodPatch, widgetsPath+"/one", string(types.StrategicMergePatchType), inJSON, `{}`)
+	if status != http.StatusUnsupportedMediaType || !strings.Contains(body, "json-patch") {
+		t.Errorf("a kind that Kubernetes does not have: %d %s", status, body)
+	}
+}
