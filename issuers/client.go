@@ -12,6 +12,7 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Bounds on what a server that a tenant chose can cost.
@@ -21,6 +22,8 @@ const (
 	maxHeader      = 64 << 10         // bytes of the headers of an answer
 	maxRedirects   = 3
 	connectTimeout = 5 * time.Second
+	// A token that nobody signed makes upstream fetch the keys again, and anybody can send one.
+	requestsPerSecond, requestsAtOnce = 1, 10
 )
 
 // newClient returns a client for the server of one issuer, verified by the given PEM bundle or, without one, the roots of
@@ -44,7 +47,7 @@ func newClient(bundle string) (*http.Client, error) {
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
 	}
-	return &http.Client{Transport: bounded{transport}, Timeout: fetchTimeout, CheckRedirect: checkRedirect}, nil
+	return &http.Client{Transport: bounded{transport, flowcontrol.NewTokenBucketPassiveRateLimiter(requestsPerSecond, requestsAtOnce)}, Timeout: fetchTimeout, CheckRedirect: checkRedirect}, nil
 }
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -66,12 +69,19 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// bounded cuts answers off, which then fail to decode, and serves https only, wherever a document leads.
-type bounded struct{ next http.RoundTripper }
+// bounded cuts answers off, which then fail to decode, asks no server too often, and speaks https only, wherever a
+// document leads.
+type bounded struct {
+	next  http.RoundTripper
+	limit flowcontrol.PassiveRateLimiter
+}
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		return nil, errors.New("issuers are asked by https only")
+	}
+	if !b.limit.TryAccept() {
+		return nil, errors.New("the issuer was asked too often")
 	}
 	resp, err := b.next.RoundTrip(req)
 	if err != nil {
