@@ -21,7 +21,7 @@ const (
 	// not used for longest is prepared anew at its next request.
 	maxClusters = 256
 	// maxCompiled is how many different policies are kept compiled, per plug-in.
-	maxCompiled = 1024
+	maxCompiled = 256
 	// maxIdle is how long anything is kept after its last use.
 	maxIdle = 10 * time.Minute
 )

@@ -41,7 +41,7 @@ func (p *Plugins) MutatingPolicy() admission.MutationInterface {
 			spec := policy.Spec
 			return []any{spec.ParamKind != nil, spec.FailurePolicy, spec.MatchConditions, spec.Variables, spec.Mutations}
 		},
-		compile: compileMutating,
+		compile: p.compilers.compileMutating,
 	})}
 }
 
@@ -57,14 +57,13 @@ func (m mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o a
 
 // compileMutating compiles the expressions of a policy. What does not compile fails when it is evaluated, according to
 // the policy's failurePolicy.
-func compileMutating(policy *mutating.Policy) mutating.PolicyEvaluator {
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+func (c compilers) compileMutating(policy *mutating.Policy) mutating.PolicyEvaluator {
+	available := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
+	compiler, composed, err := c.with(policy.Spec.Variables, available)
 	if err != nil {
 		return mutating.PolicyEvaluator{Error: err}
 	}
-	available := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
-	compiler.CompileAndStoreVariables(variables(policy.Spec.Variables), available, environment.StoredExpressions)
-	evaluator := mutating.PolicyEvaluator{CompositedCompiler: compiler}
+	evaluator := mutating.PolicyEvaluator{CompositedCompiler: composed}
 	if conditions := policy.Spec.MatchConditions; len(conditions) > 0 {
 		compiled := compiler.CompileCondition(matchExpressions(conditions), available, environment.StoredExpressions)
 		evaluator.Matcher = matchconditions.NewMatcher(compiled, policy.Spec.FailurePolicy, "policy", "validate", policy.Name)

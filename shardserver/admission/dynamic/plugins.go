@@ -38,6 +38,7 @@ type Plugins struct {
 	namespaces *storage.Reader[*core.Namespace]
 	schemas    *Schemas
 	custom     definitions
+	compilers  compilers
 	// mutating and validating call webhooks.
 	mutating, validating generic.Dispatcher
 
@@ -73,6 +74,7 @@ func New(config Config) (*Plugins, error) {
 		namespaces: storage.NewReader[*core.Namespace](config.Registry, namespaces),
 		schemas:    NewSchemas(config.Registry, config.Scheme, config.OpenAPI),
 		custom:     newDefinitions(config.Registry),
+		compilers:  newCompilers(),
 	}, nil
 }
 

@@ -3,7 +3,6 @@ package dynamic
 import (
 	"context"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
@@ -40,7 +39,7 @@ func (p *Plugins) ValidatingPolicy() admission.ValidationInterface {
 			spec := policy.Spec
 			return []any{spec.ParamKind != nil, spec.FailurePolicy, spec.MatchConditions, spec.Variables, spec.Validations, spec.AuditAnnotations}
 		},
-		compile: compileValidating,
+		compile: p.compilers.compileValidating,
 	})}
 }
 
@@ -56,18 +55,17 @@ func (v validatingPolicies) Validate(ctx context.Context, a admission.Attributes
 
 // compileValidating compiles the expressions of a policy. What does not compile fails when it is evaluated, according
 // to the policy's failurePolicy.
-func compileValidating(policy *validating.Policy) validating.Validator {
-	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+func (c compilers) compileValidating(policy *validating.Policy) validating.Validator {
+	full := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
+	compiler, _, err := c.with(policy.Spec.Variables, full)
 	if err != nil {
 		return validating.NewValidator(nil, nil, nil, nil, policy.Spec.FailurePolicy, err)
 	}
-	full := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
 	// Messages are shown to the user, who must not learn from them what others may do.
 	messages := cel.OptionalVariableDeclarations{HasParams: full.HasParams}
 	compile := func(expressions []cel.ExpressionAccessor, variables cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
 		return compiler.CompileCondition(expressions, variables, environment.StoredExpressions)
 	}
-	compiler.CompileAndStoreVariables(variables(policy.Spec.Variables), full, environment.StoredExpressions)
 	var matcher matchconditions.Matcher
 	if conditions := policy.Spec.MatchConditions; len(conditions) > 0 {
 		matcher = matchconditions.NewMatcher(compile(matchExpressions(conditions), full), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
@@ -88,20 +86,4 @@ func compileValidating(policy *validating.Policy) validating.Validator {
 		notes = append(notes, &validating.AuditAnnotationCondition{Key: note.Key, ValueExpression: note.ValueExpression})
 	}
 	return validating.NewValidator(compile(validations, full), matcher, compile(notes, full), compile(texts, messages), policy.Spec.FailurePolicy, nil)
-}
-
-func variables(declared []admissionregistrationv1.Variable) []cel.NamedExpressionAccessor {
-	named := make([]cel.NamedExpressionAccessor, len(declared))
-	for i, variable := range declared {
-		named[i] = &validating.Variable{Name: variable.Name, Expression: variable.Expression}
-	}
-	return named
-}
-
-func matchExpressions(conditions []admissionregistrationv1.MatchCondition) []cel.ExpressionAccessor {
-	expressions := make([]cel.ExpressionAccessor, len(conditions))
-	for i, condition := range conditions {
-		expressions[i] = &matchconditions.MatchCondition{Name: condition.Name, Expression: condition.Expression}
-	}
-	return expressions
 }

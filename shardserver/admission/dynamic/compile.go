@@ -1,0 +1,64 @@
+package dynamic
+
+import (
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// compilers compile the expressions of policies. A policy with variables needs an environment of its own, of 200 KiB;
+// all others share one.
+type compilers struct{ shared func() plain }
+
+func newCompilers() compilers {
+	return compilers{sync.OnceValue(func() plain {
+		base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+		return plain{cel.NewConditionCompiler(base), cel.NewCompiler(base)}
+	})}
+}
+
+// compiler is what compiles the expressions of one policy.
+type compiler interface {
+	cel.ConditionCompiler
+	CompileMutatingEvaluator(cel.ExpressionAccessor, cel.OptionalVariableDeclarations, environment.Type) cel.MutatingEvaluator
+}
+
+// plain compiles expressions that use no variables.
+type plain struct {
+	cel.ConditionCompiler
+	expressions cel.Compiler
+}
+
+// CompileMutatingEvaluator implements compiler.
+func (p plain) CompileMutatingEvaluator(expression cel.ExpressionAccessor, available cel.OptionalVariableDeclarations, mode environment.Type) cel.MutatingEvaluator {
+	return cel.NewMutatingEvaluator(p.expressions.CompileCELExpression(expression, available, mode))
+}
+
+// with returns the compiler for a policy that declares variables. The second result is what evaluates them, or nil.
+func (c compilers) with(declared []admissionregistrationv1.Variable, available cel.OptionalVariableDeclarations) (compiler, *cel.CompositedCompiler, error) {
+	if len(declared) == 0 {
+		return c.shared(), nil, nil
+	}
+	composed, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return nil, nil, err
+	}
+	named := make([]cel.NamedExpressionAccessor, len(declared))
+	for i, variable := range declared {
+		named[i] = &validating.Variable{Name: variable.Name, Expression: variable.Expression}
+	}
+	composed.CompileAndStoreVariables(named, available, environment.StoredExpressions)
+	return composed, composed, nil
+}
+
+func matchExpressions(conditions []admissionregistrationv1.MatchCondition) []cel.ExpressionAccessor {
+	expressions := make([]cel.ExpressionAccessor, len(conditions))
+	for i, condition := range conditions {
+		expressions[i] = &matchconditions.MatchCondition{Name: condition.Name, Expression: condition.Expression}
+	}
+	return expressions
+}
