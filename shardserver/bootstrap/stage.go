@@ -164,7 +164,10 @@ func overlay(existing, desired client.Object) bool {
 	switch existing := existing.(type) {
 	case *rbacv1.ClusterRole:
 		want := desired.(*rbacv1.ClusterRole)
-		existing.Rules, existing.AggregationRule = want.Rules, want.AggregationRule
+		if want.AggregationRule == nil || existing.AggregationRule == nil {
+			existing.Rules = want.Rules // those of an aggregated role are kept by its controller from then on
+		}
+		existing.AggregationRule = want.AggregationRule
 	case *rbacv1.ClusterRoleBinding:
 		want := desired.(*rbacv1.ClusterRoleBinding)
 		existing.Subjects = want.Subjects
