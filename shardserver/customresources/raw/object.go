@@ -162,7 +162,11 @@ func (o *Object) GroupVersionKind() schema.GroupVersionKind {
 		return schema.GroupVersionKind{}
 	}
 	kind := o.stored.typeMeta.Value()
-	return schema.FromAPIVersionAndKind(kind.apiVersion, kind.kind)
+	version, err := schema.ParseGroupVersion(kind.apiVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}
+	}
+	return version.WithKind(kind.kind)
 }
 
 // SetGroupVersionKind implements schema.ObjectKind.
