@@ -76,7 +76,7 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 
 func ownGroup(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
 	info := genericapiserver.NewDefaultAPIGroupInfo(version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
-	info.NegotiatedSerializer = registry.WithoutProtobuf(legacyscheme.Codecs)
+	info.NegotiatedSerializer = registry.WithoutProtobuf(info.NegotiatedSerializer)
 	info.VersionedResourcesStorageMap[version.Version] = storages
 	return &info
 }

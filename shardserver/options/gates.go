@@ -5,18 +5,25 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// Feature gates of kcp. All are off unless switched on.
+// Feature gates. Those of kcp are off unless switched on.
 const (
 	// GateWorkspaceMounts lets a workspace stand for a server elsewhere (Workspace.spec.mount).
 	GateWorkspaceMounts = "WorkspaceMounts"
 	// GateWorkspaceAuthentication lets a workspace type bring token issuers of its own.
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
+	// GateCBOR is the gate of Kubernetes behind which objects are read and written as CBOR. Upstream has it off; here it
+	// is on. What is stored is not changed by it.
+	GateCBOR = string(features.CBORServingAndStorage)
 )
 
-// gates are kcp's own feature gates and whether this version has what is behind them.
+// gates are the feature gates that are known and whether this version has what is behind them.
 var gates = map[string]bool{
+	GateCBOR:                    true,
 	GateWorkspaceAuthentication: true,
 	GateWorkspaceMounts:         true,
 	"CacheAPIs":                 false,
@@ -29,7 +36,7 @@ func knownGates() []string { return slices.Sorted(maps.Keys(gates)) }
 // ParseFeatureGates reads Name=true|false pairs, the last of a name counting, and returns the gates that are on. A
 // gate whose feature this version does not have may be switched off, and nothing else.
 func ParseFeatureGates(values []string) (map[string]bool, error) {
-	on := map[string]bool{}
+	on := map[string]bool{GateCBOR: true}
 	for _, value := range values {
 		if value == "" {
 			continue
@@ -49,5 +56,13 @@ func ParseFeatureGates(values []string) (map[string]bool, error) {
 	return on, nil
 }
 
-// FeatureEnabled tells whether one of kcp's feature gates is on. A name that is no gate is off.
+// applyUpstream hands those gates on that Kubernetes reads. They are of the whole process.
+func applyUpstream(on map[string]bool) error {
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{GateCBOR: on[GateCBOR]}); err != nil {
+		return fmt.Errorf("--feature-gates: %w", err)
+	}
+	return nil
+}
+
+// FeatureEnabled tells whether a feature gate is on. A name that is no gate is off.
 func (c *completed) FeatureEnabled(name string) bool { return c.features[name] }

@@ -213,6 +213,9 @@ func (o *Options) Complete() (Completed, error) {
 	if err != nil {
 		return Completed{}, err
 	}
+	if err := applyUpstream(features); err != nil {
+		return Completed{}, err
+	}
 	c := &completed{Options: o, Batteries: batteries, features: features}
 	for _, step := range []func() error{
 		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.checkFiles, c.completeServiceAccounts, c.validate,

@@ -153,12 +153,13 @@ func TestParseFeatureGates(t *testing.T) {
 		want []string // the gates that are on
 		err  string
 	}{
-		"nothing leaves all off":                 {nil, nil, ""},
-		"a feature that is there goes on":        {[]string{"WorkspaceMounts=true"}, []string{GateWorkspaceMounts}, ""},
-		"two features at once":                   {[]string{"WorkspaceMounts=true", "WorkspaceAuthentication=true"}, []string{GateWorkspaceAuthentication, GateWorkspaceMounts}, ""},
-		"the last word counts":                   {[]string{"WorkspaceMounts=true", "WorkspaceMounts=false"}, nil, ""},
-		"a feature that is not there stays off":  {[]string{"CacheAPIs=false"}, nil, ""},
+		"nothing leaves all of kcp off":          {nil, []string{GateCBOR}, ""},
+		"a feature that is there goes on":        {[]string{"WorkspaceMounts=true"}, []string{GateCBOR, GateWorkspaceMounts}, ""},
+		"two features at once":                   {[]string{"WorkspaceMounts=true", "WorkspaceAuthentication=true"}, []string{GateCBOR, GateWorkspaceAuthentication, GateWorkspaceMounts}, ""},
+		"the last word counts":                   {[]string{"WorkspaceMounts=true", "WorkspaceMounts=false"}, []string{GateCBOR}, ""},
+		"a feature that is not there stays off":  {[]string{"CacheAPIs=false"}, []string{GateCBOR}, ""},
 		"a feature that is not there is refused": {[]string{"CacheAPIs=true"}, nil, "does not have the feature"},
+		"CBOR can be switched off":               {[]string{"CBORServingAndStorage=false"}, nil, ""},
 		"an unknown gate is refused":             {[]string{"X=false"}, nil, "unknown gate"},
 		"a gate without a value is refused":      {[]string{"WorkspaceMounts"}, nil, "want Name=true"},
 	} {

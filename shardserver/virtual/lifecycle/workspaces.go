@@ -59,7 +59,7 @@ func newWorkspace(cfg Config, k *kind) (*virtual.Workspace, error) {
 	}
 	shown := &view{kind: k, store: store}
 	group := genericapiserver.NewDefaultAPIGroupInfo(corev1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
-	group.NegotiatedSerializer = registry.WithoutProtobuf(legacyscheme.Codecs)
+	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
 	group.VersionedResourcesStorageMap[corev1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		logicalClusters.Resource:             shown,
 		logicalClusters.Resource + "/status": &statusView{view: shown, status: status},
