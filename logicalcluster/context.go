@@ -21,7 +21,10 @@ type Annotated interface {
 }
 
 // Of returns the logical cluster that an object was stored in, or the zero Name for an object that never came out
-// of storage.
+// of storage. An object that holds its annotations undecoded may tell its cluster by a method LogicalCluster.
 func Of(obj Annotated) Name {
+	if stored, ok := obj.(interface{ LogicalCluster() string }); ok {
+		return Name{stored.LogicalCluster()}
+	}
 	return Name{obj.GetAnnotations()[AnnotationKey]}
 }
