@@ -44,11 +44,14 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"workspaces keep their owner and place", workspaceObjects},
 		{"who creates a workspace is its administrator", creators},
 		{"a logical cluster belongs to its workspace", clusterObjects},
+		{"issuers of a workspace are believed inside alone", ownIssuers},
 		{"a deleted workspace leaves no way in", deletion},
 		{"strangers cannot tell what exists", existence},
 		{"odd requests do no harm", oddRequests},
 		{"odd objects stop nobody else", poison},
 		{"the front proxy names the user", proxyHeaders},
+		{"views of initializers show what waits and nothing of the shard", views},
+		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 	}
