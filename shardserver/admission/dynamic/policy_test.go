@@ -114,7 +114,7 @@ func testParameters(t *testing.T, shard *shardtesting.Shard) {
 func testPolicyUpdatedUnderLoad(t *testing.T, shard *shardtesting.Shard) {
 	c, _ := workspace(t, shard, "updated")
 	createPolicy(t, c, policy("changing", `object.metadata.name != "v0"`), binding("changing"))
-	eventuallyRefused(t, c, "v0")
+	_ = eventuallyRefused(t, c, "v0")
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for range 4 {
@@ -137,7 +137,7 @@ func testPolicyUpdatedUnderLoad(t *testing.T, shard *shardtesting.Shard) {
 			_, err = policies.Update(ctx, current, metav1.UpdateOptions{})
 			return err
 		})
-		eventuallyRefused(t, c, fmt.Sprint("v", version))
+		_ = eventuallyRefused(t, c, fmt.Sprint("v", version))
 		eventuallyCreated(t, c, fmt.Sprint("v", version-1))
 	}
 	stop()

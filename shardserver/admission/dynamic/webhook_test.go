@@ -145,7 +145,7 @@ func testFailurePolicies(t *testing.T, shard *shardtesting.Shard) {
 		other, _ := workspace(t, shard, "failure-trusted")
 		server := newHook(t, deny("reached"))
 		createValidating(t, other, validating("trusting", server.config()))
-		eventuallyRefused(t, other, "x")
+		_ = eventuallyRefused(t, other, "x")
 		config := server.config()
 		config.CABundle = nil
 		createValidating(t, c, validating("without", config))
@@ -222,7 +222,7 @@ func testConfigurationsAreExempt(t *testing.T, shard *shardtesting.Shard) {
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
 	}}
 	createValidating(t, c, validating("everything", newHook(t, deny("no")).config(), func(w *admissionregistrationv1.ValidatingWebhook) { w.Rules = all }))
-	eventuallyRefused(t, c, "x")
+	_ = eventuallyRefused(t, c, "x")
 	if err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "everything", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
 	}
 	createValidating(t, a, validating("selecting", denies.config(), selecting))
 	createValidating(t, b, validating("selecting", denies.config(), selecting))
-	eventuallyRefused(t, a, "match-in-a")
+	_ = eventuallyRefused(t, a, "match-in-a")
 	if _, err := try(t.Context(), a, "other-in-a", nil); err != nil {
 		t.Errorf("the condition does not hold, yet: %v", err)
 	}
