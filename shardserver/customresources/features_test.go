@@ -55,13 +55,13 @@ const (
 func subresources(t *testing.T, shard *shardtesting.Shard) {
 	w := newWorkspace(t, shard)
 	w.define(widgets("example.com"))
-	one := w.create(widget("one", map[string]any{"replicas": int64(1)}))
+	w.create(widget("one", map[string]any{"replicas": int64(1)}))
 
 	scaled, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale")
 	if err != nil || scaled.GetKind() != "Scale" {
 		t.Fatalf("patching the scale: %v, %v", scaled, err)
 	}
-	one = w.get("one")
+	one := w.get("one")
 	if replicas, _, _ := unstructured.NestedInt64(one.Object, "spec", "replicas"); replicas != 3 || one.GetGeneration() != 2 {
 		t.Errorf("after scaling: %v", one)
 	}

@@ -62,7 +62,7 @@ func newWorkspace(t *testing.T, shard *shardtesting.Shard) *workspace {
 	t.Helper()
 	name := "crd-" + rand.String(6)
 	created := shard.NewWorkspace(t, "root", name)
-	return &workspace{T: t, name: created.Spec.Cluster, workspace: name, config: shardtesting.At(shard.Admin(t), "root:"+name)}
+	return &workspace{T: t, name: created.Spec.Cluster, workspace: name, config: shardtesting.At(shard.Admin(t), created.Spec.Cluster)}
 }
 
 func (w *workspace) definitions() typed.CustomResourceDefinitionInterface {
