@@ -84,7 +84,7 @@ func WithCluster(handler, refused http.Handler, resolver Resolver, serializer ru
 		}
 		scoped := req.Clone(logicalcluster.With(req.Context(), cluster))
 		scoped.URL.Path, scoped.URL.RawPath = target.Rest, ""
-		if isShardLevel(target.Rest) {
+		if IsShardLevel(target.Rest) {
 			refused.ServeHTTP(w, scoped)
 			return
 		}
@@ -109,7 +109,8 @@ func serveMount(w http.ResponseWriter, req *http.Request, handler http.Handler, 
 // logical cluster, whose admin may do everything there.
 var shardLevel = []string{"/metrics", "/debug", "/logs", "/configz", "/statusz", "/flagz"}
 
-func isShardLevel(path string) bool {
+// IsShardLevel tells whether a path is one of these endpoints, or below one.
+func IsShardLevel(path string) bool {
 	for _, prefix := range shardLevel {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return true

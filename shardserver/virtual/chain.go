@@ -17,6 +17,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/filters"
 )
 
 // auditKey is the annotation of audit events that names the virtual workspace and its owner.
@@ -38,6 +39,9 @@ func (s *Set) WithRequest(handler http.Handler) http.Handler {
 			return
 		}
 		target := s.resolve(req.URL.Path)
+		if filters.IsShardLevel(target.Path) { // no view shows the whole process, whatever its owner may do in it
+			target = Request{}
+		}
 		ctx := context.WithValue(req.Context(), requestKey{}, target)
 		if !target.Cluster.Empty() {
 			ctx = logicalcluster.With(ctx, target.Cluster)
