@@ -3,8 +3,10 @@ package customresources
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -21,6 +23,8 @@ import (
 
 // Segment stands in the keys of objects of plain definitions, where those of exported ones have an identity.
 const Segment = "customresources"
+
+var errClosed = errors.New("the server is shutting down")
 
 // Catalog knows the definitions of all logical clusters. It follows them through one watch (Run), and through requests
 // that found a definition before the watch brought it. It owns the contents and the storages that they need, and
@@ -39,6 +43,7 @@ type Catalog struct {
 	// changing is held while a change is made, which may have to open a storage; mu guards what follows and is never held
 	// for longer than it takes to read or write it. Both: changing first.
 	changing sync.Mutex
+	closed   bool
 	mu       sync.RWMutex
 	clusters map[logicalcluster.Name]map[string]*definition
 	contents map[apiextensions.Hash]*Content
@@ -74,6 +79,18 @@ func NewCatalog(registry *storage.Registry, shared *apiextensions.Shared, pool *
 // of that name it has.
 func (c *Catalog) shadowed(ctx context.Context, gr schema.GroupResource) bool {
 	return c.compiledIn.Has(gr) && c.registry.Shows(ctx, gr)
+}
+
+// Barred tells whether a resource can nowhere be defined, because its objects would lie among those of a compiled-in
+// resource, where they could be taken for one another. Such a definition may exist; it is never served, and has no
+// objects.
+func (c *Catalog) Barred(gr schema.GroupResource) bool {
+	builtin, err := c.registry.Get(gr)
+	if err != nil {
+		return false // not stored by the shard itself
+	}
+	own := "/" + gr.Group + "/" + gr.Resource + "/" + Segment + "/"
+	return strings.HasPrefix(own, strings.TrimSuffix(builtin.Prefix, "/")+"/")
 }
 
 // Served is a definition that a logical cluster serves.
@@ -237,21 +254,29 @@ func (c *Catalog) release(content *Content) {
 func (c *Catalog) update(o observed, byRequest bool) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
+	if c.closed {
+		return errClosed
+	}
 	c.mu.RLock()
 	d, stale := c.clusters[o.cluster][o.name], byRequest && o.version <= c.seen
 	c.mu.RUnlock()
 	switch {
 	case d == nil && stale:
 		return nil
+	case d == nil && c.Barred(o.resource):
+		d = &definition{resource: o.resource}
 	case d == nil:
 		if err := c.open(o); err != nil {
 			return err
 		}
-		d = &definition{resource: o.resource}
+		d = &definition{resource: o.resource, opened: true}
 	case d.version >= o.version:
 		return nil
 	}
-	content := c.contentOf(o)
+	var content *Content
+	if o.served && d.opened {
+		content = c.contentOf(o)
+	}
 	c.mu.Lock()
 	old := d.content
 	d.version, d.terminating, d.content = o.version, o.terminating, content
@@ -286,14 +311,13 @@ func (c *Catalog) remove(k key, version uint64) {
 	d.endWatches()
 	c.mu.Unlock()
 	c.release(content)
-	c.close(d.resource)
+	if d.opened {
+		c.close(d.resource)
+	}
 }
 
-// contentOf returns the content of a definition with one user more, or nil if it has none. Its storage is open.
+// contentOf returns the content of a definition with one user more. Its storage is open.
 func (c *Catalog) contentOf(o observed) *Content {
-	if !o.served {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	content := c.contents[o.hash]
@@ -378,6 +402,7 @@ func (c *Catalog) storageOf(content *Content) (*raw.Storage, error) {
 func (c *Catalog) Close() {
 	c.changing.Lock()
 	defer c.changing.Unlock()
+	c.closed = true
 	c.mu.Lock()
 	contents, storages := c.contents, c.storages
 	c.contents, c.storages, c.clusters = map[apiextensions.Hash]*Content{}, map[schema.GroupResource]*opened{}, map[logicalcluster.Name]map[string]*definition{}

@@ -26,6 +26,8 @@ type definition struct {
 	version uint64
 	// resource is what it defines; it never changes.
 	resource schema.GroupResource
+	// opened says that the storage of the resource is open for this definition.
+	opened bool
 	// content is nil while the definition is not served.
 	content *Content
 	// terminating says that instances are on their way out and that none may be created.

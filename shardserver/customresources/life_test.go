@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -161,6 +162,43 @@ func compiledInStays(t *testing.T, shard *shardtesting.Shard) {
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"one"},"spec":{"holderIdentity":"me"}}`)
 	if status != http.StatusCreated || !strings.Contains(body, `"holderIdentity":"me"`) {
 		t.Errorf("the compiled-in resource answers %d %s", status, body)
+	}
+}
+
+func builtinsSurviveDefinitions(t *testing.T, shard *shardtesting.Shard) {
+	w := newWorkspace(t, shard)
+	clusters := dynamic.NewForConfigOrDie(w.config).Resource(schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"})
+	before, err := clusters.Get(t.Context(), "cluster", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, names := range map[string]apiextensionsv1.CustomResourceDefinitionNames{
+		"core.kcp.io":         {Plural: "logicalclusters", Singular: "logicalcluster", Kind: "LogicalCluster", ListKind: "LogicalClusterList"},
+		"coordination.k8s.io": {Plural: "leases", Singular: "lease", Kind: "Lease", ListKind: "LeaseList"},
+	} {
+		shadow := widgets(name)
+		shadow.Name = names.Plural + "." + name
+		shadow.Annotations = map[string]string{"api-approved.kubernetes.io": "unapproved"}
+		shadow.Spec.Names, shadow.Spec.Scope = names, apiextensionsv1.ClusterScoped
+		w.define(shadow)
+		for _, resource := range shard.Server.Registry.Stored() {
+			if resource.GVR.GroupResource().String() == shadow.Name && strings.HasPrefix(resource.Prefix+"/", "/"+name+"/"+names.Plural+"/customresources/") && resource.Kind.Version == "v1" {
+				t.Errorf("a storage of custom resources is open at %s", resource.Prefix)
+			}
+		}
+		if err := w.definitions().Delete(t.Context(), shadow.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "definition "+shadow.Name+" goes", func(ctx context.Context) error {
+			if _, err := w.definitions().Get(ctx, shadow.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	}
+	after, err := clusters.Get(t.Context(), "cluster", metav1.GetOptions{})
+	if err != nil || after.GetUID() != before.GetUID() || after.GetDeletionTimestamp() != nil || after.Object["spec"] == nil {
+		t.Errorf("the logical cluster is %v, %v", after, err)
 	}
 }
 

@@ -42,6 +42,7 @@ func TestCustomResources(t *testing.T) {
 		"no webhook is reached by a service":             noWebhookByService,
 		"a namespace and a workspace take objects along": namespaceAndWorkspaceGo,
 		"kinds of Kubernetes":                            kindsOfKubernetes,
+		"definitions of builtins harm nothing":           builtinsSurviveDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -75,9 +75,13 @@ func (c *cleanupController) reconcile(ctx context.Context, key controller.Key) (
 	if err != nil {
 		return controller.Result{}, err
 	}
+	gr := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 	done := terminating(apiextensions.ConditionFalse, "NeverEstablished", "resource was never established")
-	if apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) {
-		empty, deleted, err := c.pass(ctx, schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural})
+	switch {
+	case c.catalog.Barred(gr):
+		done = terminating(apiextensions.ConditionFalse, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
+	case apiextensions.IsCRDConditionTrue(definition, apiextensions.Established):
+		empty, deleted, err := c.pass(ctx, gr)
 		if err != nil {
 			_ = c.write(ctx, definition, terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes; they are tried again"), nil)
 			return controller.Result{}, fmt.Errorf("deleting the objects of definition %s: %w", definition.Name, err)
