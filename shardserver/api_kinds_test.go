@@ -1,6 +1,13 @@
 package shardserver_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"strings"
 
@@ -43,10 +50,47 @@ var walkedKinds = map[schema.GroupResource]walked{
 
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: {body: `spec: {group: walk.example.com, scope: Namespaced, names: {plural: NAME, kind: NAME}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}`, suffix: ".walk.example.com", afterlife: true},
 
+	// What follows applies to nothing that is served, so that it disturbs no other kind's walk.
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   {body: webhooks},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     {body: webhooks},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       {body: `spec: {matchConstraints: ` + walkers + `, validations: [{expression: "true"}]}`},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: {body: `spec: {policyName: nobody, validationActions: [Deny]}`},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         {body: `spec: {reinvocationPolicy: Never, matchConstraints: ` + walkers + `, mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/spec/legs"}]'}}]}`},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   {body: `spec: {policyName: nobody}`},
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:                 {body: fmt.Sprintf(`spec: {request: %s, signerName: example.com/walk, usages: [client auth]}`, certificateRequest()), selects: "spec.signerName=example.com/walk"},
+
 	{Group: "tenancy.kcp.io", Resource: "workspaces"}:                            {body: `spec: {type: {name: universal, path: root}}`, afterlife: true},
 	{Group: "tenancy.kcp.io", Resource: "workspacetypes"}:                        {body: `spec: {extend: {with: [{name: universal, path: root}]}}`},
 	{Group: "tenancy.kcp.io", Resource: "workspaceauthenticationconfigurations"}: {body: `spec: {jwt: [{issuer: {url: "https://issuer.example.com", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: "oidc:"}}}]}`},
 	{Group: "core.kcp.io", Resource: "logicalclusters"}:                          {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
+}
+
+// walkers selects a resource that nobody serves.
+const walkers = `{resourceRules: [{apiGroups: [walk.example.com], apiVersions: [v1], resources: [walkers], operations: ["*"]}]}`
+
+// webhooks is a configuration that calls nobody, since nobody serves what it is about.
+const webhooks = `webhooks: [{name: walk.example.com, clientConfig: {url: "https://walk.example.com"}, sideEffects: None, admissionReviewVersions: [v1],
+  rules: [{apiGroups: [walk.example.com], apiVersions: [v1], resources: [walkers], operations: ["*"]}]}]`
+
+// certificateRequest returns a request for a client certificate as PEM in base64, without what stands for names in a body.
+func certificateRequest() string {
+	for {
+		if encoded := anyCertificateRequest(); !strings.Contains(encoded, "NS") && !strings.Contains(encoded, "NAME") {
+			return encoded
+		}
+	}
+}
+
+func anyCertificateRequest() string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "walker"}}, key)
+	if err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
 // object returns a minimal valid object of the kind.
