@@ -20,8 +20,9 @@ const (
 
 // shared is the storage and watch cache of all clusters and contents, with two improvements over the stock ones.
 //
-// Its first lists and watches wait for the watch cache to fill: a definition is often used in the moment it is
-// established, which opens its storage, and its first client would be told to retry.
+// Its first requests but single reads wait for the watch cache to fill: a definition is often used in the moment it is
+// established, which opens its storage, and its first client would be told to retry. A write that were older than the
+// first list of the watch cache could not be watched from.
 //
 // A single object that was read from etcd is replaced by the one of the same version in the watch cache, if that is
 // there: it knows its forms.
@@ -41,6 +42,19 @@ func (s *shared) settle(ctx context.Context) {
 		return s.settled.Load() || s.ReadinessCheck() == nil, nil
 	})
 	s.settled.Store(true)
+}
+
+// Create implements storage.Interface.
+func (s *shared) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	s.settle(ctx)
+	return s.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (s *shared) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	s.settle(ctx)
+	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
 }
 
 // GetList implements storage.Interface.
