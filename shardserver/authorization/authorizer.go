@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -125,6 +126,9 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 	return union.New(chain...), nil
 }
 
+// errUndecided makes the answer 500: ask again.
+var errUndecided = errors.New("the request cannot be authorized now")
+
 // Authorize decides one request. The reason it returns is the same for everything that was allowed and for everything
 // that was not, so that it tells nothing about the logical cluster.
 func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -141,7 +145,12 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 	if decision == authorizer.DecisionAllow {
 		return decision, reasonGranted, nil
 	}
-	return decision, reasonDenied, err
+	if err != nil {
+		// What went wrong inside is for the log, not for a caller whose rights are not known.
+		klog.FromContext(ctx).Error(err, "Authorizing a request failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
+		return decision, reasonDenied, errUndecided
+	}
+	return decision, reasonDenied, nil
 }
 
 func (a *Authorizer) privileged(u user.Info) bool {

@@ -2,6 +2,7 @@ package authorization
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -99,6 +100,7 @@ func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attribu
 func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
 	verdicts := make([]verdict, 0, len(c.steps))
 	last := settle(authorizer.DecisionNoOpinion, "nobody allowed it")
+	var failed error // of the steps that passed the request on: one of them might have allowed it
 	for _, step := range c.steps {
 		v := step.check(s)
 		verdicts = append(verdicts, v)
@@ -106,7 +108,8 @@ func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
 			last = v
 			break
 		}
-		last = verdict{decision: authorizer.DecisionNoOpinion, reason: v.reason, err: v.err}
+		failed = errors.Join(failed, v.err)
+		last = verdict{decision: authorizer.DecisionNoOpinion, reason: v.reason, err: failed}
 	}
 	c.audit(s, verdicts, last)
 	return last.decision, last.reason, last.err
@@ -156,12 +159,13 @@ func auditPrefix(ctx context.Context, attributes authorizer.Attributes) string {
 // allowedBy asks one RBAC policy for every effective user. RBAC allows or has no opinion.
 func allowedBy(name string, p policy) func(*subject) verdict {
 	return func(s *subject) verdict {
+		ctx, failed := withFailures(s.ctx)
 		decision, reason, err := forEach(s.users, s.attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-			return p.authorizer.Authorize(s.ctx, attributes)
+			return p.authorizer.Authorize(ctx, attributes)
 		})
 		if decision == authorizer.DecisionAllow {
 			return settle(decision, "%s: %s", name, reason)
 		}
-		return verdict{reason: fmt.Sprintf("%s: no rule allows it %s", name, reason), err: err}
+		return verdict{reason: fmt.Sprintf("%s: no rule allows it %s", name, reason), err: errors.Join(err, failed.err())}
 	}
 }

@@ -1,6 +1,7 @@
 package authorization
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -77,12 +78,14 @@ func (c content) access(s *subject) verdict {
 	entry := *s
 	entry.attributes = authorizer.AttributesRecord{User: s.attributes.GetUser(), Verb: "access", Path: "/"}
 	var v verdict
+	var failed error
 	for _, ask := range []func(*subject) verdict{allowedBy("bootstrap policy", c.rules.bootstrap), allowedBy("local policy", c.rules.local)} {
 		if v = ask(&entry); v.settles {
 			return pass("access permitted by %s", v.reason)
 		}
+		failed = errors.Join(failed, v.err)
 	}
-	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "access not permitted by " + v.reason, err: v.err}
+	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "access not permitted by " + v.reason, err: failed}
 }
 
 // enterable are the phases in which RBAC decides about a logical cluster.
@@ -104,8 +107,11 @@ func (s *subject) lifecycleGroup() (string, bool) {
 	case phaseTerminating:
 		prefix, waitsFor = TerminatorGroupPrefix, s.state.terminators
 	}
+	// The groups of the user as it came count, too: a service account of another workspace is somebody else here, but
+	// the virtual workspace, which alone adds such a group, added it for this logical cluster.
+	own := s.attributes.GetUser().GetGroups()
 	for _, name := range waitsFor {
-		if group := prefix + name; s.groups[group] {
+		if group := prefix + name; s.groups[group] || slices.Contains(own, group) {
 			return group, true
 		}
 	}

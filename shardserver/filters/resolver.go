@@ -3,6 +3,7 @@ package filters
 import (
 	"context"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -14,8 +15,17 @@ import (
 // userSegment starts the paths of home workspaces, "user:<name>".
 const userSegment = "user"
 
-// CachedResolver walks Workspace objects in the shard's watch cache, one look-up for each segment. It keeps nothing.
+// Look-ups in etcd that unknown paths may cause, for all clients together: nobody is authenticated yet.
+const (
+	latestPerSecond = 50
+	latestBurst     = 50
+)
+
+// CachedResolver walks Workspace objects in the shard's watch cache, one look-up for each segment. It keeps nothing. A
+// workspace that the cache does not have, or not yet as it is, is looked up in etcd once, as long as that is asked for
+// rarely: who has just seen a workspace become Ready finds it, and who tries names costs the shard nothing.
 type CachedResolver struct {
+	latest          *rate.Limiter
 	workspaces      *storage.Reader[*tenancyv1alpha1.Workspace]
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	mounts          bool
@@ -24,6 +34,7 @@ type CachedResolver struct {
 // NewResolver returns a resolver over the shard's own workspaces. mounts tells whether paths may lead out of it.
 func NewResolver(registry *storage.Registry, mounts bool) *CachedResolver {
 	return &CachedResolver{
+		latest:          rate.NewLimiter(latestPerSecond, latestBurst),
 		workspaces:      storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
 		logicalClusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
 		mounts:          mounts,
@@ -43,7 +54,7 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 	}
 	unavailable := false
 	for i, name := range segments[1:] {
-		workspace, err := r.workspaces.Get(logicalcluster.With(ctx, cluster), "", name)
+		workspace, err := r.workspace(logicalcluster.With(ctx, cluster), name)
 		if apierrors.IsNotFound(err) {
 			return logicalcluster.Name{}, errNotFound
 		}
@@ -75,6 +86,15 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 		return logicalcluster.Name{}, errElsewhere
 	}
 	return cluster, err
+}
+
+func (r *CachedResolver) workspace(ctx context.Context, name string) (*tenancyv1alpha1.Workspace, error) {
+	workspace, err := r.workspaces.Get(ctx, "", name)
+	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Cluster == "" && workspace.Spec.Mount == nil
+	if stale && r.latest.Allow() {
+		return r.workspaces.GetLatest(ctx, "", name)
+	}
+	return workspace, err
 }
 
 // leadsElsewhere tells whether a workspace stands for a server that is known.

@@ -1,0 +1,64 @@
+package authorization
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// failures gathers what went wrong while a policy was read. The stock authorizer takes a policy that cannot be read for
+// one that does not allow, and tells of it in the reason only; but whoever is refused by mistake must not take it for
+// a decision: controllers give up at 403, and try again at 500.
+type failures struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+type failuresKey struct{}
+
+func withFailures(ctx context.Context) (context.Context, *failures) {
+	f := &failures{}
+	return context.WithValue(ctx, failuresKey{}, f), f
+}
+
+func (f *failures) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.errs...)
+}
+
+// note keeps an error for whoever asked. What does not exist is no failure.
+func note[T any](ctx context.Context, read T, err error) (T, error) {
+	if f, ok := ctx.Value(failuresKey{}).(*failures); ok && err != nil && !apierrors.IsNotFound(err) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.errs = append(f.errs, err)
+	}
+	return read, err
+}
+
+// noting is a source that notes its failures in the context.
+type noting struct{ source }
+
+func (n noting) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
+	role, err := n.source.GetRole(ctx, namespace, name)
+	return note(ctx, role, err)
+}
+
+func (n noting) ListRoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+	bindings, err := n.source.ListRoleBindings(ctx, namespace)
+	return note(ctx, bindings, err)
+}
+
+func (n noting) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+	role, err := n.source.GetClusterRole(ctx, name)
+	return note(ctx, role, err)
+}
+
+func (n noting) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+	bindings, err := n.source.ListClusterRoleBindings(ctx)
+	return note(ctx, bindings, err)
+}

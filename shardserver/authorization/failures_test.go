@@ -1,0 +1,53 @@
+package authorization
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// broken is a policy that cannot be read, in the way that err says.
+type broken struct{ err error }
+
+func (b broken) GetRole(context.Context, string, string) (*rbacv1.Role, error) { return nil, b.err }
+func (b broken) ListRoleBindings(context.Context, string) ([]*rbacv1.RoleBinding, error) {
+	return nil, b.err
+}
+func (b broken) GetClusterRole(context.Context, string) (*rbacv1.ClusterRole, error) {
+	return nil, b.err
+}
+func (b broken) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+	binding := &rbacv1.ClusterRoleBinding{
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "bob"}}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "missing"},
+	}
+	if apierrors.IsNotFound(b.err) {
+		return []*rbacv1.ClusterRoleBinding{binding}, nil
+	}
+	return nil, b.err
+}
+
+func TestAPolicyThatCannotBeReadIsNoRefusal(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err    error
+		failed bool
+	}{
+		"storage is out of order":               {errors.New("etcd is away"), true},
+		"a role that a binding names is absent": {apierrors.NewNotFound(schema.GroupResource{Resource: "clusterroles"}, "missing"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bob := &user.DefaultInfo{Name: "bob"}
+			s := &subject{ctx: t.Context(), users: []user.Info{bob}, attributes: authorizer.AttributesRecord{User: bob, Verb: "get", Path: "/x"}}
+			chain := &rbacChain{steps: []step{{"05-bootstrap", allowedBy("bootstrap policy", newPolicy(broken{tc.err}))}, {"05-local", func(*subject) verdict { return pass("nothing") }}}}
+			decision, _, err := chain.run(s)
+			if decision != authorizer.DecisionNoOpinion || (err != nil) != tc.failed {
+				t.Errorf("got %v, %v", decision, err)
+			}
+		})
+	}
+}
