@@ -83,7 +83,7 @@ func listsAndWatches(t *testing.T, s *site) {
 // foreignClaims writes objects into a that say they belong to b.
 func foreignClaims(t *testing.T, s *site) {
 	claim := func(name string) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"kcp.io/cluster":%q},"annotations":{"kcp.io/cluster":%q,"kcp.io/path":"root:b"},"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"treasure","uid":"0"}]},"data":{"by":"alice"}}`, name, s.b, s.b)
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"kcp.io/cluster":%q},"annotations":{"kcp.io/cluster":%q,"kcp.io/path":"root:b"}},"data":{"by":"alice"}}`, name, s.b, s.b)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"kcp.io/cluster":%q}},"data":{"by":"alice"}}`, s.b)
 	for _, r := range []request{

@@ -52,6 +52,7 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"the front proxy names the user", proxyHeaders},
 		{"views of initializers show what waits and nothing of the shard", views},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
+		{"odd JSON reads the same everywhere", oddJSON},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 	}

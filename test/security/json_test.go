@@ -1,0 +1,229 @@
+package security_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const oddsPath = "/apis/odd.example.com/v1/namespaces/default/odds"
+
+// oddJSON stores custom resources whose JSON is meant to be read in two ways, and reads them in all ways there are. All
+// readers must see the same, and the logical cluster is never what the client says.
+func oddJSON(t *testing.T, s *site) {
+	s.define(t, definition("odd.example.com", "odds", "Odd", "Namespaced", "v1", ""), "odds.odd.example.com")
+	const head = `{"apiVersion":"odd.example.com/v1","kind":"Odd",`
+	claim := `"annotations":{"kcp.io/cluster":"` + s.b + `"}`
+	kinds := map[string]string{
+		"plain":                         head + `"metadata":{"name":"%s",` + claim + `}}`,
+		"metadata twice":                head + `"metadata":{"name":"x"},"metadata":{"name":"%s",` + claim + `}}`,
+		"metadata twice, escaped":       head + `"metadata":{"name":"%s"},"\u006detadata":{"name":"%[1]s",` + claim + `}}`,
+		"metadata escaped":              head + `"\u006detadata":{"name":"%s",` + claim + `}}`,
+		"metadata in odd case":          head + `"metadata":{"name":"%s"},"Metadata":{"name":"other",` + claim + `},"METADATA":{"resourceVersion":"7"}}`,
+		"metadata in a string":          head + `"metadata":{"name":"%s"},"a":"\"metadata\":{\"annotations\":{\"kcp.io/cluster\":\"` + s.b + `\"}}"}`,
+		"metadata below":                head + `"spec":{"metadata":{"resourceVersion":"7",` + claim + `}},"metadata":{"name":"%s"}}`,
+		"annotations twice":             head + `"metadata":{"name":"%s","annotations":{"a":"b"},` + claim + `}}`,
+		"annotations escaped":           head + `"metadata":{"name":"%s","\u0061nnotations":{"kcp.io\/cluster":"` + s.b + `"}}}`,
+		"the cluster twice":             head + `"metadata":{"name":"%s","annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io\u002fcluster":"` + s.b + `"}}}`,
+		"a cluster of another type":     head + `"metadata":{"name":"%s","annotations":{"kcp.io/cluster":["` + s.b + `"]}}}`,
+		"annotations of nothing":        head + `"metadata":{"name":"%s","annotations":null,"labels":null,"finalizers":null,"ownerReferences":null}}`,
+		"a resource version":            head + `"metadata":{"name":"%s","resourceVersion":""}}`,
+		"a resource version twice":      head + `"metadata":{"name":"%s","resourceVersion":"","resourceVersion":""}}`,
+		"a resource version, escaped":   head + `"metadata":{"name":"%s","\u0072esourceVersion":""}}`,
+		"a resource version, odd case":  head + `"metadata":{"name":"%s","ResourceVersion":"7","selfLink":"/x","SelfLink":"/y"}}`,
+		"null metadata":                 head + `"metadata":null}`,
+		"metadata of text":              head + `"metadata":"x"}`,
+		"names of more than one kind":   head + `"metadata":{"name":"%s","name":7}}`,
+		"a name behind an escape":       head + `"metadata":{"n\u0061me":"%s","uid":"7","namespace":"default"}}`,
+		"another namespace":             head + `"metadata":{"name":"%s","namespace":"../x"}}`,
+		"huge numbers":                  head + `"metadata":{"name":"%s","generation":99999999999999999999},"spec":{"a":1e999,"b":123456789012345678901234567890,"c":-0,"d":1.0,"e":1e2,"f":0.1e-400}}`,
+		"numbers":                       head + `"metadata":{"name":"%s"},"spec":{"b":12345678901234567890123,"c":-0,"d":1.0,"e":1e2,"f":1e-400,"g":9007199254740993}}`,
+		"text that is no UTF-8":         head + `"metadata":{"name":"%s"},"spec":{"a":"` + "\xff\xfe\xc0\xaf" + `","` + "\xff" + `":"b"}}`,
+		"half of a pair":                head + `"metadata":{"name":"%s"},"spec":{"a":"\ud800","b":"\udc00\ud800","\ud800":1}}`,
+		"zeros and lines":               head + `"metadata":{"name":"%s"},"spec":{"a":"\u0000\u2028\u2029\u007f","\u0000":1,"<&>":"<script>&"}}`,
+		"labels of other types":         head + `"metadata":{"name":"%s","labels":{"a":1}}}`,
+		"labels behind escapes":         head + `"metadata":{"name":"%s","labels":{"\u0061":"b"}},"metadat\u0061":{"name":"%[1]s","labels":{"a":"c"}}}`,
+		"an empty key":                  head + `"metadata":{"name":"%s"},"":{"":""}}`,
+		"kinds twice":                   `{"apiVersion":"odd.example.com/v1","kind":"Odd","kind":"Odd","\u006bind":"Odd","apiVersion":"odd.example.com/v1","metadata":{"name":"%s"}}`,
+		"the status of another":         head + `"metadata":{"name":"%s","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":0,"creationTimestamp":null,"managedFields":[{"manager":"x"}]},"status":{"a":1}}`,
+		"a list":                        head + `"metadata":{"name":"%s","continue":"x"},"items":[{"metadata":{"name":"y"}}]}`,
+		"deep":                          head + `"metadata":{"name":"%s"},"spec":` + strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000) + `}`,
+		"deeper than decoders go":       head + `"metadata":{"name":"%s"},"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`,
+		"words that begin and end JSON": head + `"metadata":{"name":"%s"},"spec":"]}\n{\"type\":\"ADDED\",\"object\":{}}"}`,
+		"what follows":                  head + `"metadata":{"name":"%s"}} {"metadata":{"name":"x"}}`,
+	}
+	for number, name := range slices.Sorted(maps.Keys(kinds)) {
+		body := kinds[name]
+		t.Run(name, func(t *testing.T) {
+			for i, write := range []func(body, object string) answer{
+				func(body, _ string) answer {
+					return s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: body})
+				},
+				func(body, _ string) answer {
+					return s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: body, contentType: "application/yaml"})
+				},
+				func(body, object string) answer {
+					return s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: oddsPath + "/" + object + "?fieldManager=me&force=true&fieldValidation=Ignore", body: body, contentType: applyPatchType})
+				},
+				func(body, object string) answer {
+					plain := fmt.Sprintf(head+`"metadata":{"name":"%s","annotations":{"a":"b"}}}`, object)
+					s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath, body: plain})
+					return s.do(t, s.admin, s.a, request{method: http.MethodPut, path: oddsPath + "/" + object + "?fieldValidation=Ignore", body: body})
+				},
+				func(body, object string) answer {
+					plain := fmt.Sprintf(head+`"metadata":{"name":"%s","annotations":{"a":"b"}}}`, object)
+					s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath, body: plain})
+					return s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: oddsPath + "/" + object + "?fieldValidation=Ignore", body: body, contentType: mergePatchType})
+				},
+			} {
+				object := fmt.Sprintf("odd-%d-%d", number, i)
+				text := body
+				if strings.Contains(body, "%s") {
+					text = strings.ReplaceAll(strings.ReplaceAll(body, "%[1]s", object), "%s", object)
+				}
+				got := write(text, object)
+				if got.status >= 500 && !saysStock(got.body) {
+					t.Errorf("write %d: %d %.300s", i, got.status, got.body)
+				}
+				if got.status < 300 && !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) && !strings.Contains(got.body, "kcp.io/cluster: "+s.a) {
+					t.Errorf("write %d was answered with %.300s", i, got.body)
+				}
+			}
+		})
+	}
+	s.sameEverywhere(t)
+	if got := s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: oddsPath}); got.status != http.StatusOK {
+		t.Errorf("deleting all: %d %.300s", got.status, got.body)
+	}
+}
+
+// saysStock tells whether an error is that of a stock server about an object that it cannot write, or apply.
+func saysStock(body string) bool {
+	return strings.Contains(body, "failed to create typed patch object") || strings.Contains(body, "is not a list: no Items field") || strings.Contains(body, "control characters are not allowed")
+}
+
+// sameEverywhere reads all that oddJSON stored in all ways.
+func (s *site) sameEverywhere(t *testing.T) {
+	t.Helper()
+	const yamlType = "application/yaml"
+	lists := map[string]map[string]any{}
+	add := func(reader string, object map[string]any) {
+		if object == nil {
+			return
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		if annotations["kcp.io/cluster"] != s.a {
+			t.Errorf("%s shows %v", reader, metadata)
+		}
+		delete(object, "apiVersion") // not in the items of lists, and that of metadata is another
+		delete(object, "kind")
+		if lists[reader] == nil {
+			lists[reader] = map[string]any{}
+		}
+		lists[reader][fmt.Sprint(metadata["name"])] = object
+	}
+	decode := func(reader, body string, wantsYAML bool) map[string]any {
+		object := map[string]any{}
+		if saysStock(body) {
+			return nil
+		}
+		text := []byte(body)
+		var err error
+		if wantsYAML {
+			text, err = yaml.YAMLToJSON(text)
+		}
+		decoder := json.NewDecoder(strings.NewReader(string(text)))
+		decoder.UseNumber()
+		if err == nil {
+			err = decoder.Decode(&object)
+		}
+		if err != nil {
+			t.Errorf("%s: %v in %.500s", reader, err, body)
+		}
+		return object
+	}
+	items := func(reader string, r request) {
+		got := s.do(t, s.admin, s.a, r)
+		if got.status != http.StatusOK {
+			if !saysStock(got.body) {
+				t.Errorf("%s: %d %.300s", reader, got.status, got.body)
+			}
+			return
+		}
+		list, _ := decode(reader, got.body, r.header.Get("Accept") == yamlType)["items"].([]any)
+		for _, item := range list {
+			add(reader, item.(map[string]any))
+		}
+	}
+	accept := func(value string) http.Header { return http.Header{"Accept": {value}} }
+	items("a list", request{path: oddsPath})
+	items("a page", request{path: oddsPath + "?limit=500"})
+	items("a cached list", request{path: oddsPath + "?resourceVersion=0"})
+	items("a list that is chosen from", request{path: oddsPath + "?fieldSelector=metadata.namespace=default"})
+	items("YAML", request{path: oddsPath, header: accept(yamlType)})
+	watch := s.do(t, s.admin, s.a, request{path: oddsPath + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
+	events := json.NewDecoder(strings.NewReader(watch.body))
+	events.UseNumber()
+	for events.More() {
+		var event struct {
+			Type   string
+			Object map[string]any
+		}
+		if err := events.Decode(&event); err != nil {
+			t.Errorf("a watch: %v in %.500s", err, watch.body)
+			break
+		}
+		if event.Type == "ADDED" {
+			add("a watch", event.Object)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lists["a list"])) {
+		add("a get", decode("a get", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name}).body, false))
+		add("a cached get", decode("a cached get", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name + "?resourceVersion=0"}).body, false))
+		add("a pretty get", decode("a pretty get", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name + "?pretty=1"}).body, false))
+		add("a get of YAML", decode("a get of YAML", s.do(t, s.admin, s.a, request{path: oddsPath + "/" + name, header: accept(yamlType)}).body, true))
+	}
+	want := lists["a list"]
+	for reader, list := range lists {
+		if strings.Contains(reader, "YAML") { // which writes numbers otherwise
+			continue
+		}
+		if !reflect.DeepEqual(list, want) {
+			t.Errorf("%s shows %.1500v\na list shows %.1500v", reader, list, want)
+		}
+	}
+	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	for reader, r := range map[string]request{
+		"metadata": {path: oddsPath, header: accept(partial)}, "metadata of a page": {path: oddsPath + "?limit=500", header: accept(partial)},
+	} {
+		items(reader, r)
+		for name, object := range lists[reader] {
+			whole, _ := want[name].(map[string]any)
+			got := object.(map[string]any)["metadata"].(map[string]any)
+			wanted, _ := whole["metadata"].(map[string]any)
+			for _, field := range []string{"name", "namespace", "uid", "resourceVersion", "labels", "annotations", "finalizers", "deletionTimestamp"} {
+				if !reflect.DeepEqual(got[field], wanted[field]) {
+					t.Errorf("%s shows %s %v, a list %v", reader, field, got[field], wanted[field])
+				}
+			}
+		}
+	}
+	if len(lists["metadata"]) != len(want) {
+		t.Errorf("metadata shows %d objects, a list %d", len(lists["metadata"]), len(want))
+	}
+	everywhere := s.do(t, s.masters, "*", request{path: "/apis/odd.example.com/v1/odds", header: accept(partial)})
+	if strings.Contains(everywhere.body, s.b) && strings.Contains(everywhere.body, `"kcp.io/cluster":"`+s.b+`"`) {
+		t.Errorf("over all clusters an object is said to be b's: %.800s", everywhere.body)
+	}
+	if got := s.do(t, s.admin, s.a, request{path: oddsPath, header: accept("application/json;as=Table;g=meta.k8s.io;v=v1")}); got.status != http.StatusOK || strings.Count(got.body, `"cells"`) != len(want) {
+		t.Errorf("a table: %d %.500s", got.status, got.body)
+	}
+}
