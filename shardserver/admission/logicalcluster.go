@@ -85,12 +85,24 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 	if err != nil {
 		return err
 	}
+	if !inAnyGroup(a.GetUserInfo(), groupAdmin) && limitOf(old) != limitOf(obj) {
+		return forbid(a, "annotation %s is not the tenant's to change", corev1alpha1.MaxTotalObjectsAnnotationKey)
+	}
 	for _, rule := range logicalClusterRules {
 		if violated := rule(old, obj); violated != "" {
 			return forbid(a, "%s", violated)
 		}
 	}
 	return nil
+}
+
+// limitOf returns how many objects a logical cluster may hold, as said for it alone.
+func limitOf(cluster *corev1alpha1.LogicalCluster) string {
+	limit, said := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
+	if !said {
+		return "by default"
+	}
+	return limit
 }
 
 func validateClusterDeletion(a admission.Attributes) error {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -46,7 +48,7 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return apierrors.NewInternalError(errNoCluster)
 	}
 	if a.GetOperation() == admission.Delete {
-		if !a.IsDryRun() {
+		if !a.IsDryRun() && goes(a) {
 			l.counts.Remove(name)
 		}
 		return nil
@@ -70,4 +72,14 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return forbid(a, "logical cluster %q holds as many objects as it may (%d/%d objects), delete objects to create others", name, held, limit)
 	}
 	return nil
+}
+
+// goes tells whether a deletion makes its object go at once. One that is held goes later, when nobody asks again: it is
+// counted until the next scan, since whoever deletes it twice would else have made room for two.
+func goes(a admission.Attributes) bool {
+	if options, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok && options.PropagationPolicy != nil && *options.PropagationPolicy != metav1.DeletePropagationBackground {
+		return false
+	}
+	object, err := meta.Accessor(a.GetOldObject())
+	return err == nil && object.GetDeletionTimestamp() == nil && len(object.GetFinalizers()) == 0
 }

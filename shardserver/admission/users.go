@@ -8,6 +8,7 @@ import (
 
 // Groups whose members may do what a tenant may not. Which of them counts differs from plug-in to plug-in.
 const (
+	groupAdmin                       = "system:kcp:admin"
 	groupLogicalClusterAdmin         = "system:kcp:logical-cluster-admin"
 	groupExternalLogicalClusterAdmin = "system:kcp:external-logical-cluster-admin"
 	groupWorkspaceBootstrapper       = "system:kcp:tenancy:workspace-bootstrapper"

@@ -53,6 +53,9 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"views of initializers show what waits and nothing of the shard", views},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 		{"odd JSON reads the same everywhere", oddJSON},
+		{"a limit of objects cannot be lifted", objectLimit},
+		{"documents about the API tell nothing of another's definitions", documents},
+		{"issuers of a workspace make nobody else", foreignIssuers},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 	}

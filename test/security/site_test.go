@@ -71,7 +71,7 @@ func start(t *testing.T) *site {
 	t.Helper()
 	s := &site{clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies")}
 	s.Shard = shardtesting.Start(t, func(o *options.Options) {
-		o.FeatureGates = []string{"WorkspaceAuthentication=true"}
+		o.FeatureGates = []string{"WorkspaceAuthentication=true", "WorkspaceMounts=true"}
 		o.Authentication.ClientCert.ClientCA = s.clients.CertFile
 		headers := o.Authentication.RequestHeader
 		headers.ClientCAFile, headers.AllowedNames = s.proxies.CertFile, []string{proxyName}
@@ -236,7 +236,7 @@ func (s *site) startProxy(t *testing.T) {
 	o.RootDirectory, o.MappingFile, o.RootKubeconfig, o.ShardsKubeconfig = directory, file("mapping.yaml", []byte(mapping)), kubeconfig, kubeconfig
 	o.Authentication.ClientCert.ClientCA = s.clients.CertFile
 	o.ShutdownTimeout = time.Second
-	o.FeatureGates["WorkspaceAuthentication"] = true
+	o.FeatureGates["WorkspaceAuthentication"], o.FeatureGates["WorkspaceMounts"] = true, true
 	completed, err := o.Complete()
 	must(t, err)
 	config, err := proxy.NewConfig(completed)

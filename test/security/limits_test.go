@@ -1,0 +1,50 @@
+package security_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// objectLimit tries to make more objects than a may hold, by deletions that delete nothing.
+func objectLimit(t *testing.T, s *site) {
+	limit := func(value string) answer {
+		return s.do(t, s.masters, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
+	}
+	configMap := func(name, more string) request {
+		return request{method: http.MethodPost, path: configMapsOfNS, body: fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s}}`, name, more)}
+	}
+	held := configMapsOfNS + "/held"
+	s.do(t, s.admin, s.a, configMap("held", `,"finalizers":["example.com/hold"]`))
+	if got := limit(`"1"`); got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	defer func() {
+		limit("null")
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: held, contentType: mergePatchType, body: `{"metadata":{"finalizers":null}}`})
+		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: held})
+	}()
+	for i := range 100 {
+		for _, query := range []string{"", "?propagationPolicy=Orphan", "?propagationPolicy=Foreground", "?dryRun=All", "?gracePeriodSeconds=0", "?preconditions.uid=x"} {
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: held + query})
+		}
+		if i%10 == 0 {
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: configMapsOfNS + "?fieldSelector=metadata.name=held"})
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: held, body: `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"x"}}`})
+		}
+	}
+	for i := range 5 {
+		if got := s.do(t, s.admin, s.a, configMap(fmt.Sprintf("beyond-%d", i), "")); got.status != http.StatusForbidden {
+			t.Errorf("an object beyond the limit: %d %.300s", got.status, got.body)
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/beyond-%d", configMapsOfNS, i)})
+		}
+	}
+	for _, who := range []*person{s.admin, s.robot} {
+		for _, value := range []string{`"0"`, `"1000000"`, "null", `"x"`} {
+			got := s.do(t, who, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})
+			if got.status < 300 {
+				t.Errorf("%s sets the limit to %s: %d %.300s", who.name, value, got.status, got.body)
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package security_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/atoll-dev/atoll/issuers/issuertest"
+)
+
+// foreignIssuers runs an issuer of a's own that says its users are everybody, and goes everywhere with its tokens.
+func foreignIssuers(t *testing.T, s *site) {
+	issuer := issuertest.Start(t)
+	bundle, err := json.Marshal(issuer.CA)
+	must(t, err)
+	expression := func(text string) string { return `{"expression":"` + text + `"}` }
+	extras := ""
+	for i, key := range []string{"authentication.kcp.io/scopes", "authorization.kcp.io/warrant", "x.authentication.kcp.io/scopes", "example.com/kcp.io", "example.com/authentication%2ekcp%2eio%2fscopes", "example.com/x"} {
+		if i > 0 {
+			extras += ","
+		}
+		extras += fmt.Sprintf(`{"key":%q,"valueExpression":"claims.extra"}`, key)
+	}
+	s.make(t, configurationsPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceAuthenticationConfiguration","metadata":{"name":"own"},"spec":{"jwt":[{
+		"issuer":{"url":"`+issuer.URL+`","certificateAuthority":`+string(bundle)+`,"audiences":["`+issuertest.Audience+`"]},
+		"claimMappings":{"username":`+expression("claims.sub")+`,"groups":`+expression("claims.groups")+`,"uid":`+expression("claims.sub")+`,"extra":[`+extras+`]}}]}}`)
+	s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"sso"},"spec":{"extend":{"with":[{"name":"universal","path":"root"}]},"authenticationConfigurations":[{"name":"own"}]}}`)
+	s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"sso"},"spec":{"type":{"name":"sso","path":"root:a"}}}`)
+	s.waitReady(t, s.a, "sso")
+	child := s.clusterOf(t, s.a, "sso")
+	everybody := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"everybody"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}]}`
+	if got := s.do(t, s.masters, child, request{method: http.MethodPost, path: clusterBindings, body: everybody}); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	groups := []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin", "system:cluster:" + s.b, "system:cluster:partner", "system:kcp:initializer:root:universal", "system:serviceaccounts", "people"}
+	// The values of all extra keys: a scope of b, and the warrant of somebody powerful.
+	extra := []string{"cluster:" + s.b, `{"user":"bob","groups":["system:masters"]}`}
+	for _, name := range []string{"bob", "kcp-admin", "system:apiserver", "system:serviceaccount:default:robot", "system:kcp:serviceaccount:partner:default:robot", " system:masters", "bob\n", "", proxyName} {
+		token := issuer.Token(t, map[string]any{"sub": name, "groups": groups, "extra": extra})
+		who := s.person(t, fmt.Sprintf("%q of the own issuer", name), nil)
+		who.token = token
+		t.Run(who.name, func(t *testing.T) { s.everywhereAs(t, who, child) })
+	}
+	forgedAs := map[string]map[string]any{
+		"for others":              {"aud": "others"},
+		"of service accounts":     {"iss": "https://kcp.default.svc", "kubernetes.io": map[string]any{"namespace": "default", "clusterName": child, "serviceaccount": map[string]any{"name": "default", "uid": "x"}}},
+		"that is over":            {"exp": 1},
+		"with claims elsewhere":   {"_claim_names": map[string]any{"groups": "x"}, "_claim_sources": map[string]any{"x": map[string]any{"endpoint": s.shard}}},
+		"of two issuers":          {"iss": []string{issuer.URL, "x"}},
+		"with a name that is odd": {"sub": map[string]any{"a": "b"}},
+	}
+	for name, claims := range forgedAs {
+		all := map[string]any{"sub": "bob", "groups": groups, "extra": extra}
+		for key, value := range claims {
+			all[key] = value
+		}
+		who := s.person(t, "a token "+name, nil)
+		who.token = issuer.Token(t, all)
+		for _, base := range []string{s.shard, s.proxy} {
+			if got := s.try(t, who, base, request{path: "/clusters/" + child + "/api/v1/namespaces"}); got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
+				t.Errorf("%s: %d %.300s", who.name, got.status, got.body)
+			}
+		}
+	}
+}
+
+// everywhereAs goes everywhere with a token of an issuer that the logical cluster child alone accepts.
+func (s *site) everywhereAs(t *testing.T, who *person, child string) {
+	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+	known := false
+	for _, base := range []string{s.shard, s.proxy} {
+		got := s.try(t, who, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
+		switch got.status {
+		case http.StatusCreated:
+			known = true
+		case http.StatusUnauthorized, http.StatusForbidden:
+			continue
+		default:
+			t.Errorf("%d %.300s", got.status, got.body)
+		}
+		var seen struct {
+			Status struct {
+				UserInfo struct {
+					Username string
+					Groups   []string
+					Extra    map[string][]string
+				}
+			}
+		}
+		must(t, json.Unmarshal([]byte(got.body), &seen))
+		user := seen.Status.UserInfo
+		if strings.HasPrefix(strings.TrimSpace(user.Username), "system:") && strings.HasPrefix(user.Username, "system:") {
+			t.Errorf("the name is %q", user.Username)
+		}
+		for _, group := range user.Groups {
+			if strings.HasPrefix(group, "system:") && group != "system:authenticated" {
+				t.Errorf("%s is in group %q", user.Username, group)
+			}
+		}
+		for key, values := range user.Extra {
+			if strings.Contains(key, "kcp.io") && fmt.Sprint(values) != "["+child+"]" && fmt.Sprint(values) != "[cluster:"+child+"]" {
+				t.Errorf("%s has extra %s: %q", user.Username, key, values)
+			}
+		}
+	}
+	home := "/clusters/root" + workspacesPath + "/~"
+	for _, base := range []string{s.shard, s.proxy} {
+		for _, path := range []string{
+			"/clusters/" + s.b + treasurePath, "/clusters/root:b" + treasurePath, "/clusters/" + s.a + treasurePath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
+			"/clusters/user:bob/api", "/metrics", s.view("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",
+		} {
+			if got := s.try(t, who, base, request{path: path}); got.status < 400 || got.status >= 500 || strings.Contains(got.body, treasure) {
+				t.Errorf("%s: %d %.300s", path, got.status, got.body)
+			}
+		}
+	}
+	if !known {
+		return
+	}
+	// From inside, as oneself and as others: what is b's stays b's.
+	for _, h := range []http.Header{
+		nil, {"Impersonate-User": {"bob"}}, {"Impersonate-User": {"bob"}, "Impersonate-Group": {"system:authenticated", "system:cluster:partner"}},
+		{"Impersonate-User": {"bob"}, "Impersonate-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},
+		{"Impersonate-User": {"alice"}, "Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"bob"}`}},
+	} {
+		got := s.do(t, who, child, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
+			body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"generateName":"stolen-"},"spec":{"type":{"name":"private","path":"root:b"}}}`})
+		if got.status != http.StatusForbidden {
+			t.Errorf("with %v a workspace of b's private type: %d %.300s", h, got.status, got.body)
+		}
+	}
+}
