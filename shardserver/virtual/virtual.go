@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -48,6 +49,9 @@ type Workspace struct {
 	// Handler serves what was authorized. content serves a logical cluster as if it had been asked directly, below
 	// authorization: use it with InCluster.
 	Handler func(content http.Handler) http.Handler
+	// Open tells whether a request to the content of a logical cluster may go on. It is asked about requests that last,
+	// when the logical cluster changes.
+	Open func(request Request, cluster *corev1alpha1.LogicalCluster) bool
 	// Checks are its checks of /readyz.
 	Checks []healthz.HealthChecker
 }
@@ -117,6 +121,11 @@ func OwnerAndCluster(owners int) func(path string) (Request, bool) {
 		}
 		return request, true
 	}
+}
+
+// Open tells whether the view on the content of a logical cluster, which has changed, stays open for the request.
+func (r Request) Open(cluster *corev1alpha1.LogicalCluster) bool {
+	return r.workspace == nil || r.workspace.Open == nil || r.workspace.Open(r, cluster)
 }
 
 type requestKey struct{}

@@ -51,6 +51,7 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"odd objects stop nobody else", poison},
 		{"the front proxy names the user", proxyHeaders},
 		{"views of initializers show what waits and nothing of the shard", views},
+		{"views end with the wait", viewsEnd},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 		{"odd JSON reads the same everywhere", oddJSON},
 		{"a limit of objects cannot be lifted", objectLimit},

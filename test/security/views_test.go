@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -53,5 +54,45 @@ func views(t *testing.T, s *site) {
 				}
 			}
 		}
+	}
+}
+
+// viewsEnd opens watches of the content of a workspace while it waits for an initializer of a, and lets it become ready.
+func viewsEnd(t *testing.T, s *site) {
+	for name, spec := range map[string]string{"lasting": `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`, "handing": ""} {
+		t.Run(name, func(t *testing.T) {
+			cluster := s.waiting(t, name, spec)
+			in := s.view("initializingworkspaces", name, cluster)
+			watch := make(chan answer, 1)
+			go func() {
+				watch <- s.try(t, s.admin, s.shard, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=5&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
+			}()
+			time.Sleep(300 * time.Millisecond)
+			own := in + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
+			status := s.try(t, s.admin, s.shard, request{path: own}).object(t)["status"].(map[string]any)
+			var left []string
+			for _, one := range status["initializers"].([]any) {
+				if one != s.a+":"+name {
+					left = append(left, fmt.Sprintf("%q", one))
+				}
+			}
+			if got := s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: own + "/status", contentType: mergePatchType, body: `{"status":{"initializers":[` + strings.Join(left, ",") + `]}}`}); got.status != http.StatusOK {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			s.waitReady(t, s.a, name)
+			secret := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"later"},"data":{"content":"` + treasure + `"}}`
+			s.do(t, s.masters, cluster, request{method: http.MethodPost, path: "/api/v1/namespaces", body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"default"}}`})
+			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: configMapsOfNS, body: secret}); got.status != http.StatusCreated {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			if got := <-watch; strings.Contains(got.body, treasure) {
+				t.Errorf("a watch goes on after the initialization: %.600s", got.body)
+			}
+			for _, path := range []string{configMapsOfNS, "/api/v1/secrets", "/api", "/apis", "/openapi/v3", "/version", "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"} {
+				if got := s.try(t, s.admin, s.shard, request{path: in + path}); got.status < 400 || got.status >= 500 {
+					t.Errorf("after the initialization %s: %d %.300s", path, got.status, got.body)
+				}
+			}
+		})
 	}
 }

@@ -1,5 +1,6 @@
-// Package connections ends long requests, watches above all, to logical clusters that go out of service: a request is
-// authorized once, when it begins, and would otherwise outlive the decision for as long as its client likes.
+// Package connections ends long requests, watches above all, to logical clusters that go out of service, or out of the
+// view of a virtual workspace: a request is authorized once, when it begins, and would otherwise outlive the decision
+// for as long as its client likes.
 //
 // It keeps what is open, by logical cluster, and nothing about those to which nothing is open. Which requests may begin
 // is decided by authorization.
@@ -21,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 const (
@@ -40,6 +42,8 @@ type connection struct {
 	started time.Time
 	// looksAtItself tells that an inactive logical cluster may be asked this: what it is.
 	looksAtItself bool
+	// view is the request as one to a virtual workspace; the zero value if it is none.
+	view virtual.Request
 }
 
 // Connections are the long requests of a process.
@@ -67,7 +71,8 @@ func (c *Connections) With(handler http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
-		defer c.add(cluster, &connection{cancel: cancel, started: time.Now(), looksAtItself: authorization.OpenWhileInactive(req.URL.Path)})()
+		view, _ := virtual.From(ctx)
+		defer c.add(cluster, &connection{cancel: cancel, started: time.Now(), looksAtItself: authorization.OpenWhileInactive(req.URL.Path), view: view})()
 		handler.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
@@ -156,6 +161,7 @@ func (c *Connections) handle(event watch.Event) (wildcard bool) {
 		return false
 	}
 	name := logicalcluster.Of(cluster)
+	c.end(name, func(open *connection) bool { return !open.looksAtItself && !open.view.Open(cluster) })
 	switch {
 	case event.Type == watch.Deleted:
 		c.end(name, all)

@@ -82,6 +82,9 @@ func newWorkspace(cfg Config, k *kind) (*virtual.Workspace, error) {
 		Handler: func(cluster http.Handler) http.Handler {
 			return k.route(api, inside.handler(cluster))
 		},
+		Open: func(request virtual.Request, cluster *corev1alpha1.LogicalCluster) bool {
+			return k.waits(cluster, request.Owner[0])
+		},
 		Checks: k.checks(cfg.LogicalClusters),
 	}, nil
 }
