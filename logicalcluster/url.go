@@ -29,15 +29,12 @@ func FromURLPath(urlPath string) (Target, error) {
 		return Target{Rest: urlPath}, nil
 	}
 	raw, rest, slash := strings.Cut(after, "/")
-	if raw == "" {
+	if raw == "" || !slash {
 		return Target{}, ErrNoClusterSegment
 	}
 	path, err := ParsePath(raw)
 	if err != nil {
 		return Target{}, err
-	}
-	if !slash {
-		rest = ""
 	}
 	return Target{Path: path, Rest: "/" + rest}, nil
 }
