@@ -52,8 +52,9 @@ type Cluster struct {
 	Type string
 }
 
-// Routable tells whether the workspace leads anywhere. Others are not indexed.
-func (w Workspace) Routable() bool { return !w.Cluster.Empty() || w.Mount != "" }
+// Routable tells whether the index can say something of the workspace: where it leads, or that it is unavailable, as is
+// a mount that was never ready and has no URL. Others are not indexed.
+func (w Workspace) Routable() bool { return !w.Cluster.Empty() || w.Mount != "" || w.Unavailable }
 
 type workspaceKey struct {
 	parent logicalcluster.Name

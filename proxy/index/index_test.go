@@ -54,6 +54,7 @@ func tree() *Index {
 	put("root", home.String(), "mine", "team1")
 	put("root", "org1", "mount", "", func(w *Workspace) { w.Mount = "https://mount.example/x" })
 	put("root", "org1", "downmount", "", func(w *Workspace) { w.Mount = "https://mount.example/y" }, unavailable)
+	put("root", "org1", "newmount", "", unavailable)
 	return i
 }
 
@@ -89,6 +90,7 @@ func TestLookup(t *testing.T) {
 		"a mount":                             {"root:org:mount", Mounted, "https://mount.example/x"},
 		"segments behind a mount are dropped": {"root:org:mount:a:b", Mounted, "https://mount.example/x"},
 		"a mount that is Unavailable":         {"root:org:downmount", Unavailable, ""},
+		"a mount that was never available":    {"root:org:newmount", Unavailable, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			route, verdict := s.Lookup(logicalcluster.MustParsePath(tc.path))

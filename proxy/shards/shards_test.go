@@ -72,14 +72,17 @@ func TestTranslate(t *testing.T) {
 		routable bool
 		fails    bool
 	}{
-		"a ready workspace leads somewhere":                     {func(o *workspaceObject) {}, true, false},
-		"an initializing one does":                              {func(o *workspaceObject) { o.Status.Phase = "Initializing" }, true, false},
-		"a deleting one does":                                   {func(o *workspaceObject) { o.Status.Phase = "Deleting" }, true, false},
-		"one in phase Scheduling does not":                      {func(o *workspaceObject) { o.Status.Phase = "Scheduling" }, false, false},
-		"one without a phase does not":                          {func(o *workspaceObject) { o.Status.Phase = "" }, false, false},
-		"one without a cluster and without a mount does not":    {func(o *workspaceObject) { o.Spec.Cluster = "" }, false, false},
-		"a URL alone is no mount":                               {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.URL = "", "https://x" }, false, false},
-		"a mount without a URL does not":                        {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.Mount = "", &struct{}{} }, false, false},
+		"a ready workspace leads somewhere":                  {func(o *workspaceObject) {}, true, false},
+		"an initializing one does":                           {func(o *workspaceObject) { o.Status.Phase = "Initializing" }, true, false},
+		"a deleting one does":                                {func(o *workspaceObject) { o.Status.Phase = "Deleting" }, true, false},
+		"one in phase Scheduling does not":                   {func(o *workspaceObject) { o.Status.Phase = "Scheduling" }, false, false},
+		"one without a phase does not":                       {func(o *workspaceObject) { o.Status.Phase = "" }, false, false},
+		"one without a cluster and without a mount does not": {func(o *workspaceObject) { o.Spec.Cluster = "" }, false, false},
+		"a URL alone is no mount":                            {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.URL = "", "https://x" }, false, false},
+		"a mount without a URL does not":                     {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.Mount = "", &struct{}{} }, false, false},
+		"a mount that never had one is known to be unavailable": {func(o *workspaceObject) {
+			o.Spec.Cluster, o.Spec.Mount, o.Status.Phase = "", &struct{}{}, "Unavailable"
+		}, true, false},
 		"one without the annotation of its cluster is an error": {func(o *workspaceObject) { o.Annotations = nil }, false, true},
 		"one with a cluster that is no name is an error":        {func(o *workspaceObject) { o.Spec.Cluster = "../x" }, false, true},
 	} {
