@@ -52,6 +52,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"the front proxy names the user", proxyHeaders},
 		{"views of initializers show what waits and nothing of the shard", views},
 		{"views end with the wait", viewsEnd},
+		{"heavy definitions are a burden to their own workspace", heavyDefinitions},
+		{"webhooks that hang delay their own workspace", hangingConversions},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 		{"odd JSON reads the same everywhere", oddJSON},
 		{"a limit of objects cannot be lifted", objectLimit},

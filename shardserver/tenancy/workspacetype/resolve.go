@@ -118,13 +118,39 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 		return Resolved{}, unresolvable(err, "logical cluster %q not found", parent)
 	}
 	from := canonicalPath(logicalCluster, parent)
+	reach, err := r.reach(ctx, from)
+	if err != nil {
+		return Resolved{}, err
+	}
+	root := logicalcluster.Root.Path()
 	for _, path := range append([]logicalcluster.Path{parent.Path()}, above(from)...) {
+		if path != parent.Path() && path != root && len(path.Segments()) > reach {
+			continue
+		}
 		found, err := r.Get(ctx, Reference{Path: path, Name: name})
 		if err == nil || !errors.Is(err, ErrUnresolvable) {
 			return found, err
 		}
 	}
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found in %q, nor above it, nor in %q", ErrUnresolvable, name, from, logicalcluster.Root)
+}
+
+// reach returns how many segments of a path lead somewhere. The tenant writes the path: each look-up of something that
+// does not exist asks storage, so the search must not make one for each segment of a path that leads nowhere.
+func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (int, error) {
+	_, rest, err := start(path)
+	if err != nil {
+		return 0, nil //nolint:nilerr // a path that begins nowhere leads nowhere
+	}
+	reached := len(path.Segments()) - len(rest)
+	_, err = r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error {
+		reached++
+		return nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	return reached, nil
 }
 
 // above returns all paths over a path that may hold types, the nearest first, and root at the end.
