@@ -58,6 +58,24 @@ func TestStreamsArriveAsTheyCome(t *testing.T) {
 	}
 }
 
+// A client that is told an error stops sending. The answer must end although the request never does.
+func TestAnEarlyAnswerEndsARequestThatNeverEnds(t *testing.T) {
+	i := setUp(t)
+	body, neverWritten := io.Pipe()
+	defer neverWritten.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+"/clusters/root/busy", body)
+	must(t, err)
+	req.ContentLength = 1000
+	res, err := i.as("alice").Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	if _, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusTooManyRequests || res.ProtoMajor != 2 {
+		t.Errorf("%s over %s: %v", res.Status, res.Proto, err)
+	}
+}
+
 func TestAnswersOfShardsAreNotTouched(t *testing.T) {
 	i := setUp(t)
 	res, _, err := i.try(i.as("alice"), http.MethodGet, "/clusters/root/redirect", nil)

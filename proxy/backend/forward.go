@@ -55,6 +55,9 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 			// The body of an upgrade is the connection itself and must stay what it is.
 			if res.StatusCode != http.StatusSwitchingProtocols {
 				res.Body = f.counted(res.Body, f.metrics.responseBytes.WithLabelValues(shard).Add)
+				if req.ProtoMajor > 1 {
+					res.Body = &lastWord{ReadCloser: res.Body, request: req.Body}
+				}
 			}
 			return nil
 		},
@@ -90,6 +93,20 @@ func (b *buffers) Get() []byte {
 }
 
 func (b *buffers) Put(buffer []byte) { b.pool.Put((*[bufferSize]byte)(buffer)) }
+
+// lastWord ends a request with its answer. A server may answer without reading the request, and a client of HTTP/2 that
+// is told an error stops sending then, without an end. The transport would wait for that end and the client for ours, for
+// ever: httputil.ReverseProxy keeps the transport from closing what it reads. (With HTTP/1.1 a Close would wait for the
+// same bytes, but there the client sees the end of an answer by its length.)
+type lastWord struct {
+	io.ReadCloser
+	request io.Closer
+}
+
+func (l *lastWord) Close() error {
+	_ = l.request.Close() // there is nobody left to read it
+	return l.ReadCloser.Close()
+}
 
 // quiet receives what ReverseProxy says when a client goes away in the middle of an answer.
 var quiet = log.New(klogV4{}, "", 0)
