@@ -11,6 +11,7 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	storagevalue "k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -37,6 +38,8 @@ type restOptions struct {
 	identities map[schema.GroupResource]string
 	// transformers encrypt at rest, if configured.
 	transformers storagevalue.ResourceTransformers
+	// shared is what objects of all logical clusters have in common in memory.
+	shared *storage.Shared
 }
 
 func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig) (*restOptions, error) {
@@ -49,7 +52,7 @@ func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorag
 	for _, resource := range kcpResources {
 		factory.SetSerializer(resource, runtime.ContentTypeJSON, legacyscheme.Codecs)
 	}
-	return &restOptions{options: options, factory: factory, identities: map[schema.GroupResource]string{}}, nil
+	return &restOptions{options: options, factory: factory, identities: map[schema.GroupResource]string{}, shared: storage.NewShared()}, nil
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -61,6 +64,7 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	if r.transformers != nil {
 		config.Transformer = r.transformers.TransformerForResource(resource)
 	}
+	config.Codec = r.shared.Codec(config.Codec, longTexts)
 	prefix, err := r.prefix(resource)
 	if err != nil {
 		return generic.RESTOptions{}, err
@@ -79,6 +83,15 @@ func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runt
 		CountMetricPollPeriod:     r.options.StorageConfig.CountMetricPollPeriod,
 		StorageObjectCountTracker: config.StorageObjectCountTracker,
 	}, nil
+}
+
+// longTexts returns what is worth sharing of an object between logical clusters: every namespace has the certificates of
+// the shard in a config map.
+func longTexts(obj runtime.Object) map[string]string {
+	if configMap, ok := obj.(*core.ConfigMap); ok {
+		return configMap.Data
+	}
+	return nil
 }
 
 // prefix returns "<group or core>/<resource>", with the segment that tells kinds of custom resources apart.

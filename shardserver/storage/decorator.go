@@ -25,9 +25,9 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// indexField is the field by which the watch cache finds the watchers of an event. It is set on every object's
-// attributes, and every watch of one cluster requires it, so that an event is offered to the watchers of its own
-// cluster alone.
+// indexField is the field by which the watch cache finds the watchers of an event. Every watch of one cluster requires
+// it, so that an event is offered to the watchers of its own cluster alone. It is no field of objects: keys keep clusters
+// apart, and without it the fields of system objects are equal in all clusters.
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
@@ -47,13 +47,13 @@ func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		layout := layout{prefix: "/" + strings.Trim(resourcePrefix, "/")}
-		attrs := withClusterField(getAttrs)
+		attrs := withSharedFields(getAttrs)
 		base, destroy, err := inner(config, resourcePrefix, layout.objectKey(keyFunc), newFunc, newListFunc, attrs,
 			storage.IndexerFuncs{indexField: clusterIndex}, indexers)
 		if err != nil {
 			return nil, nil, fmt.Errorf("creating storage for %s: %w", config.GroupResource, err)
 		}
-		return &clusterStorage{Interface: base, layout: layout, attrs: attrs}, destroy, nil
+		return &clusterStorage{Interface: base, layout: layout}, destroy, nil
 	}
 }
 
@@ -131,18 +131,14 @@ func clusterIndex(obj runtime.Object) string {
 	return logicalcluster.Of(accessor).String()
 }
 
-func withClusterField(getAttrs storage.AttrFunc) storage.AttrFunc {
+func withSharedFields(getAttrs storage.AttrFunc) storage.AttrFunc {
+	shared := &fieldSets{}
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		labelSet, fieldSet, err := getAttrs(obj)
 		if err != nil {
 			return nil, nil, err
 		}
-		withCluster := make(fields.Set, len(fieldSet)+1)
-		for key, value := range fieldSet {
-			withCluster[key] = value
-		}
-		withCluster[indexField] = clusterIndex(obj)
-		return labelSet, withCluster, nil
+		return labelSet, shared.share(fieldSet), nil
 	}
 }
 
@@ -173,7 +169,6 @@ func stamp(ctx context.Context, obj runtime.Object) error {
 type clusterStorage struct {
 	storage.Interface
 	layout layout
-	attrs  storage.AttrFunc
 }
 
 func (s *clusterStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
@@ -234,23 +229,48 @@ func (s *clusterStorage) Watch(ctx context.Context, key string, opts storage.Lis
 		return nil, err
 	}
 	if !cluster.IsWildcard() {
-		opts.Predicate = onlyCluster(opts.Predicate, cluster, s.attrs)
+		opts.Predicate = onlyCluster(opts.Predicate, cluster)
 	}
 	return s.Interface.Watch(ctx, key, opts)
 }
 
-// onlyCluster narrows a predicate to one cluster in the way that lets the watch cache find it by index.
-func onlyCluster(predicate storage.SelectionPredicate, cluster logicalcluster.Name, attrs storage.AttrFunc) storage.SelectionPredicate {
-	own := fields.OneTermEqualSelector(indexField, cluster.String())
-	if predicate.Field == nil || predicate.Field.Empty() {
-		predicate.Field = own
-	} else {
-		predicate.Field = fields.AndSelectors(predicate.Field, own)
+// onlyCluster tells the watch cache by index that a predicate asks for one cluster.
+func onlyCluster(predicate storage.SelectionPredicate, cluster logicalcluster.Name) storage.SelectionPredicate {
+	if predicate.Field == nil {
+		predicate.Field = fields.Everything()
 	}
+	predicate.Field = clusterSelector{predicate.Field, cluster}
 	if predicate.Label == nil {
 		predicate.Label = labels.Everything()
 	}
 	predicate.IndexFields = []string{indexField}
-	predicate.GetAttrs = attrs
 	return predicate
+}
+
+// clusterSelector says which cluster a selector of fields is used in. Whether an object lies there is decided by its key.
+type clusterSelector struct {
+	fields.Selector
+	cluster logicalcluster.Name
+}
+
+// RequiresExactMatch implements fields.Selector.
+func (s clusterSelector) RequiresExactMatch(field string) (string, bool) {
+	if field == indexField {
+		return s.cluster.String(), true
+	}
+	return s.Selector.RequiresExactMatch(field)
+}
+
+// DeepCopySelector implements fields.Selector.
+func (s clusterSelector) DeepCopySelector() fields.Selector {
+	return clusterSelector{s.Selector.DeepCopySelector(), s.cluster}
+}
+
+// Transform implements fields.Selector.
+func (s clusterSelector) Transform(transform fields.TransformFunc) (fields.Selector, error) {
+	transformed, err := s.Selector.Transform(transform)
+	if err != nil {
+		return nil, err
+	}
+	return clusterSelector{transformed, s.cluster}, nil
 }

@@ -2,12 +2,12 @@ package storage
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -76,23 +76,46 @@ func TestStampIgnoresWhatTheClientSent(t *testing.T) {
 }
 
 func TestWatchersAreFoundByTheirCluster(t *testing.T) {
-	attrs := withClusterField(func(runtime.Object) (labels.Set, fields.Set, error) {
-		return labels.Set{}, fields.Set{"metadata.name": "x"}, nil
-	})
-	a, b := logicalcluster.MustParseName("a"), logicalcluster.MustParseName("b")
 	named := fields.OneTermEqualSelector("metadata.name", "x")
 	for name, field := range map[string]fields.Selector{"without a selector": nil, "with everything": fields.Everything(), "with a name": named} {
 		t.Run(name, func(t *testing.T) {
-			predicate := onlyCluster(storage.SelectionPredicate{Field: field}, a, attrs)
-			if value, ok := predicate.Field.RequiresExactMatch(indexField); !ok || value != "a" {
-				t.Fatalf("the watch cache cannot find the watcher: %q, %v", value, ok)
+			predicate := onlyCluster(storage.SelectionPredicate{Field: field}, logicalcluster.MustParseName("a"))
+			same, err := predicate.Field.DeepCopySelector().Transform(func(field, value string) (string, string, error) { return field, value, nil })
+			if err != nil {
+				t.Fatal(err)
 			}
-			for cluster, want := range map[logicalcluster.Name]bool{a: true, b: false} {
-				obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: cluster.String()}}}
-				if got, err := predicate.Matches(obj); err != nil || got != want {
-					t.Errorf("an object of %s matches: %v, %v", cluster, got, err)
+			for _, selector := range []fields.Selector{predicate.Field, same} {
+				if value, ok := selector.RequiresExactMatch(indexField); !ok || value != "a" {
+					t.Fatalf("the watch cache cannot find the watcher: %q, %v", value, ok)
+				}
+				if value, ok := selector.RequiresExactMatch("metadata.name"); ok != (field == named) || (ok && value != "x") {
+					t.Errorf("a name is required: %q, %v", value, ok)
+				}
+				for object, want := range map[string]bool{"x": true, "y": field != named} {
+					if got := selector.Matches(fields.Set{"metadata.name": object}); got != want {
+						t.Errorf("an object named %s matches: %v", object, got)
+					}
 				}
 			}
 		})
 	}
+}
+
+func TestEqualFieldsAreOneInMemory(t *testing.T) {
+	attrs := withSharedFields(storage.DefaultNamespaceScopedAttr)
+	of := func(cluster, name string) fields.Set {
+		_, set, err := attrs(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster}}})
+		if err != nil || set["metadata.name"] != name || set["metadata.namespace"] != "default" {
+			t.Fatalf("fields of %s = %v, %v", name, set, err)
+		}
+		return set
+	}
+	first := of("a", "system")
+	if second := of("b", "system"); reflect.ValueOf(first).Pointer() != reflect.ValueOf(second).Pointer() {
+		t.Error("the fields of a system object should be one in all logical clusters")
+	}
+	for i := range 1000 { // whatever comes between, each object has its own fields
+		of("c", fmt.Sprint(i))
+	}
+	of("d", "system")
 }

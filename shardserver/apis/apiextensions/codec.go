@@ -45,7 +45,7 @@ func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	return options, nil
 }
 
-// codec decodes definitions such that equal specifications and long annotations are one in memory, and a specification
+// codec decodes definitions such that equal specifications, managed fields and long annotations are one in memory, and a specification
 // that is known already is not decoded at all: what a thousand workspaces with the same definitions hold, and what the
 // start of a shard with them costs, is one of each. What it returns must be treated as read-only, as all that comes out
 // of a watch cache; stock code copies or replaces a specification, it never writes into one.
@@ -61,7 +61,7 @@ func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 	if err == nil && definition != nil {
 		if spec, ok := c.shared.spec(hash); ok && decodeRest(rest, definition) == nil {
 			definition.Spec = spec
-			c.shareTexts(definition)
+			c.shared.metadata.Metadata(definition)
 			kind := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 			return definition, &kind, nil
 		}
@@ -74,17 +74,9 @@ func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 		if err == nil {
 			decoded.Spec = c.shared.share(hash, decoded.Spec)
 		}
-		c.shareTexts(decoded)
+		c.shared.metadata.Metadata(decoded)
 	}
 	return obj, kind, nil
-}
-
-func (c *codec) shareTexts(definition *apiextensions.CustomResourceDefinition) {
-	for key, value := range definition.Annotations {
-		if len(value) >= sharedTextSize {
-			definition.Annotations[key] = c.shared.text(value)
-		}
-	}
 }
 
 // HashOf returns the hash of a definition's specification. It is quick for what comes out of the watch cache.

@@ -160,22 +160,20 @@ func TestOneMoreEqualDefinition(t *testing.T) {
 func TestNothingIsKeptForNobody(t *testing.T) {
 	c := &codec{Codec: plain(), shared: NewShared()}
 	a, b := decode(t, c, stored(t, "a")), decode(t, c, stored(t, "b"))
-	if specs, texts := c.shared.sizes(); specs != 1 || texts != 1 {
-		t.Errorf("%d specifications and %d texts are shared", specs, texts)
+	sizes := func() [2]int {
+		texts, _ := c.shared.metadata.Sizes()
+		return [2]int{c.shared.size(), texts}
+	}
+	if got := sizes(); got != [2]int{1, 1} {
+		t.Errorf("specifications and texts that are shared: %v", got)
 	}
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(b)
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	for deadline := time.Now().Add(10 * time.Second); sizes() != [2]int{}; time.Sleep(time.Millisecond) {
 		runtime.GC()
-		specs, texts := c.shared.sizes()
-		if specs == 0 && texts == 0 {
-			return
-		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d specifications and %d texts are left", specs, texts)
+			t.Fatalf("specifications and texts that are left: %v", sizes())
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"weak"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Hash identifies the specification of a definition by its content: equal hashes mean equal specifications, byte for
@@ -25,7 +27,8 @@ type Shared struct {
 	specs map[Hash]*sharedSpec
 	// hashes finds a shared specification by the array of its versions.
 	hashes map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash
-	texts  map[Hash]weak.Pointer[byte]
+	// metadata shares annotations and managed fields.
+	metadata *storage.Shared
 }
 
 // sharedSpec is a specification but for its versions. Whoever holds the specification holds the array of its versions,
@@ -39,9 +42,9 @@ type sharedSpec struct {
 // NewShared returns what the storage of one shard shares.
 func NewShared() *Shared {
 	return &Shared{
-		specs:  map[Hash]*sharedSpec{},
-		hashes: map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash{},
-		texts:  map[Hash]weak.Pointer[byte]{},
+		specs:    map[Hash]*sharedSpec{},
+		hashes:   map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash{},
+		metadata: storage.NewShared(),
 	}
 }
 
@@ -103,35 +106,9 @@ func (s *Shared) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, b
 	return hash, ok
 }
 
-// sharedTextSize is from where on a text is worth sharing.
-const sharedTextSize = 256
-
-// text returns the text that stands for all equal ones.
-func (s *Shared) text(text string) string {
-	if len(text) < sharedTextSize {
-		return text
-	}
-	hash := Hash(sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text))))
+// size returns how many specifications are shared now.
+func (s *Shared) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first := s.texts[hash].Value(); first != nil {
-		return unsafe.String(first, len(text))
-	}
-	pointer := weak.Make(unsafe.StringData(text))
-	s.texts[hash] = pointer
-	runtime.AddCleanup(unsafe.StringData(text), func(gone weak.Pointer[byte]) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.texts[hash] == gone {
-			delete(s.texts, hash)
-		}
-	}, pointer)
-	return text
-}
-
-// sizes returns how many specifications and texts are shared now.
-func (s *Shared) sizes() (specs, texts int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.specs), len(s.texts)
+	return len(s.specs)
 }
