@@ -54,6 +54,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"views end with the wait", viewsEnd},
 		{"heavy definitions are a burden to their own workspace", heavyDefinitions},
 		{"webhooks that hang delay their own workspace", hangingConversions},
+		{"mounts lead no further than their tenant", ownMounts},
+		{"homes are their users'", homes},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 		{"odd JSON reads the same everywhere", oddJSON},
 		{"a limit of objects cannot be lifted", objectLimit},
