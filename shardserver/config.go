@@ -249,7 +249,8 @@ func (c *Config) applyAdmission(context.Context) error {
 	if c.dynamic, err = c.newDynamicAdmission(); err != nil {
 		return err
 	}
-	control, err := admission.New(admission.Config{
+	given := c.options.Admission
+	config := admission.Config{
 		Registry:   c.registry,
 		Types:      c.types,
 		Authorizer: c.authorizer,
@@ -258,9 +259,17 @@ func (c *Config) applyAdmission(context.Context) error {
 		InFlight:   c.inFlight,
 		Mounts:     c.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Counts:     c.counts,
-	})
+		Enabled:    sets.New(given.Enable...),
+		Disabled:   sets.New(given.Disable...),
+	}
+	if given.ConfigFile != "" {
+		if config.Limited, err = admission.ReadLimited(given.ConfigFile); err != nil {
+			return fmt.Errorf("--admission-control-config-file: %w", err)
+		}
+	}
+	control, err := admission.New(config)
 	if err != nil {
-		return err
+		return fmt.Errorf("--enable-admission-plugins, --disable-admission-plugins: %w", err)
 	}
 	c.Generic.AdmissionControl = control
 	return nil

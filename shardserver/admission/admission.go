@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
+	quotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
@@ -21,7 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// Config is what the plug-ins work with. All fields but Disabled are required.
+// Config is what the plug-ins work with. Fields that do not say what their absence means are required.
 type Config struct {
 	// Registry is where logical clusters, namespaces, workspaces and types are read from.
 	Registry *storage.Registry
@@ -40,15 +41,23 @@ type Config struct {
 	Counts *objectcount.Counts
 	// Mounts allows workspaces that stand for servers elsewhere.
 	Mounts bool
-	// Disabled names plug-ins that are left out.
-	Disabled sets.Set[string]
+	// Limited are the resources that nobody may create an object of unless a quota limits their number; may be empty.
+	Limited []quotaapi.LimitedResource
+	// Enabled and Disabled name plug-ins that are added to, or left out of, those that run by default.
+	Enabled, Disabled sets.Set[string]
 }
+
+// resourceQuotaName is the plug-in that takes a configuration.
+const resourceQuotaName = "KCPKubeResourceQuota"
 
 // plugin is one entry of the chain.
 type plugin struct {
 	name string
 	new  func(Config) admission.Interface
 }
+
+// offByDefault are the plug-ins that run only where they are enabled.
+var offByDefault = sets.New("apis.kcp.io/ReservedMetadata")
 
 // plugins lists all plug-ins in the order in which they run.
 var plugins = []plugin{
@@ -69,9 +78,10 @@ var plugins = []plugin{
 	{"apis.kcp.io/ReservedCRDAnnotations", newReservedCRDAnnotations},
 	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
 	{"apis.kcp.io/ReservedNames", ofOurKinds(newReservedNames)},
+	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
-	{"KCPKubeResourceQuota", newResourceQuota},
+	{resourceQuotaName, newResourceQuota},
 }
 
 // Names returns the names of all plug-ins in the order in which they run.
@@ -83,7 +93,22 @@ func Names() []string {
 	return names
 }
 
-// New returns the chain of all plug-ins that are not disabled. It mutates and validates.
+// runs returns the names of the plug-ins that make up the chain.
+func (c Config) runs() (sets.Set[string], error) {
+	known := sets.New(Names()...)
+	for what, given := range map[string]sets.Set[string]{"enable": c.Enabled, "disable": c.Disabled} {
+		if unknown := given.Difference(known); unknown.Len() > 0 {
+			return nil, fmt.Errorf("unknown plug-ins to %s: %q, want of %q", what, sets.List(unknown), sets.List(known))
+		}
+	}
+	if both := c.Enabled.Intersection(c.Disabled); both.Len() > 0 {
+		return nil, fmt.Errorf("plug-ins both to enable and to disable: %q", sets.List(both))
+	}
+	return known.Difference(offByDefault).Union(c.Enabled).Difference(c.Disabled), nil
+}
+
+// New returns the chain of the plug-ins that run by default or are enabled, but for the disabled ones. It mutates and
+// validates.
 func New(config Config) (admission.Interface, error) {
 	switch {
 	case config.Registry == nil:
@@ -97,15 +122,16 @@ func New(config Config) (admission.Interface, error) {
 	case config.Dynamic == nil:
 		return nil, fmt.Errorf("creating admission: no webhooks and admission policies")
 	}
-	if unknown := config.Disabled.Difference(sets.New(Names()...)); unknown.Len() > 0 {
-		return nil, fmt.Errorf("creating admission: unknown plug-ins to disable: %v", sets.List(unknown))
+	runs, err := config.runs()
+	if err != nil {
+		return nil, fmt.Errorf("creating admission: %w", err)
 	}
 	if config.InFlight == nil {
 		config.InFlight = quota.NewInFlight()
 	}
 	var chain []admission.Interface
 	for _, p := range plugins {
-		if !config.Disabled.Has(p.name) {
+		if runs.Has(p.name) {
 			chain = append(chain, p.new(config))
 		}
 	}

@@ -74,7 +74,12 @@ func TestNew(t *testing.T) {
 		"no deep reviews":           {func(c *Config) { c.Deep = nil }, "deep"},
 		"no dynamic admission":      {func(c *Config) { c.Dynamic = nil }, "webhooks"},
 		"a plug-in may be disabled": {func(c *Config) { c.Disabled = sets.New("kcp.io/PathAnnotation") }, ""},
-		"an unknown one cannot be":  {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, "kcp.io/Nope"},
+		"one may be enabled":        {func(c *Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
+		"an unknown one cannot be":  {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, `unknown plug-ins to disable: ["kcp.io/Nope"], want of ["CertificateApproval"`},
+		"nor be enabled":            {func(c *Config) { c.Enabled = sets.New("kcp.io/Nope") }, "unknown plug-ins to enable"},
+		"nor one be both": {func(c *Config) {
+			c.Enabled, c.Disabled = sets.New("kcp.io/PathAnnotation"), sets.New("kcp.io/PathAnnotation")
+		}, "both"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := complete

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	stock "k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	quotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -37,6 +38,8 @@ type resourceQuota struct {
 	registry *storage.Registry
 	quotas   *storage.Reader[*core.ResourceQuota]
 	inFlight *quota.InFlight
+	// limited are the resources that need a quota.
+	limited []quotaapi.LimitedResource
 }
 
 func newResourceQuota(config Config) admission.Interface {
@@ -45,6 +48,7 @@ func newResourceQuota(config Config) admission.Interface {
 		registry: config.Registry,
 		quotas:   storage.NewReader[*core.ResourceQuota](config.Registry, quota.Quotas),
 		inFlight: config.InFlight,
+		limited:  config.Limited,
 	}
 }
 
@@ -56,8 +60,11 @@ func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ 
 	resource := a.GetResource().GroupResource()
 	limit := core.ResourceName(generic.ObjectCountQuotaResourceNameFor(resource))
 	limiting, err := q.limiting(ctx, a.GetNamespace(), limit)
-	if err != nil || len(limiting) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(limiting) == 0 {
+		return q.unlimited(a)
 	}
 	if len(limiting) > 1 || a.IsDryRun() {
 		// Charging one quota and being refused by the next would leave the first too high until it is counted anew.
@@ -77,6 +84,15 @@ func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ 
 		}
 	}
 	return nil
+}
+
+// unlimited refuses an object that no quota counts if its resource must have one.
+func (q *resourceQuota) unlimited(a admission.Attributes) error {
+	if len(q.limited) == 0 {
+		return nil
+	}
+	_, err := stock.CheckRequest(nil, a, generic.NewObjectCountEvaluator(a.GetResource().GroupResource(), nil, ""), q.limited)
+	return err
 }
 
 // isUncounted tells whether an object is one that every logical cluster consists of, whatever its limits.

@@ -51,6 +51,7 @@ func (c *completed) namedFiles() []flagFile {
 		{"authentication-config", c.Authentication.AuthenticationConfigFile},
 		{"oidc-ca-file", c.Authentication.OIDC.CAFile},
 		{"authorization-webhook-config-file", c.Authorization.WebhookConfigFile},
+		{"admission-control-config-file", c.Admission.ConfigFile},
 		{"audit-policy-file", c.Audit.PolicyFile},
 		{"audit-webhook-config-file", c.Audit.WebhookOptions.ConfigFile},
 	}

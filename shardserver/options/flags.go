@@ -8,6 +8,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/atoll-dev/atoll/shardserver/admission"
 )
 
 // upstreamFlags are the flags of stock option sets that a shard takes, by exact name or by prefix ("--etcd-*").
@@ -81,6 +83,11 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&a.WebhookVersion, "authorization-webhook-version", a.WebhookVersion, "Version of SubjectAccessReview to send to the webhook: v1 or v1beta1.")
 	fs.DurationVar(&a.WebhookAuthorizedTTL, "authorization-webhook-cache-authorized-ttl", a.WebhookAuthorizedTTL, "How long the webhook's permissions are remembered.")
 	fs.DurationVar(&a.WebhookUnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", a.WebhookUnauthorizedTTL, "How long the webhook's refusals are remembered.")
+
+	fs = fss.FlagSet("Admission")
+	fs.StringSliceVar(&o.Admission.Enable, "enable-admission-plugins", o.Admission.Enable, fmt.Sprintf("Admission plug-ins to run beside those that run by default. Known, in the order in which they run: %s.", strings.Join(admission.Names(), ", ")))
+	fs.StringSliceVar(&o.Admission.Disable, "disable-admission-plugins", o.Admission.Disable, "Admission plug-ins not to run, of those that --enable-admission-plugins lists.")
+	fs.StringVar(&o.Admission.ConfigFile, "admission-control-config-file", o.Admission.ConfigFile, "File of kind AdmissionConfiguration (apiserver.config.k8s.io/v1). KCPKubeResourceQuota takes a ResourceQuotaConfiguration; no other plug-in takes any.")
 
 	fs = fss.FlagSet("Home workspaces")
 	fs.BoolVar(&o.Home.Enabled, "enable-home-workspaces", o.Home.Enabled, "Give every user who asks for workspaces/~ in root a workspace of their own.")

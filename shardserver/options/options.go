@@ -55,6 +55,8 @@ type Options struct {
 
 	Objects ObjectOptions
 
+	Admission AdmissionOptions
+
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
 	// BatteriesIncluded is the raw value of --batteries-included.
@@ -114,6 +116,14 @@ type ObjectOptions struct {
 	DefaultLimit int64
 	// ScanInterval is the time between two counts of all keys.
 	ScanInterval time.Duration
+}
+
+// AdmissionOptions change which admission plug-ins run and how.
+type AdmissionOptions struct {
+	// Enable and Disable name plug-ins; what they are called, package admission knows.
+	Enable, Disable []string
+	// ConfigFile is a file of kind AdmissionConfiguration, or empty.
+	ConfigFile string
 }
 
 // AuthorizationOptions configure what stands in front of RBAC.

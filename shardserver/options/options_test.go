@@ -43,7 +43,8 @@ func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
 		"--batteries-included=workspace-types", "--root-directory=", "--enable-leader-election=true", "--logging-format=json", "-v=4",
 		"--etcd-servers=https://etcd:2379", "--etcd-prefix=/registry", "--etcd-certfile=" + file, "--etcd-keyfile=" + file, "--etcd-cafile=" + file,
 		"--audit-policy-file=" + file, "--audit-webhook-config-file=" + file, "--audit-webhook-mode=batch", "--oidc-issuer-url=https://issuer",
-		"--oidc-client-id=x", "--token-auth-file=" + file, "--authentication-token-webhook-config-file=" + file,
+		"--enable-admission-plugins=apis.kcp.io/ReservedMetadata", "--disable-admission-plugins=kcp.io/PathAnnotation",
+		"--admission-control-config-file=" + file, "--oidc-client-id=x", "--token-auth-file=" + file, "--authentication-token-webhook-config-file=" + file,
 	} {
 		if _, err := parse(t, arg); err != nil {
 			t.Errorf("%s: %v", arg, err)
@@ -54,7 +55,7 @@ func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
 func TestFlagsThatWouldDoNothingAreUnknown(t *testing.T) {
 	for _, flag := range []string{
 		"advertise-address", "enable-priority-and-fairness", "max-requests-inflight", "request-timeout", "runtime-config",
-		"enable-admission-plugins", "egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
+		"egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
 		"default-watch-cache-size", "log-text-split-stream", "service-account-jwks-uri", "cache-kubeconfig",
 	} {
 		if _, err := parse(t, "--"+flag+"=x"); err == nil || !strings.Contains(err.Error(), "unknown flag") {
@@ -77,6 +78,7 @@ func TestCompleteRefuses(t *testing.T) {
 		"a free port that is also given":                  {[]string{"--experimental-bind-free-port"}, "--secure-port=0"},
 		"a client certificate without its key":            {[]string{"--shard-client-cert-file=x"}, "--shard-client-key-file"},
 		"a CA file that is not there":                     {[]string{"--root-ca-file=/does/not/exist"}, "--root-ca-file"},
+		"an admission configuration that is not there":    {[]string{"--admission-control-config-file=/does/not/exist"}, "--admission-control-config-file"},
 		"a client CA that is not there":                   {[]string{"--client-ca-file=/does/not/exist"}, "--client-ca-file"},
 		"an etcd CA that is not there":                    {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=/does/not/exist"}, "--etcd-cafile"},
 		"credentials for an etcd that is embedded":        {[]string{"--etcd-cafile=/does/not/exist"}, "--etcd-servers"},

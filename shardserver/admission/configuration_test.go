@@ -1,0 +1,52 @@
+package admission
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReadLimited(t *testing.T) {
+	const (
+		head  = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+		quota = `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration", "limitedResources": [{"resource": "secrets", "matchContains": ["count/secrets"]}]}`
+	)
+	directory := t.TempDir()
+	write := func(name, content string) string {
+		file := filepath.Join(directory, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	write("quota.yaml", quota)
+	for sentence, tc := range map[string]struct {
+		file  string
+		count int
+		says  string
+	}{
+		"a configuration in place counts":               {head + "- {name: KCPKubeResourceQuota, configuration: " + quota + "}", 1, ""},
+		"so does one in a file beside it":               {head + "- {name: KCPKubeResourceQuota, path: quota.yaml}", 1, ""},
+		"and one in a file elsewhere":                   {head + "- {name: KCPKubeResourceQuota, path: " + filepath.Join(directory, "quota.yaml") + "}", 1, ""},
+		"an entry may say nothing":                      {head + "- {name: KCPKubeResourceQuota}", 0, ""},
+		"no entry is no limit":                          {strings.TrimSuffix(head, "plugins:\n"), 0, ""},
+		"a file beside it must be there":                {head + "- {name: KCPKubeResourceQuota, path: nope.yaml}", 0, "nope.yaml"},
+		"no other plug-in takes any":                    {head + "- {name: kcp.io/PathAnnotation}", 0, `"kcp.io/PathAnnotation" takes no configuration`},
+		"another kind is none of a plug-in":             {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: v1, kind: ConfigMap}}", 0, "ConfigMap"},
+		"another kind is no configuration of admission": {"apiVersion: v1\nkind: ConfigMap\n", 0, "ConfigMap"},
+		"a misspelt field is an error":                  {head + "- {name: KCPKubeResourceQuota, pathh: x}", 0, "pathh"},
+		"a limit names its resource":                    {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{matchContains: [x]}]}}", 0, "resource: Required"},
+		"a limit by scope is refused":                   {head + "- {name: KCPKubeResourceQuota, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods, matchScopes: [{scopeName: BestEffort, operator: Exists}]}]}}", 0, "matchScopes"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			got, err := ReadLimited(write("admission.yaml", tc.file))
+			if (tc.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), tc.says)) {
+				t.Fatalf("got %v, want an error about %q", err, tc.says)
+			}
+			if len(got) != tc.count {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package admission
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// reservedSuffix ends the keys that only masters may touch where reservedMetadata is on. It is compared with the whole
+// key: "example/kcp.io" is reserved, "core.kcp.io/max-total-objects" is not. Hence none of the keys that the server itself
+// lets tenants have (owner, required groups, path, labels of claims) needs an exception.
+const reservedSuffix = "kcp.io"
+
+// reservedMetadata keeps annotations and labels whose keys end in reservedSuffix as they are.
+type reservedMetadata struct{ *admission.Handler }
+
+func newReservedMetadata(Config) admission.Interface {
+	return reservedMetadata{admission.NewHandler(admission.Create, admission.Update)}
+}
+
+// Validate implements admission.ValidationInterface.
+func (reservedMetadata) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if isMaster(a.GetUserInfo()) {
+		return nil
+	}
+	obj, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return nil // reviews and options have no metadata
+	}
+	var oldAnnotations, oldLabels map[string]string
+	if a.GetOldObject() != nil {
+		old, err := meta.Accessor(a.GetOldObject())
+		if err != nil {
+			return err
+		}
+		oldAnnotations, oldLabels = old.GetAnnotations(), old.GetLabels()
+	}
+	if key, changed := changedReserved(oldAnnotations, obj.GetAnnotations()); changed {
+		return forbid(a, "annotation %q is reserved for the system", key)
+	}
+	if key, changed := changedReserved(oldLabels, obj.GetLabels()); changed {
+		return forbid(a, "label %q is reserved for the system", key)
+	}
+	return nil
+}
+
+// changedReserved returns the first reserved key that was added, removed or given another value.
+func changedReserved(old, obj map[string]string) (key string, changed bool) {
+	keys := maps.Clone(old)
+	if keys == nil {
+		keys = map[string]string{}
+	}
+	maps.Copy(keys, obj)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		before, had := old[key]
+		after, has := obj[key]
+		if strings.HasSuffix(key, reservedSuffix) && (had != has || before != after) {
+			return key, true
+		}
+	}
+	return "", false
+}

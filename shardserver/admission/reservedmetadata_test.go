@@ -1,0 +1,44 @@
+package admission
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/kubernetes/pkg/apis/core"
+)
+
+func TestReservedMetadata(t *testing.T) {
+	annotated := func(keysAndValues ...string) *core.ConfigMap {
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: pairs(keysAndValues)}}
+	}
+	labelled := func(keysAndValues ...string) *core.ConfigMap {
+		return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: pairs(keysAndValues)}}
+	}
+	for sentence, tc := range map[string]struct {
+		by       user.Info
+		obj, old *core.ConfigMap
+		says     string
+	}{
+		"other keys are anybody's":                            {alice, annotated("example.com/a", "b", "core.kcp.io/max-total-objects", "1", "kcp.io/path", "root"), nil, ""},
+		"a reserved annotation cannot be given":               {alice, annotated("example.com/kcp.io", "b"), nil, `annotation "example.com/kcp.io" is reserved`},
+		"nor a reserved label":                                {alice, labelled("kcp.io", "b"), nil, `label "kcp.io" is reserved`},
+		"what is there may stay":                              {alice, annotated("kcp.io", "b", "x", "y"), annotated("kcp.io", "b"), ""},
+		"what is there cannot change":                         {alice, annotated("kcp.io", "c"), annotated("kcp.io", "b"), "reserved"},
+		"what is there cannot go":                             {alice, labelled(), labelled("kcp.io", "b"), "reserved"},
+		"an empty value is not the same as none":              {alice, labelled("kcp.io", ""), labelled(), "reserved"},
+		"masters may do all of that":                          {master, annotated("kcp.io", "c"), annotated("kcp.io", "b"), ""},
+		"a suffix of the key counts, with or without a slash": {alice, annotated("mykcp.io", "c"), nil, "reserved"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			q := ask{cluster: "c1", resource: schema.GroupResource{Resource: "configmaps"}, name: "x", by: tc.by, operation: admission.Create, obj: tc.obj}
+			if tc.old != nil {
+				q.operation, q.old = admission.Update, runtime.Object(tc.old)
+			}
+			wantForbidden(t, through(t, newReservedMetadata(Config{}), q), tc.says)
+		})
+	}
+}
