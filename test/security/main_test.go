@@ -56,6 +56,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"webhooks that hang delay their own workspace", hangingConversions},
 		{"mounts lead no further than their tenant", ownMounts},
 		{"homes are their users'", homes},
+		{"the status of definitions hides nothing", definitionStatus},
+		{"garbage of one workspace is no burden to another", garbage},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 		{"odd JSON reads the same everywhere", oddJSON},
 		{"a limit of objects cannot be lifted", objectLimit},

@@ -1,0 +1,79 @@
+package security_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// uidOf returns the UID of an object.
+func (s *site) uidOf(t *testing.T, as *person, cluster, path string) string {
+	t.Helper()
+	uid, _ := s.do(t, as, cluster, request{path: path}).object(t)["metadata"].(map[string]any)["uid"].(string)
+	return uid
+}
+
+func owned(name, owners string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"ownerReferences":[%s]}}`, name, owners)
+}
+
+func owner(apiVersion, kind, name, uid string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":true,"controller":false}`, apiVersion, kind, name, uid)
+}
+
+// garbage gives objects of a owners that are b's, or nobody's, and very many of them. Nothing of b goes for it, and what
+// is garbage in b is collected meanwhile.
+func garbage(t *testing.T, s *site) {
+	treasureUID := s.uidOf(t, s.owner, s.b, treasurePath)
+	typeUID := s.uidOf(t, s.masters, s.b, typesPath+"/private")
+	clusterUID := s.uidOf(t, s.masters, s.b, ownClusterPath)
+	for i, of := range []string{
+		owner("v1", "ConfigMap", "treasure", treasureUID), owner("tenancy.kcp.io/v1alpha1", "WorkspaceType", "private", typeUID), owner("core.kcp.io/v1alpha1", "LogicalCluster", "cluster", clusterUID),
+		owner("core.kcp.io/v1alpha1", "Shard", "root", "x"), owner("v9", "Nothing", "x", "x"), owner("a/b/c", "ConfigMap", "x", "x"), owner("v1", "ConfigMap", "../../"+s.b+"/default/treasure", treasureUID), owner("v1", "ConfigMap", "", ""),
+	} {
+		name := fmt.Sprintf("owned-%d", i)
+		s.do(t, s.admin, s.a, request{method: http.MethodPost, path: configMapsOfNS, body: owned(name, of)})
+		for _, policy := range []string{"Foreground", "Orphan", "Background"} {
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: configMapsOfNS + "/" + name + "?propagationPolicy=" + policy})
+		}
+	}
+	// Owners that are looked for everywhere in the workspace, one by one.
+	const many = 1500
+	var writes errgroup.Group
+	writes.SetLimit(16)
+	for i := range many {
+		writes.Go(func() error {
+			body := owned(fmt.Sprintf("bogus-%d", i), owner("v1", "ConfigMap", "nobody", fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
+			if got := s.try(t, s.admin, s.shard, request{method: http.MethodPost, path: "/clusters/" + s.a + configMapsOfNS, body: body}); got.status != http.StatusCreated {
+				return fmt.Errorf("%d %s", got.status, got.body)
+			}
+			return nil
+		})
+	}
+	must(t, writes.Wait())
+	began := time.Now()
+	for round := range 3 {
+		first, second := fmt.Sprintf("first-%d", round), fmt.Sprintf("second-%d", round)
+		s.do(t, s.masters, s.b, request{method: http.MethodPost, path: configMapsOfNS, body: owned(first, "")})
+		s.do(t, s.masters, s.b, request{method: http.MethodPost, path: configMapsOfNS, body: owned(second, owner("v1", "ConfigMap", first, s.uidOf(t, s.masters, s.b, configMapsOfNS+"/"+first)))})
+		s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: configMapsOfNS + "/" + first + "?propagationPolicy=Background"})
+		s.eventually(t, s.masters, s.b, configMapsOfNS+"/"+second, http.StatusNotFound)
+	}
+	took := time.Since(began)
+	t.Logf("garbage of b took %s", took)
+	if took > 15*time.Second {
+		t.Errorf("garbage of b lay for %s", took)
+	}
+	if got := s.do(t, s.owner, s.b, request{path: treasurePath}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") {
+		t.Errorf("the treasure: %d %.300s", got.status, got.body)
+	}
+	for _, path := range []string{typesPath + "/private", ownClusterPath} {
+		if got := s.do(t, s.masters, s.b, request{path: path}); got.status != http.StatusOK || strings.Contains(got.body, "deletionTimestamp") {
+			t.Errorf("%s: %d %.300s", path, got.status, got.body)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package security_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// definitionStatus writes into the status of definitions of a, which the controller of the shard else does. Requests
+// may fail for it, the shard and b must not, and no object may stay that its workspace cannot see.
+func definitionStatus(t *testing.T, s *site) {
+	const things = "/apis/status.example.com/v1/namespaces/default/things"
+	name := "things.status.example.com"
+	names := func(plural, kind string) string {
+		return `{"status":{"acceptedNames":{"plural":"` + plural + `","singular":"x","kind":"` + kind + `","listKind":"` + kind + `List","shortNames":["y"]}}}`
+	}
+	condition := func(kind, status string) string {
+		return `{"status":{"conditions":[{"type":"` + kind + `","status":"` + status + `","lastTransitionTime":"2020-01-01T00:00:00Z","reason":"x","message":"x"}]}}`
+	}
+	for what, patch := range map[string]string{
+		"another resource":         names("workspaces", "Thing"),
+		"no names":                 `{"status":{"acceptedNames":{"plural":"","kind":"","listKind":"","singular":""}}}`,
+		"an odd kind":              names("things", "Th/i\\u0000ng <>"),
+		"a kind of Kubernetes":     names("things", "ConfigMap"),
+		"a long kind":              names("things", strings.Repeat("K", 100000)),
+		"not established":          condition("Established", "False"),
+		"terminating":              condition("Terminating", "True"),
+		"no conditions":            `{"status":{"conditions":[]}}`,
+		"names that are not taken": condition("NamesAccepted", "False"),
+		"a schema of none":         condition("NonStructuralSchema", "True"),
+		"nothing stored":           `{"status":{"storedVersions":["v9"]}}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			s.define(t, definition("status.example.com", "things", "Thing", "Namespaced", "v1", ""), name)
+			s.eventually(t, s.admin, s.a, things, http.StatusOK)
+			s.make(t, things, `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"name":"left"}}`)
+			s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: definitionsPath + "/" + name + "/status", body: patch, contentType: mergePatchType})
+			if what == "not established" || what == "no conditions" { // and away, before the controller sets it right
+				s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
+			}
+			for range 5 {
+				for _, r := range []request{
+					{path: things}, {path: things + "/left"}, {path: "/apis"}, {path: "/apis/status.example.com/v1"}, {path: "/openapi/v3/apis/status.example.com/v1"}, {path: "/openapi/v2"}, {path: "/apis", header: http.Header{"Accept": {"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}},
+					{method: http.MethodPost, path: things, body: `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"generateName":"more-"}}`}, {path: workspacesPath},
+				} {
+					if got := s.try(t, s.admin, s.shard, request{method: r.method, path: "/clusters/" + s.a + r.path, body: r.body, header: r.header}); got.status == 0 || strings.Contains(got.body, "goroutine ") || got.status >= 500 && !strings.HasPrefix(r.path, "/apis/status") {
+						t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
+					}
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
+			s.eventually(t, s.admin, s.a, definitionsPath+"/"+name, http.StatusNotFound)
+			shardtesting.Eventually(t, "no object is left behind", func(context.Context) error {
+				for _, prefix := range []string{"/status.example.com/things/customresources/" + s.a + "/"} {
+					if left := s.Keys(t, prefix); len(left) > 0 {
+						return fmt.Errorf("%d keys, the first is %s", len(left), left[0])
+					}
+				}
+				return nil
+			})
+		})
+	}
+	if got := s.do(t, s.owner, s.b, request{path: treasurePath}); got.status != http.StatusOK {
+		t.Errorf("b: %d %.300s", got.status, got.body)
+	}
+}
