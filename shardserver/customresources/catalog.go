@@ -239,8 +239,8 @@ func (c *Catalog) release(content *Content) {
 		return
 	}
 	c.mu.Lock()
-	unused := content.users.Load() == 0 && c.contents[content.Hash] == content // nobody took it up again
-	if unused {
+	unused := content.users.Load() == 0 // nobody took it up again
+	if unused && c.contents[content.Hash] == content {
 		delete(c.contents, content.Hash)
 	}
 	c.mu.Unlock()
@@ -320,11 +320,12 @@ func (c *Catalog) remove(k key, version uint64) {
 func (c *Catalog) contentOf(o observed) *Content {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	content := c.contents[o.hash]
-	if content == nil {
-		store := c.storages[o.resource].storage
+	content, store := c.contents[o.hash], c.storages[o.resource].storage
+	// A request that is still under way may hold the content of definitions that are all gone, and so is their storage.
+	if content == nil || content.store != store {
 		content = &Content{
 			Hash:     o.hash,
+			store:    store,
 			spec:     o.object.Spec,
 			names:    o.object.Status.AcceptedNames,
 			resource: resourceOf(o.object, store.Store(), store.Prefix()),
@@ -392,7 +393,7 @@ func (c *Catalog) storage(gr schema.GroupResource) *raw.Storage {
 
 // storageOf returns the storage of a content.
 func (c *Catalog) storageOf(content *Content) (*raw.Storage, error) {
-	if found := c.storage(content.GroupResource()); found != nil {
+	if found := c.storage(content.GroupResource()); found != nil && found == content.store {
 		return found, nil
 	}
 	return nil, fmt.Errorf("the last definition of %s is gone", content.GroupResource())

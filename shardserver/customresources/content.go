@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -26,6 +27,8 @@ type Content struct {
 
 	spec  apiextensionsinternal.CustomResourceDefinitionSpec
 	names apiextensionsinternal.CustomResourceDefinitionNames
+	// store holds its objects. It is closed when the last definition of the resource goes.
+	store *raw.Storage
 	// resource is what the shard's own parts see, the same in every logical cluster.
 	resource *storage.Resource
 	// users are the definitions with this content and the requests that use it. It rises under the catalog's lock only.

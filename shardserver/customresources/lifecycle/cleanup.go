@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,6 +33,11 @@ const (
 	deletesPerPass = 500
 	// parallelDeletes is how many deletions of a pass run at once.
 	parallelDeletes = 8
+	// Deletions of objects may have to ask a conversion webhook of the tenant, and one that hangs is waited for. Hence
+	// many workers, few of them for one logical cluster, which else waits for busyWait.
+	cleanupWorkers  = 32
+	cleanupsAtOnce  = 2
+	cleanupBusyWait = 250 * time.Millisecond
 	// Objects that finalizers hold are looked for again after a part of the time that they were waited for already, between
 	// these bounds.
 	minWait, maxWait = 100 * time.Millisecond, 5 * time.Second
@@ -43,12 +50,36 @@ type cleanupController struct {
 	reader  *storage.Reader[*apiextensions.CustomResourceDefinition]
 	client  metadata.Interface
 	catalog *customresources.Catalog
+
+	mu sync.Mutex
+	// busy counts the passes under way of each logical cluster that has any.
+	busy map[logicalcluster.Name]int
+}
+
+// enter takes one of the places of a logical cluster, if there is one.
+func (c *cleanupController) enter(cluster logicalcluster.Name) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[cluster] >= cleanupsAtOnce {
+		return false
+	}
+	c.busy[cluster]++
+	return true
+}
+
+func (c *cleanupController) leave(cluster logicalcluster.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[cluster]--; c.busy[cluster] == 0 {
+		delete(c.busy, cluster)
+	}
 }
 
 func newCleanupController(cfg Config, reader *storage.Reader[*apiextensions.CustomResourceDefinition]) controller.Controller {
-	c := &cleanupController{reader: reader, client: cfg.Clients.Metadata, catalog: cfg.Catalog}
+	c := &cleanupController{reader: reader, client: cfg.Clients.Metadata, catalog: cfg.Catalog, busy: map[logicalcluster.Name]int{}}
 	return controller.Controller{
 		Name:      "definition-cleanup",
+		Workers:   cleanupWorkers,
 		Inputs:    []controller.Input{{Resource: definitions, Keys: deletingKey}},
 		Reconcile: c.reconcile,
 	}
@@ -81,7 +112,11 @@ func (c *cleanupController) reconcile(ctx context.Context, key controller.Key) (
 	case c.catalog.Barred(gr):
 		done = terminating(apiextensions.ConditionFalse, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
 	case apiextensions.IsCRDConditionTrue(definition, apiextensions.Established):
+		if !c.enter(key.Cluster) {
+			return controller.Result{RequeueAfter: cleanupBusyWait}, nil
+		}
 		empty, deleted, err := c.pass(ctx, gr)
+		c.leave(key.Cluster)
 		if err != nil {
 			_ = c.write(ctx, definition, terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes; they are tried again"), nil)
 			return controller.Result{}, fmt.Errorf("deleting the objects of definition %s: %w", definition.Name, err)
@@ -160,10 +195,12 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// deletePage deletes those objects of a page that are not being deleted, and returns how many.
+// deletePage deletes those objects of a page that are not being deleted, and returns how many. One goes first, so that
+// one request learns if none can be converted; after a failure the rest is left to the next pass.
 func deletePage(ctx context.Context, deleter rest.GracefulDeleter, page runtime.Object) (deleted int, err error) {
 	var deletes errgroup.Group
 	deletes.SetLimit(parallelDeletes)
+	var failed atomic.Bool
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
 		object, err := meta.Accessor(obj)
 		if err != nil || object.GetDeletionTimestamp() != nil {
@@ -172,13 +209,22 @@ func deletePage(ctx context.Context, deleter rest.GracefulDeleter, page runtime.
 		deleted++
 		namespace, name, uid := object.GetNamespace(), object.GetName(), object.GetUID()
 		deletes.Go(func() error {
+			if failed.Load() {
+				return nil
+			}
 			options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 			_, _, err := deleter.Delete(request.WithNamespace(ctx, namespace), name, rest.ValidateAllObjectFunc, options)
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one by now: the next pass sees it
 				return nil
 			}
+			if err != nil {
+				failed.Store(true)
+			}
 			return err
 		})
+		if deleted == 1 {
+			_ = deletes.Wait() // its error stays with the group
+		}
 		return nil
 	})
 	return deleted, firstOf(deletes.Wait(), err)

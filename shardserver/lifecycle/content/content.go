@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,7 +81,7 @@ func (r *Remains) String() string {
 }
 
 // Delete deletes all objects of the resources in the logical cluster of the context, or in one of its namespaces, and
-// returns what did not go at once, what one call leaves for the next one among it. Every deletion is tried even if one
+// returns what did not go at once, what one call leaves for the next one among it. Every resource is tried even if one
 // fails; the first error is returned.
 func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remains, error) {
 	left := NewRemains()
@@ -92,27 +93,48 @@ func Delete(ctx context.Context, client metadata.Interface, resources []*storage
 			if err != nil || len(objects) == 0 {
 				return err
 			}
-			var deletes errgroup.Group
-			deletes.SetLimit(parallelDeletes)
-			tried := 0
-			for _, object := range objects {
-				if object.GetDeletionTimestamp() != nil || tried == deletesPerPass {
-					left.Add(resource.GVR.GroupResource().String(), object.GetFinalizers())
-					continue
-				}
-				tried++
-				deletes.Go(func() error {
-					gone, err := deleteOne(ctx, client, resource, object)
-					if !gone {
-						left.Add(resource.GVR.GroupResource().String(), object.GetFinalizers())
-					}
-					return err
-				})
-			}
-			return deletes.Wait()
+			return deleteAll(ctx, client, resource, objects, left)
 		})
 	}
 	return left, lists.Wait()
+}
+
+// deleteAll deletes objects of one resource, one first and, if that went well, the others side by side: where a webhook
+// of the tenant hangs, one request learns it. After a failure the rest is left to the next pass.
+func deleteAll(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, left *Remains) error {
+	name := resource.GVR.GroupResource().String()
+	var failed atomic.Bool
+	try := func(object metav1.Object) error {
+		if failed.Load() {
+			left.Add(name, object.GetFinalizers())
+			return nil
+		}
+		gone, err := deleteOne(ctx, client, resource, object)
+		if !gone {
+			left.Add(name, object.GetFinalizers())
+		}
+		if err != nil {
+			failed.Store(true)
+		}
+		return err
+	}
+	var deletes errgroup.Group
+	deletes.SetLimit(parallelDeletes)
+	tried := 0
+	for _, object := range objects {
+		if object.GetDeletionTimestamp() != nil || tried == deletesPerPass {
+			left.Add(name, object.GetFinalizers())
+			continue
+		}
+		tried++
+		if tried == 1 {
+			deletes.Go(func() error { return try(object) })
+			_ = deletes.Wait() // its error stays with the group
+			continue
+		}
+		deletes.Go(func() error { return try(object) })
+	}
+	return deletes.Wait()
 }
 
 // Keys counts what storage itself has, below all caches.
