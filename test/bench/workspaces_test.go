@@ -2,6 +2,7 @@ package bench
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func BenchmarkWorkspaces(b *testing.B) {
 
 		begun = time.Now()
 		deleteAll(b, shard, "root")
-		record(fmt.Sprintf("deletion of %d workspaces, until the last is gone", many), time.Since(begun).Seconds(), "s", "goal 180 s; one deletecollection")
+		record(fmt.Sprintf("deletion of %d workspaces, until the last is gone", many), time.Since(begun).Seconds(), "s", "goal 180 s; deletecollection, again when it times out")
 		stop(b, shard)
 	}
 }
@@ -158,12 +159,16 @@ func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
 	b.Helper()
 	c := shard.Client(b, shard.Admin(b))
 	ctx := shardtesting.In(b.Context(), parent)
-	if err := c.DeleteAllOf(ctx, &tenancyv1alpha1.Workspace{}); err != nil {
-		b.Fatal(err)
+	begun := time.Now()
+	// A request ends after a minute at the latest, done or not: ask again.
+	for err := errors.New("not asked"); err != nil; {
+		if err = c.DeleteAllOf(ctx, &tenancyv1alpha1.Workspace{}); err != nil && time.Since(begun) > 20*time.Minute {
+			b.Fatal(err)
+		}
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("WorkspaceList"))
-	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+	for ; ; time.Sleep(200 * time.Millisecond) {
 		if err := c.List(ctx, list, client.Limit(1)); err != nil {
 			b.Fatal(err)
 		}
