@@ -68,7 +68,7 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 			}
 			return logicalcluster.Name{}, &mounted{in: cluster, url: workspace.Spec.URL}
 		}
-		if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling || workspace.Spec.Cluster == "" {
+		if !isIndexed(workspace) {
 			return logicalcluster.Name{}, errNotFound
 		}
 		if cluster, err = logicalcluster.ParseName(workspace.Spec.Cluster); err != nil {
@@ -90,11 +90,16 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 
 func (r *CachedResolver) workspace(ctx context.Context, name string) (*tenancyv1alpha1.Workspace, error) {
 	workspace, err := r.workspaces.Get(ctx, "", name)
-	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Cluster == "" && workspace.Spec.Mount == nil
+	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !isIndexed(workspace)
 	if stale && r.latest.Allow() {
 		return r.workspaces.GetLatest(ctx, "", name)
 	}
 	return workspace, err
+}
+
+// isIndexed tells whether paths lead through a workspace yet.
+func isIndexed(workspace *tenancyv1alpha1.Workspace) bool {
+	return workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling && workspace.Spec.Cluster != ""
 }
 
 // leadsElsewhere tells whether a workspace stands for a server that is known.
