@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"sigs.k8s.io/yaml"
 )
 
@@ -98,10 +99,50 @@ func oddJSON(t *testing.T, s *site) {
 			}
 		})
 	}
+	t.Run("CBOR", func(t *testing.T) { s.oddCBOR(t) })
 	s.sameEverywhere(t)
 	if got := s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: oddsPath}); got.status != http.StatusOK {
 		t.Errorf("deleting all: %d %.300s", got.status, got.body)
 	}
+}
+
+// oddCBOR is oddJSON for the binary form, whose maps may have keys of more than one kind, and tags.
+func (s *site) oddCBOR(t *testing.T) {
+	text := func(value string) string { return cborHead(3, len(value)) + value }
+	bytes := func(value string) string { return cborHead(2, len(value)) + value }
+	pairs := func(pairs ...string) string { return cborHead(5, len(pairs)/2) + strings.Join(pairs, "") }
+	whole := func(rest ...string) string {
+		return pairs(append([]string{text("apiVersion"), text("odd.example.com/v1"), text("kind"), text("Odd")}, rest...)...)
+	}
+	claim := pairs(text("kcp.io/cluster"), text(s.b))
+	for i, body := range []string{
+		whole(text("metadata"), pairs(text("name"), text("cbor-0"), text("annotations"), claim)),
+		whole(text("metadata"), pairs(text("name"), text("cbor-1")), text("metadata"), pairs(text("name"), text("cbor-1"), text("annotations"), claim)),
+		whole(bytes("metadata"), pairs(text("name"), text("cbor-2"), text("annotations"), claim), text("metadata"), pairs(text("name"), text("cbor-2"))),
+		whole(text("metadata"), pairs(text("name"), text("cbor-3"), bytes("annotations"), claim)),
+		whole(text("metadata"), pairs(text("name"), text("cbor-4"), text("annotations"), pairs(bytes("kcp.io/cluster"), bytes(s.b)))),
+		whole(text("metadata"), pairs(text("name"), text("cbor-5")), text("spec"), pairs(text("\xff"), text("\xfe\xff"))),
+		whole(text("metadata"), pairs(text("name"), text("cbor-6")), text("spec"), bytes("\x00\xff\"}")),
+		whole(text("metadata"), pairs(text("name"), text("cbor-7")), text("spec"), "\xc2"+bytes(strings.Repeat("\xff", 100))),
+		whole(text("metadata"), pairs(text("name"), text("cbor-8")), text("spec"), "\xfb\x7f\xf0\x00\x00\x00\x00\x00\x00"), // infinity
+		whole(text("metadata"), pairs(text("name"), text("cbor-9")), text("spec"), strings.Repeat("\xd9\xd9\xf7", 5000)+text("x")),
+		whole(text("metadata"), pairs(text("name"), text("cbor-10")), text("spec"), strings.Repeat("\x81", 100000)+"\x01"),
+		whole(text("metadata"), pairs(text("name"), text("cbor-11")), text("spec"), "\xbf"+text("a")+text("b")+"\xff"),
+		whole(text("metadata"), pairs(text("name"), text("cbor-12")), text("spec"), "\x9b\x00\x00\x00\xff\xff\xff\xff\xff"),
+		whole(text("metadata"), pairs(text("name"), text("cbor-13"), text("resourceVersion"), text(""), text("generation"), "\x3b\xff\xff\xff\xff\xff\xff\xff\xff")),
+	} {
+		for _, magic := range []string{"\xd9\xd9\xf7", ""} {
+			got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: oddsPath + "?fieldValidation=Ignore", body: magic + body, contentType: "application/cbor"})
+			if got.status >= 500 || got.status < 300 && !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) {
+				t.Errorf("%d: %d %.300q", i, got.status, got.body)
+			}
+		}
+	}
+}
+
+// cborHead begins an item of a major type and a length.
+func cborHead(major, length int) string {
+	return string([]byte{byte(major<<5 | 26), byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)})
 }
 
 // saysStock tells whether an error is that of a stock server about an object that it cannot write, or apply.
@@ -199,6 +240,22 @@ func (s *site) sameEverywhere(t *testing.T) {
 		if !reflect.DeepEqual(list, want) {
 			t.Errorf("%s shows %.1500v\na list shows %.1500v", reader, list, want)
 		}
+	}
+	if got := s.do(t, s.admin, s.a, request{path: oddsPath, header: accept("application/cbor")}); got.status == http.StatusOK {
+		var list map[string]any
+		must(t, direct.Unmarshal([]byte(got.body), &list))
+		items, _ := list["items"].([]any)
+		for _, item := range items {
+			metadata, _ := item.(map[string]any)["metadata"].(map[string]any)
+			if annotations, _ := metadata["annotations"].(map[string]any); annotations["kcp.io/cluster"] != s.a {
+				t.Errorf("CBOR shows %v", metadata)
+			}
+		}
+		if len(items) != len(want) {
+			t.Errorf("CBOR shows %d objects, a list %d", len(items), len(want))
+		}
+	} else if !saysStock(got.body) {
+		t.Errorf("CBOR: %d %.300q", got.status, got.body)
 	}
 	const partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	for reader, r := range map[string]request{

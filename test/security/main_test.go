@@ -51,6 +51,7 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"odd objects stop nobody else", poison},
 		{"the front proxy names the user", proxyHeaders},
 		{"views of initializers show what waits and nothing of the shard", views},
+		{"views of others stay closed", foreignViews},
 		{"views end with the wait", viewsEnd},
 		{"heavy definitions are a burden to their own workspace", heavyDefinitions},
 		{"webhooks that hang delay their own workspace", hangingConversions},

@@ -96,3 +96,73 @@ func viewsEnd(t *testing.T, s *site) {
 		})
 	}
 }
+
+// foreignViews looks through views that are not one's own, and writes through one's own what is not one's to write.
+func foreignViews(t *testing.T, s *site) {
+	cluster := s.waiting(t, "looking", "")
+	const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"
+	own := s.view("initializingworkspaces", "looking", cluster)
+	for _, path := range []string{
+		"/services/initializingworkspaces/" + s.b + ":private/clusters/*" + clusters, "/services/initializingworkspaces/root:universal/clusters/*" + clusters, "/services/initializingworkspaces/root:universal/clusters/" + cluster + clusters + "/cluster",
+		"/services/initializingworkspaces/system:apibindings/clusters/*" + clusters, "/services/initializingworkspaces/system:apibindings/clusters/" + cluster + "/api", "/services/terminatingworkspaces/" + s.b + ":private/clusters/*" + clusters,
+		"/services/initializingworkspaces/" + s.a + ":looking/clusters/" + s.b + treasurePath, "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + s.b + clusters + "/cluster", "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + s.a + "/api/v1/secrets",
+		"/services/initializingworkspaces/" + s.a + ":looking/clusters/root/api/v1/secrets", "/services/initializingworkspaces/" + s.a + ":looking/clusters/*/api/v1/secrets", "/services/initializingworkspaces/" + s.a + ":looking/clusters/*" + treasurePath, "/services/initializingworkspaces/" + s.a + ":looking/clusters/system:admin/api",
+		"/services/initializingworkspaces/" + s.a + ":looking%2fclusters%2f" + s.b + "/clusters/" + cluster + "/api", "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + cluster + "/../" + s.b + treasurePath, "/services/initializingworkspaces/" + s.a + ":looking/clusters/" + cluster + "%2f..%2f" + s.b + treasurePath,
+		"/services/initializingworkspaces/" + s.a + ":looking/clusters/root:b" + treasurePath, "/services/initializingworkspaces//clusters/*" + clusters, "/services/initializingworkspaces/*/clusters/*" + clusters, "/services/initializingworkspaces/:/clusters/*" + clusters, "/services/", "/services/initializingworkspaces", "/services/apiexport/" + s.b + "/x/clusters/*" + clusters,
+		"/services/terminatingworkspaces/" + s.a + ":looking/clusters/" + cluster + "/api/v1/namespaces", "/services/terminatingworkspaces/" + s.a + ":looking/clusters/" + cluster + clusters + "/cluster", "/clusters/" + s.a + own + "/api",
+	} {
+		for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous} {
+			for _, base := range []string{s.shard, s.proxy} {
+				got := s.try(t, who, base, request{path: path})
+				if (got.status == http.StatusOK || got.status >= 500) && !strings.Contains(got.body, "does not exist") || strings.Contains(got.body, treasure) {
+					t.Errorf("%s, %s: %d %.300s", who.name, path, got.status, got.body)
+				}
+			}
+		}
+	}
+	for _, query := range []string{"", "?limit=500", "?resourceVersion=0", "?labelSelector=tenancy.kcp.io/phase=Ready", "?labelSelector=a!=b", "?fieldSelector=metadata.name=cluster", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
+		for _, at := range []string{"*", cluster, s.b, s.a} {
+			got := s.try(t, s.admin, s.shard, request{path: s.view("initializingworkspaces", "looking", at) + clusters + query})
+			for _, other := range []string{s.b, s.a, "root"} {
+				if strings.Contains(got.body, `"kcp.io/cluster":"`+other+`"`) {
+					t.Errorf("%s%s shows the logical cluster %s: %.300s", at, query, other, got.body)
+				}
+			}
+		}
+	}
+	for _, who := range []*person{s.stranger, s.anonymous, s.owner} {
+		for _, path := range []string{own + clusters, own + "/api", s.view("initializingworkspaces", "looking", "*") + clusters} {
+			if got := s.try(t, who, s.shard, request{path: path}); got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
+				t.Errorf("%s, %s: %d %.300s", who.name, path, got.status, got.body)
+			}
+		}
+	}
+	for _, h := range []http.Header{{"Impersonate-User": {"bob"}}, {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}}} {
+		for _, path := range []string{own + "/api/v1/namespaces", own + clusters} {
+			if got := s.try(t, s.admin, s.shard, request{path: path, header: h}); got.status < 400 {
+				t.Errorf("as %v, %s: %d %.300s", h, path, got.status, got.body)
+			}
+		}
+	}
+	object := own + clusters + "/cluster"
+	before := s.try(t, s.admin, s.shard, request{path: object})
+	for _, patch := range []string{
+		`{"status":{"phase":"Ready"}}`, `{"status":{"phase":"Ready","initializers":[]}}`, `{"status":{"initializers":["` + s.b + `:private"]}}`, `{"status":{"initializers":["` + s.a + `:looking","root:universal"]}}`, `{"status":{"URL":"https://evil.example"}}`, `{"status":{"terminators":["x:y"]}}`,
+		`{"metadata":{"labels":{"tenancy.kcp.io/phase":"Ready"}},"spec":{"createdBy":{"username":"x","groups":["system:masters"]}}}`, `{"metadata":{"annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io/path":"root:b"},"finalizers":[],"deletionTimestamp":"2020-01-01T00:00:00Z"}}`, `{"spec":{"directlyDeletable":true,"owner":null}}`,
+	} {
+		for _, path := range []string{object, object + "/status"} {
+			s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: path, body: patch, contentType: mergePatchType})
+		}
+	}
+	s.try(t, s.admin, s.shard, request{method: http.MethodDelete, path: object})
+	s.try(t, s.admin, s.shard, request{method: http.MethodDelete, path: own + clusters})
+	after := s.try(t, s.admin, s.shard, request{path: object})
+	for _, field := range []string{"spec", "status"} {
+		if was, is := before.object(t)[field], after.object(t)[field]; fmt.Sprint(was) != fmt.Sprint(is) {
+			t.Errorf("%s was %v and is %v", field, was, is)
+		}
+	}
+	if is := after.object(t)["metadata"].(map[string]any); is["deletionTimestamp"] != nil || !strings.Contains(fmt.Sprint(is["annotations"]), "kcp.io/cluster:"+cluster) || strings.Contains(fmt.Sprint(is["annotations"]), "root:b ") {
+		t.Errorf("metadata is %v", is)
+	}
+}
