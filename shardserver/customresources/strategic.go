@@ -65,8 +65,14 @@ func (h *Handler) serveStrategic(w http.ResponseWriter, req *http.Request, info 
 	answer.writeTo(w)
 }
 
-// patchStrategically returns the patched object, and whether the patch itself says to which version it applies.
+// patchStrategically returns the patched object, and whether the patch itself says to which version it applies. Upstream
+// panics over some patches, such as an order of elements that cannot be compared.
 func patchStrategically(original, patch []byte, kind runtime.Object) (patched []byte, pinned bool, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = apierrors.NewBadRequest("the patch cannot be applied: it makes no sense for its kind")
+		}
+	}()
 	var changes map[string]any
 	if err := json.Unmarshal(patch, &changes); err != nil {
 		return nil, false, apierrors.NewBadRequest(fmt.Sprintf("the patch is no JSON object: %v", err))
