@@ -59,6 +59,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"homes are their users'", homes},
 		{"the status of definitions hides nothing", definitionStatus},
 		{"garbage of one workspace is no burden to another", garbage},
+		{"webhooks show nothing that the shard can reach", ownWebhooks},
+		{"patches of many kinds do no harm", strategicPatches},
 		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
 		{"odd JSON reads the same everywhere", oddJSON},
 		{"a limit of objects cannot be lifted", objectLimit},
