@@ -1,0 +1,195 @@
+package contract
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// procedure is a type of workspace whose beginning and end somebody else's controllers have a part in.
+const procedure = `{"metadata":{"name":"procedure"},"spec":{"initializer":true,"terminator":true,
+	"initializerPermissions":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create"]}],
+	"extend":{"with":[{"name":"universal","path":"root"}]},"additionalWorkspaceLabels":{"made":"by-procedure"}}}`
+
+// workspace is what the test reads of a Workspace or of the LogicalCluster behind it.
+type workspace struct {
+	Metadata struct {
+		Labels, Annotations map[string]string
+		Finalizers          []string
+	}
+	Spec struct {
+		Cluster, URL string
+		Initializers []string
+	}
+	Status struct {
+		Phase                     string
+		Initializers, Terminators []string
+	}
+}
+
+// TestLifecycle is the worked flows of initializers and terminators (12.1, 12.3, 8.4), with controllers that come through
+// the front proxy, as they do where an operator keeps shards out of reach.
+func TestLifecycle(t *testing.T) {
+	s := start(t)
+	initializing, terminating := s.procedures(t)
+	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"team"},"spec":{"type":{"name":"procedure"}}}`, proxy: true})
+	got := s.workspaceWhen(t, func(w workspace) bool {
+		return slices.Equal(w.Status.Initializers, []string{s.names.Replace("{a}:procedure")})
+	})
+	if got.Status.Phase != "Initializing" || got.Metadata.Labels["made"] != "by-procedure" || got.Spec.URL != s.URL+"/clusters/root:a:team" || !slices.Equal(got.Metadata.Finalizers, []string{"core.kcp.io/logicalcluster"}) {
+		t.Errorf("while it initializes, the workspace is %+v", got)
+	}
+	team := "/clusters/" + got.Spec.Cluster
+	var cluster workspace
+	s.must(t, request{as: "masters", path: team + own}).into(t, &cluster)
+	if want := strings.Fields(s.names.Replace("root:universal {a}:procedure system:apibindings")); !slices.Equal(cluster.Spec.Initializers, want) {
+		t.Errorf("initializers are %q, want %q", cluster.Spec.Initializers, want)
+	}
+	s.initialize(t, initializing, team)
+	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Ready" })
+	s.terminate(t, terminating, team)
+}
+
+// procedures makes the type and returns the paths of its two virtual workspaces, as its status publishes them.
+func (s *site) procedures(t *testing.T) (initializing, terminating string) {
+	t.Helper()
+	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: procedure, proxy: true})
+	var kind struct {
+		Status struct {
+			VirtualWorkspaces []struct{ URL, Type string }
+		}
+	}
+	shardtesting.Eventually(t, "the type has two virtual workspaces", func(context.Context) error {
+		s.must(t, request{as: "alice", path: "/clusters/root:a" + types + "/procedure"}).into(t, &kind)
+		if len(kind.Status.VirtualWorkspaces) != 2 {
+			return fmt.Errorf("it has %+v", kind.Status.VirtualWorkspaces)
+		}
+		return nil
+	})
+	paths := map[string]string{}
+	for _, published := range kind.Status.VirtualWorkspaces {
+		at, err := url.Parse(published.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths[published.Type] = at.Path
+	}
+	return paths["initializing"], paths["terminating"]
+}
+
+// workspaceWhen waits until the workspace is as it should be.
+func (s *site) workspaceWhen(t *testing.T, is func(workspace) bool) (w workspace) {
+	t.Helper()
+	shardtesting.Eventually(t, "the workspace changes", func(context.Context) error {
+		w = workspace{}
+		s.must(t, request{as: "alice", path: "/clusters/root:a" + workspaces + "/team"}).into(t, &w)
+		if !is(w) {
+			return fmt.Errorf("it is %+v", w)
+		}
+		return nil
+	})
+	return w
+}
+
+func (s *site) initialize(t *testing.T, view, team string) {
+	t.Helper()
+	events := s.watch(t, view+"/clusters/*"+clusters+"?watch=true")
+	if event := <-events; event != "ADDED" {
+		t.Errorf("the watch begins with %s", event)
+	}
+	at := view + team
+	for _, row := range []row{
+		{"5.4", "the set is not everybody's", "mallory", view + "/clusters/*" + clusters, "", 0, 403, ""},
+		{"5.4", "the workspace is in the set", "alice", at + own, "", 0, 200, ""},
+		{"5.4", "others are not", "alice", view + "/clusters/{b}" + own, "", 0, 404, ""},
+		{"5.4", "its content as permitted", "alice", "POST " + at + configMaps, `{"metadata":{"name":"made"}}`, 0, 201, ""},
+		{"5.4", "its content as not permitted", "alice", at + secrets, "", 0, 403, ""},
+		{"5.4", "the content of others", "alice", view + "/clusters/{b}" + configMaps, "", 0, 403, ""},
+		{"5.4", "only the status is written", "alice", "PATCH " + at + own, `{"spec":{"directlyDeletable":true}}`, 0, 405, ""},
+		{"5.4", "no initializer is added", "alice", "PATCH " + at + own + "/status", `{"status":{"initializers":["{a}:procedure","root:other"]}}`, 0, 422, ""},
+		{"12.3", "one's own is removed", "alice", "PATCH " + at + own + "/status", `{"status":{"initializers":[]}}`, 0, 200, ""},
+	} {
+		s.ask(t, row)
+	}
+	for patience, event := time.After(time.Minute), ""; event != "DELETED"; {
+		select {
+		case next, open := <-events:
+			if !open {
+				t.Fatal("the watch ended")
+			}
+			event = next
+		case <-patience:
+			t.Fatal("the watch does not say that the workspace left the set")
+		}
+	}
+	s.ask(t, row{"12.3", "then the content is closed", "alice", at + configMaps, "", 0, 403, ""})
+	s.ask(t, row{"12.3", "and the set is empty", "alice", at + own, "", 0, 404, ""})
+}
+
+func (s *site) terminate(t *testing.T, view, team string) {
+	t.Helper()
+	s.ask(t, row{"5.5", "nothing terminates yet", "alice", view + team + own, "", 0, 404, ""})
+	s.must(t, request{as: "alice", method: http.MethodPost, path: team + configMaps, body: `{"metadata":{"name":"kept","finalizers":["example.com/keep"]}}`})
+	s.must(t, request{as: "alice", method: http.MethodDelete, path: "/clusters/root:a" + workspaces + "/team", proxy: true})
+	s.eventually(t, request{as: "alice", path: view + team + own, proxy: true}, http.StatusOK)
+	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Terminating" })
+	at := view + team
+	for _, row := range []row{
+		{"2.7", "its people still see it", "alice", team + namespaces, "", 0, 200, ""},
+		{"5.5", "the terminator sees the content", "alice", at + configMaps, "", 0, 200, ""},
+		{"7.4", "nobody takes its finalizer", "admin", "PATCH " + team + own, `{"metadata":{"finalizers":["kcp.io/has-terminators"]}}`, 403, 403, "core.kcp.io/logicalcluster-deletion"},
+		{"5.5", "no terminator is added", "alice", "PATCH " + at + own + "/status", `{"status":{"terminators":["{a}:procedure","root:other"]}}`, 0, 422, ""},
+		{"5.5", "one's own is removed", "alice", "PATCH " + at + own + "/status", `{"status":{"terminators":[]}}`, 0, 200, ""},
+	} {
+		s.ask(t, row)
+	}
+	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Deleting" })
+	s.must(t, request{as: "alice", method: http.MethodPatch, path: team + configMaps + "/kept", body: `{"metadata":{"finalizers":null}}`})
+	s.eventually(t, request{as: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
+	s.ask(t, row{"11", "a cluster that is gone", "alice", team + namespaces, "", 403, 0, ""})
+	s.eventually(t, request{as: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
+}
+
+// watch returns the types of the events of a watch through the proxy, which ends with the test.
+func (s *site) watch(t *testing.T, path string) <-chan string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endless := *s.people["alice"]
+	endless.Timeout = 0
+	response, err := endless.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("watching %s: %s", path, response.Status)
+	}
+	events := make(chan string)
+	go func() {
+		defer close(events)
+		defer response.Body.Close()
+		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			var event struct{ Type string }
+			if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+				event.Type = fmt.Sprintf("no event: %.100s", lines.Bytes())
+			}
+			select {
+			case events <- event.Type:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return events
+}

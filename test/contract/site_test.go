@@ -1,0 +1,174 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+// Paths of resources, below a logical cluster.
+const (
+	workspaces  = "/apis/tenancy.kcp.io/v1alpha1/workspaces"
+	types       = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes"
+	clusters    = "/apis/core.kcp.io/v1alpha1/logicalclusters"
+	own         = clusters + "/cluster"
+	shards      = "/apis/core.kcp.io/v1alpha1/shards"
+	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	namespaces  = "/api/v1/namespaces"
+	configMaps  = namespaces + "/default/configmaps"
+	secrets     = namespaces + "/default/secrets"
+	dry         = "?dryRun=All"
+)
+
+// site is an installation with two workspaces and an inactive one.
+type site struct {
+	*installation.Installation
+	people map[string]*http.Client
+	// names stand in paths and bodies for what is only known when the site runs: {a} is the logical cluster of root:a.
+	names *strings.Replacer
+}
+
+// admissionConfiguration makes a quota necessary for whoever wants secrets.
+const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: KCPKubeResourceQuota
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ResourceQuotaConfiguration
+    limitedResources: [{resource: secrets, matchContains: [count/secrets]}]
+`
+
+// start runs the installation. alice is administrator of root:a, bob of root:b and of the inactive root:idle, mallory
+// is a user without rights, nobody has no credential, liar has a wrong one.
+func start(t *testing.T) *site {
+	t.Helper()
+	admission := filepath.Join(t.TempDir(), "admission.yaml")
+	if err := os.WriteFile(admission, []byte(admissionConfiguration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{people: map[string]*http.Client{}, names: strings.NewReplacer()}
+	s.Installation = installation.Start(t, bin, "--admission-control-config-file="+admission, "--enable-admission-plugins=apis.kcp.io/ReservedMetadata")
+	for name, groups := range map[string][]string{
+		"masters": {"system:masters"}, "admin": {"system:kcp:admin"}, "manager": {"system:kcp:logical-cluster-admin"},
+		"alice": nil, "bob": nil, "mallory": nil,
+	} {
+		s.people[name] = s.client(t, s.User(t, "", name, groups...))
+	}
+	stranger := rest.AnonymousClientConfig(s.User(t, "", "stranger"))
+	s.people["nobody"] = s.client(t, stranger)
+	stranger.BearerToken = "wrong"
+	s.people["liar"] = s.client(t, stranger)
+
+	s.NewWorkspace(t, "a", "alice")
+	s.NewWorkspace(t, "b", "bob")
+	s.NewWorkspace(t, "idle", "bob")
+	s.names = strings.NewReplacer("{a}", s.clusterOf(t, "a"), "{b}", s.clusterOf(t, "b"), "{idle}", s.clusterOf(t, "idle"))
+	s.must(t, request{as: "bob", method: http.MethodPatch, path: "/clusters/{idle}" + own, body: `{"metadata":{"annotations":{"core.kcp.io/inactive":"true"}}}`})
+	s.eventually(t, request{as: "bob", path: "/clusters/{idle}" + namespaces}, http.StatusForbidden)
+	return s
+}
+
+func (s *site) client(t *testing.T, config *rest.Config) *http.Client {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Timeout = 30 * time.Second
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client
+}
+
+// clusterOf returns the logical cluster of a workspace below root.
+func (s *site) clusterOf(t *testing.T, name string) string {
+	t.Helper()
+	var workspace struct{ Spec struct{ Cluster string } }
+	s.must(t, request{as: "admin", path: "/clusters/root" + workspaces + "/" + name}).into(t, &workspace)
+	return workspace.Spec.Cluster
+}
+
+// request is what somebody asks of the shard, or through the proxy.
+type request struct {
+	as, method, path, body string
+	proxy                  bool
+}
+
+func (r request) String() string {
+	return fmt.Sprintf("%s %s as %s, proxy: %v", r.method, r.path, r.as, r.proxy)
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) into(t *testing.T, object any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), object); err != nil {
+		t.Fatalf("%d %.300s: %v", a.status, a.body, err)
+	}
+}
+
+func (s *site) do(t *testing.T, r request) answer {
+	t.Helper()
+	base := s.Shard
+	if r.proxy {
+		base = s.URL
+	}
+	if r.method == "" {
+		r.method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(t.Context(), r.method, base+s.names.Replace(r.path), strings.NewReader(s.names.Replace(r.body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if req.Header.Set("Content-Type", "application/json"); r.method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	response, err := s.people[r.as].Do(req)
+	if err != nil {
+		t.Fatalf("%s: %v", r, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", r, err)
+	}
+	return answer{response.StatusCode, response.Header, string(body)}
+}
+
+func (s *site) must(t *testing.T, r request) answer {
+	t.Helper()
+	got := s.do(t, r)
+	if got.status >= http.StatusMultipleChoices {
+		t.Fatalf("%s: %d %s", r, got.status, got.body)
+	}
+	return got
+}
+
+func (s *site) eventually(t *testing.T, r request, status int) answer {
+	t.Helper()
+	var got answer
+	shardtesting.Eventually(t, r.String(), func(context.Context) error {
+		if got = s.do(t, r); got.status != status {
+			return fmt.Errorf("%d %.300s, want %d", got.status, got.body, status)
+		}
+		return nil
+	})
+	return got
+}
