@@ -80,6 +80,12 @@ func sameAs(t *testing.T, data string) {
 // sameMetadata compares getters with a typed decoding of the same metadata, if that is well-formed.
 func sameMetadata(t *testing.T, obj *Object, content map[string]any) {
 	t.Helper()
+	metadata, _ := content["metadata"].(map[string]any)
+	for _, number := range []string{"generation", "deletionGracePeriodSeconds"} {
+		if _, tooLarge := metadata[number].(float64); tooLarge {
+			return // stock turns it into another number, or into none, depending on who asks
+		}
+	}
 	typed := &metav1.PartialObjectMetadata{}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"metadata": content["metadata"]}, typed) != nil {
 		return

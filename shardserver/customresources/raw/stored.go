@@ -50,7 +50,7 @@ const maxSize = 1 << 30
 // parse reads what etcd holds. It keeps the bytes: they must not change afterwards, which the callers in the stock
 // storage hold to (each value comes in a slice of its own).
 func parse(data []byte) (*stored, error) {
-	data = bytes.TrimSpace(data)
+	data = bytes.Trim(data, " \t\r\n") // what JSON calls space, and nothing else
 	if len(data) > maxSize {
 		return nil, fmt.Errorf("an object of %d bytes is too large", len(data))
 	}
