@@ -278,7 +278,7 @@ func (c *Config) applyAdmission(context.Context) error {
 func (c *Config) applyAudit(context.Context) error { return c.options.Audit.ApplyTo(c.Generic) }
 
 func (c *Config) applyFairness(context.Context) error {
-	controller, err := fairness.New(fairness.DefaultLimits())
+	controller, err := fairness.New(fairness.DefaultLimits(), c.authorizer.Payer)
 	if err != nil {
 		return fmt.Errorf("dividing the shard between logical clusters: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
@@ -68,6 +69,7 @@ const (
 // Controller implements flowcontrol.Interface. It is safe for concurrent use.
 type Controller struct {
 	limits   Limits
+	payer    Payer
 	inFlight counter // requests that have come and not ended
 	slow     counter // those of them that go on without a place
 	seed     maphash.Seed
@@ -85,9 +87,14 @@ type level struct {
 	queues fq.QueueSet
 }
 
-// New returns a controller.
-func New(limits Limits) (*Controller, error) {
-	c := &Controller{limits: limits, seed: maphash.MakeSeed()}
+// Payer names the flow that pays for a user's request to the logical cluster of the context, which is that one's name if
+// the user belongs there.
+type Payer func(ctx context.Context, u user.Info) string
+
+// New returns a controller. It asks for the payer of requests to a logical cluster that is busy: those of who may not
+// enter it are refused later, and must not take the places of those who may.
+func New(limits Limits, payer Payer) (*Controller, error) {
+	c := &Controller{limits: limits, payer: payer, seed: maphash.MakeSeed()}
 	c.inFlight.of, c.slow.of = map[flow]int{}, map[flow]int{}
 	c.exempt = named("exempt")
 	clock := eventclock.Real{}
@@ -132,6 +139,9 @@ func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 		fcmetrics.AddDispatch(ctx, c.exempt.config.Name, c.exempt.schema.Name)
 		execute()
 		return
+	}
+	if of.inside && c.inFlight.has(of) >= c.limits.Allowance {
+		of.name = c.payer(ctx, digest.User)
 	}
 	count := c.inFlight.enter(of)
 	defer c.inFlight.leave(of)

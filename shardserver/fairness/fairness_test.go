@@ -18,9 +18,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	tenant  = &user.DefaultInfo{Name: "ada", Groups: []string{user.AllAuthenticated}}
-	masters = &user.DefaultInfo{Name: "proxy", Groups: []string{user.SystemPrivilegedGroup}}
-	own     = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
+	tenant   = &user.DefaultInfo{Name: "ada", Groups: []string{user.AllAuthenticated}}
+	stranger = &user.DefaultInfo{Name: "mallory", Groups: []string{user.AllAuthenticated}}
+	masters  = &user.DefaultInfo{Name: "proxy", Groups: []string{user.SystemPrivilegedGroup}}
+	own      = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
 )
 
 func in(t *testing.T, cluster string) context.Context {
@@ -84,7 +85,13 @@ func (s *shard) start(ctx context.Context, u user.Info, path string, release <-c
 
 func newShard(t *testing.T, limits Limits) *shard {
 	t.Helper()
-	c, err := New(limits)
+	c, err := New(limits, func(ctx context.Context, u user.Info) string {
+		cluster, _ := logicalcluster.From(ctx)
+		if u.GetName() == stranger.Name {
+			return "user " + stranger.Name
+		}
+		return cluster.String()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +114,7 @@ func TestWhoWaitsForWhom(t *testing.T) {
 		{"further ones have one place between them", "loud", tenant, "", true, "busy"},
 		{"and wait for it", "loud", tenant, "", false, "busy"},
 		{"even if somebody else sends them", "loud", &user.DefaultInfo{Name: "eve"}, "", false, "busy"},
+		{"but who may not enter takes none of its places", "loud", stranger, "", true, "calm"},
 		{"a quiet logical cluster waits for nobody", "quiet", tenant, "", true, "calm"},
 		{"who asks for none is a flow", "", tenant, "/version", true, "calm"},
 		{"the shard itself waits for nobody", "loud", own, "", true, "exempt"},

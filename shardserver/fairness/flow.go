@@ -16,6 +16,8 @@ import (
 type flow struct {
 	name       string
 	everywhere bool // requests to all logical clusters
+	// inside says that the flow is a logical cluster, whose name anybody can say.
+	inside bool
 }
 
 // flowOf names the flow of a request, or says that it is nobody's: the shard's own, and those that tell whether the
@@ -33,7 +35,7 @@ func flowOf(ctx context.Context, digest flowcontrol.RequestDigest) (of flow, exe
 	case masters:
 		return flow{}, true // other components of the installation
 	case ok:
-		return flow{name: cluster.String()}, false
+		return flow{name: cluster.String(), inside: true}, false
 	}
 	return flow{name: "user " + digest.User.GetName()}, false // a space is in no name of a logical cluster
 }
@@ -52,6 +54,13 @@ type counter struct {
 	mu  sync.Mutex
 	of  map[flow]int
 	all int
+}
+
+// has returns how many requests of the flow there are.
+func (c *counter) has(of flow) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[of]
 }
 
 // enter returns the count of the flow with this request.
