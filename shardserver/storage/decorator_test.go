@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,4 +119,14 @@ func TestEqualFieldsAreOneInMemory(t *testing.T) {
 		of("c", fmt.Sprint(i))
 	}
 	of("d", "system")
+}
+
+func TestLongFieldsAreNotKept(t *testing.T) {
+	shared := &fieldSets{}
+	shared.share(fields.Set{"json": strings.Repeat("x", longestField+1)})
+	for i := range shared {
+		if set := shared[i].Load(); set != nil {
+			t.Errorf("%d bytes are kept", len((*set)["json"]))
+		}
+	}
 }

@@ -13,10 +13,17 @@ import (
 // not shared. Sets are read-only.
 type fieldSets [64]atomic.Pointer[fields.Set]
 
+// longestField is up to where a set is taken for one of names and phases, in bytes. Views of custom resources select by
+// whole objects, which must not be kept here.
+const longestField = 256
+
 // share returns a set that is equal to the given one.
 func (s *fieldSets) share(set fields.Set) fields.Set {
 	var sum uint64
 	for key, value := range set {
+		if len(value) > longestField {
+			return set
+		}
 		sum += maphash.String(contentSeed, key) ^ maphash.String(contentSeed, value)*31
 	}
 	slot := &s[sum%uint64(len(s))]

@@ -134,10 +134,11 @@ func BenchmarkLeftovers(b *testing.B) {
 }
 
 // forget waits until the events of what was done have grown too old for the watch caches, which keep them for 75 s at
-// least, and makes a few new ones, because caches shrink only when events come in.
+// least and look every 75 s (see storage.history), and makes a few new ones, because caches shrink only when events come
+// in.
 func forget(b *testing.B, shard *shardtesting.Shard) {
 	b.Helper()
-	time.Sleep(80 * time.Second)
+	time.Sleep(160 * time.Second)
 	creator := newCreator(b, shard, "root")
 	parent := creator.create(b, "forget-"+strings.ToLower(rand.Text()[:6]), 1)[0]
 	creator.stop()
