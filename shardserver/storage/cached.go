@@ -10,56 +10,50 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 )
 
-// cached puts the stock watch cache on the stock storage, as genericregistry.StorageWithCacher does, with two
-// differences that have no seam there. One is what the cache keeps of the past (history). The other: the storage says
-// that it cannot stream its initial list. The reflector inside the watch cache gathers such a stream in a store keyed by
-// namespace and name, where the objects of all logical clusters but one would be lost; an ordinary list reaches the
-// watch cache, and its own keys, as it is. To be replaced by the stock function once the reflector takes the key
-// function of what it fills.
-func cached(by clock.WithTicker) generic.StorageDecorator {
-	return func(
-		config *storagebackend.ConfigForResource,
-		resourcePrefix string,
-		keyFunc func(obj runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object,
-		getAttrs storage.AttrFunc,
-		trigger storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		raw, destroyRaw, err := generic.NewRawStorage(config, newFunc, newListFunc, resourcePrefix)
-		if err != nil {
-			return nil, nil, err
-		}
-		history := newHistory(raw, by, newFunc, config.EventsHistoryWindow, config.CompactionInterval)
-		watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage:             &prompt{listing: listing{history}},
-			Versioner:           storage.APIObjectVersioner{},
-			GroupResource:       config.GroupResource,
-			EventsHistoryWindow: config.EventsHistoryWindow,
-			ResourcePrefix:      resourcePrefix,
-			KeyFunc:             history.key(keyFunc),
-			NewFunc:             newFunc,
-			NewListFunc:         newListFunc,
-			GetAttrsFunc:        history.attrs(getAttrs),
-			IndexerFuncs:        trigger,
-			Indexers:            indexers,
-			Codec:               config.Codec,
-			Clock:               by,
-		})
-		if err != nil {
-			destroyRaw()
-			return nil, nil, err
-		}
-		delegator := cacher.NewCacheDelegator(watchCache, raw)
-		return delegator, sync.OnceFunc(func() {
-			delegator.Stop()
-			watchCache.Stop()
-			destroyRaw()
-		}), nil
+// cached puts the stock watch cache on the stock storage, as genericregistry.StorageWithCacher does, with one
+// difference that has no seam there: the storage says that it cannot stream its initial list. The reflector inside
+// the watch cache gathers such a stream in a store keyed by namespace and name, where the objects of all logical
+// clusters but one would be lost; an ordinary list reaches the watch cache, and its own keys, as it is. To be
+// replaced by the stock function once the reflector takes the key function of what it fills.
+func cached(
+	config *storagebackend.ConfigForResource,
+	resourcePrefix string,
+	keyFunc func(obj runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	getAttrs storage.AttrFunc,
+	trigger storage.IndexerFuncs,
+	indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	raw, destroyRaw, err := generic.NewRawStorage(config, newFunc, newListFunc, resourcePrefix)
+	if err != nil {
+		return nil, nil, err
 	}
+	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             &prompt{listing: listing{raw}},
+		Versioner:           storage.APIObjectVersioner{},
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      resourcePrefix,
+		KeyFunc:             keyFunc,
+		NewFunc:             newFunc,
+		NewListFunc:         newListFunc,
+		GetAttrsFunc:        getAttrs,
+		IndexerFuncs:        trigger,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		destroyRaw()
+		return nil, nil, err
+	}
+	delegator := cacher.NewCacheDelegator(watchCache, raw)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		watchCache.Stop()
+		destroyRaw()
+	}), nil
 }
 
 // listing is storage whose content is listed, not streamed, by the reflector that fills a watch cache.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -32,7 +31,7 @@ import (
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
-func WithCache() generic.StorageDecorator { return decorate(cached(clock.RealClock{})) }
+func WithCache() generic.StorageDecorator { return decorate(cached) }
 
 // WithoutCache returns the decorator for resources without a watch cache (events).
 func WithoutCache() generic.StorageDecorator { return decorate(generic.UndecoratedStorage) }
