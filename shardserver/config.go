@@ -302,7 +302,7 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
 	handler = c.virtual.WithRequest(handler)
 	handler = audit.WithCluster(handler)
-	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
+	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.Shard.Name, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }
 

@@ -25,15 +25,19 @@ const (
 // workspace that the cache does not have, or not yet as it is, is looked up in etcd once, as long as that is asked for
 // rarely: who has just seen a workspace become Ready finds it, and who tries names costs the shard nothing.
 type CachedResolver struct {
+	// shard is the name of this shard.
+	shard           string
 	latest          *rate.Limiter
 	workspaces      *storage.Reader[*tenancyv1alpha1.Workspace]
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	mounts          bool
 }
 
-// NewResolver returns a resolver over the shard's own workspaces. mounts tells whether paths may lead out of it.
-func NewResolver(registry *storage.Registry, mounts bool) *CachedResolver {
+// NewResolver returns a resolver over the workspaces of the shard of that name. mounts tells whether paths may lead out
+// of it.
+func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedResolver {
 	return &CachedResolver{
+		shard:           shard,
 		latest:          rate.NewLimiter(latestPerSecond, latestBurst),
 		workspaces:      storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
 		logicalClusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
@@ -52,7 +56,7 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 	if err != nil {
 		return logicalcluster.Name{}, errNotFound
 	}
-	unavailable := false
+	unavailable, shard := false, r.shard
 	for i, name := range segments[1:] {
 		workspace, err := r.workspace(logicalcluster.With(ctx, cluster), name)
 		if apierrors.IsNotFound(err) {
@@ -74,18 +78,28 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 		if cluster, err = logicalcluster.ParseName(workspace.Spec.Cluster); err != nil {
 			return logicalcluster.Name{}, errNotFound
 		}
+		shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
 	}
 	if unavailable {
 		return logicalcluster.Name{}, errNotAvailable
 	}
-	_, err = r.logicalClusters.Get(logicalcluster.With(ctx, cluster), "", corev1alpha1.LogicalClusterName)
-	if apierrors.IsNotFound(err) {
-		if len(segments) == 1 {
-			return logicalcluster.Name{}, errNotFound
-		}
-		return logicalcluster.Name{}, errElsewhere
+	return cluster, r.exists(logicalcluster.With(ctx, cluster), shard)
+}
+
+// exists returns nil if the context's logical cluster is here. shard is the one that it should be on. A logical cluster
+// that the cache does not have and that cannot be looked up is called elsewhere, for then clients try again.
+func (r *CachedResolver) exists(ctx context.Context, shard string) error {
+	_, err := r.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if !apierrors.IsNotFound(err) {
+		return err
 	}
-	return cluster, err
+	if shard != r.shard || !r.latest.Allow() {
+		return errElsewhere
+	}
+	if _, err = r.logicalClusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName); apierrors.IsNotFound(err) {
+		return errNotFound
+	}
+	return err
 }
 
 func (r *CachedResolver) workspace(ctx context.Context, name string) (*tenancyv1alpha1.Workspace, error) {
