@@ -124,7 +124,7 @@ func BenchmarkLeftovers(b *testing.B) {
 		forget(b, shard)
 		after := observe(b, shard, etcd)
 		cycles := float64(rounds * inRound)
-		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d", rounds, inRound))
+		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d; events that watch caches hold until as many new ones come are part of it", rounds, inRound))
 		record("held right after the last round: heap", float64(busy.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB before the rounds; watch caches keep the events of 75 s", float64(before.heapBytes)/(1<<20)))
 		record("left after all rounds: keys", float64(after.keys-before.keys), "", "goal 0")
 		record("left after all rounds: goroutines", float64(after.goroutines-before.goroutines), "", "goal 0")
@@ -134,11 +134,10 @@ func BenchmarkLeftovers(b *testing.B) {
 }
 
 // forget waits until the events of what was done have grown too old for the watch caches, which keep them for 75 s at
-// least and look every 75 s (see storage.history), and makes a few new ones, because caches shrink only when events come
-// in.
+// least, and makes a few new ones, because caches shrink only when events come in, and only if they are full.
 func forget(b *testing.B, shard *shardtesting.Shard) {
 	b.Helper()
-	time.Sleep(160 * time.Second)
+	time.Sleep(80 * time.Second)
 	creator := newCreator(b, shard, "root")
 	parent := creator.create(b, "forget-"+strings.ToLower(rand.Text()[:6]), 1)[0]
 	creator.stop()
