@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -26,6 +28,20 @@ type Instances struct {
 
 // Release gives the objects back. Nothing of Instances may be used afterwards.
 func (i *Instances) Release() { i.release() }
+
+// Holds tells whether the context's logical cluster has objects of a resource in storage, whether or not its definition
+// is served now.
+func (c *Catalog) Holds(ctx context.Context, gr schema.GroupResource) (bool, error) {
+	found := c.storage(gr)
+	if found == nil {
+		return false, fmt.Errorf("the storage of %s is not open yet", gr)
+	}
+	list, err := found.Store().List(ctx, &internalversion.ListOptions{Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("looking for objects of %s: %w", gr, err)
+	}
+	return meta.LenList(list) > 0, nil
+}
 
 // Instances returns the objects of a definition of the context's logical cluster, or nil if it serves none of that
 // resource. Release them.

@@ -126,6 +126,11 @@ func (c *cleanupController) reconcile(ctx context.Context, key controller.Key) (
 			return controller.Result{RequeueAfter: wait(deleted, time.Since(definition.DeletionTimestamp.Time))}, c.write(ctx, definition, progress, nil)
 		}
 		done = terminating(apiextensions.ConditionFalse, "InstanceDeletionCompleted", "removed all instances")
+	default:
+		// A tenant can write the status. What has objects was established once, and the status controller says so again.
+		if held, err := c.catalog.Holds(ctx, gr); err != nil || held {
+			return controller.Result{RequeueAfter: minWait}, err
+		}
 	}
 	others := slices.DeleteFunc(slices.Clone(definition.Finalizers), func(f string) bool { return f == apiextensions.CustomResourceCleanupFinalizer })
 	if others == nil {
