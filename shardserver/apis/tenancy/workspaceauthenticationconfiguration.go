@@ -2,7 +2,7 @@ package tenancy
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -30,7 +30,7 @@ var workspaceAuthenticationConfigurations = &registry.Kind[*tenancyv1alpha1.Work
 
 func validateConfigurationName(name string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, problem := range path.IsValidPathSegmentName(name) {
+	for _, problem := range content.IsPathSegmentName(name) {
 		errs = append(errs, field.Invalid(at, name, problem))
 	}
 	return errs
