@@ -57,6 +57,7 @@ func TestLifecycle(t *testing.T) {
 	s.initialize(t, initializing, team)
 	s.workspaceWhen(t, func(w workspace) bool { return w.Status.Phase == "Ready" })
 	s.terminate(t, terminating, team)
+	s.lose(t)
 }
 
 // procedures makes the type and returns the paths of its two virtual workspaces, as its status publishes them.
@@ -157,6 +158,17 @@ func (s *site) terminate(t *testing.T, view, team string) {
 	s.eventually(t, request{as: "alice", path: "/clusters/root:a" + workspaces + "/team", proxy: true}, http.StatusNotFound)
 	s.ask(t, row{"11", "a cluster that is gone", "alice", team + namespaces, "", 403, 0, ""})
 	s.eventually(t, request{as: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
+}
+
+// lose deletes a logical cluster under its workspace.
+func (s *site) lose(t *testing.T) {
+	t.Helper()
+	const path = "/clusters/root:a:lost"
+	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"}}`})
+	s.eventually(t, request{as: "alice", path: path + namespaces}, http.StatusOK)
+	s.must(t, request{as: "masters", method: http.MethodDelete, path: path + own})
+	s.eventually(t, request{as: "alice", path: path + namespaces}, http.StatusNotFound)
+	s.eventually(t, request{as: "alice", path: path + namespaces, proxy: true}, http.StatusForbidden)
 }
 
 // watch returns the types of the events of a watch through the proxy, which ends with the test.
