@@ -135,13 +135,21 @@ func TestMetricsOfAShard(t *testing.T) {
 		before := scrape(t, s)
 		comeAndGo(t, s, "more", 200)
 		after := scrape(t, s)
+		// An answer that did not come up before (a race that ends in 404, say) may bring a series of its own. There are as
+		// many of them as kinds, verbs and codes, so what matters is that they are few and name nobody.
+		const few = 20
+		grown := 0
 		for series := range after {
 			if _, ok := before[series]; !ok {
-				t.Errorf("new: %s", series)
+				grown++
+				t.Logf("new: %s", series)
 			}
-			if strings.Contains(series, "cluster=") {
-				t.Errorf("names a logical cluster: %s", series)
+			if strings.Contains(series, "cluster=") || strings.Contains(series, "more-") {
+				t.Errorf("names a workspace: %s", series)
 			}
+		}
+		if grown > few {
+			t.Errorf("%d series are new after 200 workspaces, want at most %d", grown, few)
 		}
 		t.Logf("%d series before, %d after 200 workspaces", len(before), len(after))
 	})
@@ -177,15 +185,19 @@ func TestMetricsOfAShard(t *testing.T) {
 		for i := range 10 {
 			invent(fmt.Sprintf("word%d", i))
 		}
-		counted := false
+		counted, grown := false, 0
 		for series := range scrape(t, s) {
 			counted = counted || strings.HasPrefix(series, "apiserver_request_total{") && strings.Contains(series, `resource="unexpected"`)
 			if _, ok := before[series]; !ok {
-				t.Errorf("new: %s", series)
+				grown++ // an answer that did not come up before
+				t.Logf("new: %s", series)
 			}
 			if strings.Contains(series, "word") {
 				t.Errorf("names what a tenant chose: %s", series)
 			}
+		}
+		if grown > 5 {
+			t.Errorf("%d series are new after ten names", grown)
 		}
 		if !counted {
 			t.Error("requests to custom resources are not counted at all")
