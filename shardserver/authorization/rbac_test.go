@@ -3,11 +3,11 @@ package authorization_test
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -245,7 +245,6 @@ func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
 	allowed := func(u *user.DefaultInfo) func() bool {
 		return func() bool { return decide(t, s, inA, getConfigMap(u)) }
 	}
-	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Authorizer.Run(ctx) })
@@ -265,7 +264,11 @@ func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
 	if s.Authorizer.Follows() {
 		t.Error("nothing is kept that nobody follows")
 	}
-	goleak.VerifyNone(t, before)
+	// Storages of the test's server may start goroutines of their own at any time; none may be left of what followed.
+	shardtest.Eventually(t, func() bool {
+		stacks := make([]byte, 16<<20)
+		return !strings.Contains(string(stacks[:goruntime.Stack(stacks, true)]), "shardserver/authorization.(")
+	})
 }
 
 func TestWhichRoleABindingMeans(t *testing.T) {

@@ -47,9 +47,13 @@ func homes(t *testing.T, s *site) {
 			}
 		}
 	}
+	// Whoever asks to watch a home gets their own, or is refused.
+	if got := s.try(t, s.stranger, s.shard, request{path: "/clusters/root" + workspacesPath + "/~?watch=1&timeoutSeconds=1"}); got.status >= 500 || strings.Contains(got.body, bobs) {
+		t.Errorf("watch: %d %.300s", got.status, got.body)
+	}
 	for _, other := range []request{
 		{path: "/clusters/" + s.a + workspacesPath + "/~"}, {path: "/clusters/root" + workspacesPath + "/~/status"}, {method: http.MethodDelete, path: own}, {method: http.MethodPatch, path: own, body: `{}`, contentType: mergePatchType}, {method: http.MethodPut, path: own, body: `{}`},
-		{path: "/clusters/*" + workspacesPath + "/~"}, {path: "/clusters/root" + workspacesPath + "/%7e%7e"}, {path: "/clusters/root" + workspacesPath + "/~?watch=1&timeoutSeconds=1"},
+		{path: "/clusters/*" + workspacesPath + "/~"}, {path: "/clusters/root" + workspacesPath + "/%7e%7e"},
 	} {
 		if got := s.try(t, s.stranger, s.shard, other); got.status < 400 || got.status >= 500 || strings.Contains(got.body, bobs) {
 			t.Errorf("%s %s: %d %.300s", other.method, other.path, got.status, got.body)
