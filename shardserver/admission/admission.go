@@ -1,9 +1,9 @@
 // Package admission holds the rules that a shard puts on writes beyond what the schema of an object says: one
 // small plug-in per rule set, chained in the order of the contract. Each plug-in sees the logical cluster of the
-// request alone and keeps nothing per logical cluster.
+// request alone; what counts objects of one (quota, the limit of objects) says itself who removes what it keeps.
 //
 // What belongs to one object without looking at the user or at other objects is validation and lives with its
-// registry. Webhooks and admission policies, which tenants configure, are in package dynamic. Quota is not here.
+// registry. Webhooks and admission policies, which tenants configure, are in package dynamic.
 package admission
 
 import (
