@@ -31,7 +31,7 @@ done
 # What a shard serves by itself. These definitions are installed nowhere: they document the shapes and are compared with
 # the reference.
 shard_groups=()
-for group in core tenancy; do
+for group in core tenancy topology cache migration apis; do
 	if [[ -d api/$group ]]; then shard_groups+=("paths=./$group/..."); fi
 done
 if ((${#shard_groups[@]})); then

@@ -1,6 +1,6 @@
-// Command crdnames adds the rules for metadata.name to the CustomResourceDefinitions of kcp's own kinds. The generator
-// empties the metadata of every definition, so no marker in the Go types can state them. It changes the files of a
-// directory in place and leaves alone what is complete.
+// Command crdnames adds rules to the CustomResourceDefinitions of kcp's own kinds that no marker in the Go types can
+// state: those for metadata.name, because the generator empties the metadata of every definition, and those for fields
+// whose types are Kubernetes' own. It changes the files of a directory in place and leaves alone what is complete.
 //
 //	crdnames DIRECTORY
 package main
@@ -10,31 +10,89 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// rules are the schemas of metadata.name by definition, as YAML.
-var rules = map[string]string{
-	"logicalclusters.core.kcp.io": `
+// rule is the schema of one field, as YAML. It takes the place of what the generator wrote.
+type rule struct {
+	// field is the way to it, "spec.selector"; every step but the last is one that the generator wrote.
+	field, schema string
+}
+
+// rules are the rules by definition.
+var rules = map[string]rule{
+	"logicalclusters.core.kcp.io": {"metadata.name", `
 type: string
 enum: [cluster]
-`,
-	"workspaces.tenancy.kcp.io": `
+`},
+	"workspaces.tenancy.kcp.io": {"metadata.name", `
 type: string
 minLength: 1
 maxLength: 63
 pattern: ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$
-`,
-	"workspacetypes.tenancy.kcp.io": `
+`},
+	"workspacetypes.tenancy.kcp.io": {"metadata.name", `
 type: string
 minLength: 1
 maxLength: 63
 pattern: ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$
 not:
   enum: [system, any]
-`,
+`},
+	"partitionsets.topology.kcp.io": {"spec.shardSelector", `
+description: |-
+  shardSelector selects the shards that are divided. Without it, all are.
+type: object
+x-kubernetes-map-type: atomic
+properties:
+  matchExpressions:
+    description: matchExpressions are requirements that must all be met.
+    type: array
+    maxItems: 10
+    x-kubernetes-list-type: atomic
+    items:
+      description: A requirement that a label of a shard must meet.
+      type: object
+      required: [key, operator]
+      properties:
+        key:
+          description: key is the label key.
+          type: string
+          maxLength: 317
+          x-kubernetes-validations:
+          - rule: self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')
+            message: key must be a label key, with or without a prefix
+        operator:
+          description: operator relates the label to the values.
+          type: string
+          enum: [In, NotIn, Exists, DoesNotExist]
+        values:
+          description: values are compared by In and NotIn, which need some; Exists and DoesNotExist take none.
+          type: array
+          x-kubernetes-list-type: atomic
+          items:
+            type: string
+            maxLength: 63
+            pattern: ^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$
+      x-kubernetes-validations:
+      - rule: "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0"
+        message: In and NotIn need values, Exists and DoesNotExist take none
+  matchLabels:
+    description: matchLabels are labels that a shard must have.
+    type: object
+    maxProperties: 10
+    additionalProperties:
+      type: string
+      maxLength: 380
+    x-kubernetes-validations:
+    - rule: self.all(key, size(key) <= 317 && key.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))
+      message: keys must be label keys, with or without a prefix
+    - rule: self.all(key, self[key].matches('^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))
+      message: values must be label values
+`},
 }
 
 func main() {
@@ -69,7 +127,7 @@ func run(dir string) error {
 	return nil
 }
 
-// complete adds the rule of a definition to all its versions, and tells whether there is one.
+// complete puts the rule of a definition into all its versions, and tells whether there is one.
 func complete(file string) (bool, error) {
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -84,18 +142,24 @@ func complete(file string) (bool, error) {
 	if err := yaml.UnmarshalStrict(before, &typed); err != nil {
 		return false, err
 	}
-	text, ok := rules[typed.Name]
+	rule, ok := rules[typed.Name]
 	if !ok {
 		return false, nil
 	}
-	var rule map[string]any
-	if err := yaml.Unmarshal([]byte(text), &rule); err != nil {
+	var field map[string]any
+	if err := yaml.Unmarshal([]byte(rule.schema), &field); err != nil {
 		return false, fmt.Errorf("reading the rule: %w", err)
 	}
 	for _, version := range definition["spec"].(map[string]any)["versions"].([]any) {
 		schema := version.(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
-		metadata := schema["properties"].(map[string]any)["metadata"].(map[string]any)
-		metadata["properties"] = map[string]any{"name": rule}
+		steps := strings.Split(rule.field, ".")
+		for _, step := range steps[:len(steps)-1] {
+			schema = schema["properties"].(map[string]any)[step].(map[string]any)
+		}
+		if _, ok := schema["properties"]; !ok {
+			schema["properties"] = map[string]any{}
+		}
+		schema["properties"].(map[string]any)[steps[len(steps)-1]] = field
 	}
 	after, err := yaml.Marshal(definition)
 	if err != nil {
