@@ -1,0 +1,168 @@
+package v1alpha2
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+)
+
+// APIExport offers resources to other workspaces, and says what its provider wants in return.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,categories=kcp
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+type APIExport struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is offered.
+	// +optional
+	Spec APIExportSpec `json:"spec,omitempty"`
+
+	// status is what the system adds.
+	// +optional
+	Status APIExportStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the status.
+func (in *APIExport) GetConditions() conditionsv1alpha1.Conditions { return in.Status.Conditions }
+
+// SetConditions replaces the conditions of the status.
+func (in *APIExport) SetConditions(conditions conditionsv1alpha1.Conditions) {
+	in.Status.Conditions = conditions
+}
+
+var _ conditionsv1alpha1.Setter = &APIExport{}
+
+// APIExportSpec is what an export offers.
+type APIExportSpec struct {
+	// resources are what is offered, each with the schema that describes it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=group
+	Resources []ResourceSchema `json:"resources,omitempty"`
+
+	// identity tells this export from others that offer resources of the same names. Whoever knows the secret owns the
+	// objects. The server makes one if it is left out.
+	// +optional
+	Identity *Identity `json:"identity,omitempty"`
+
+	// maximalPermissionPolicy bounds what users of consuming workspaces may do with the resources, whatever their own
+	// workspaces allow.
+	// +optional
+	MaximalPermissionPolicy *MaximalPermissionPolicy `json:"maximalPermissionPolicy,omitempty"`
+
+	// permissionClaims are resources of consuming workspaces that the provider asks to access. Consumers accept or
+	// reject each.
+	// +optional
+	// +listType=map
+	// +listMapKey=group
+	// +listMapKey=resource
+	PermissionClaims []PermissionClaim `json:"permissionClaims,omitempty"`
+}
+
+// ResourceSchema is one offered resource.
+type ResourceSchema struct {
+	// name of the resource, in plural.
+	// +required
+	Name string `json:"name"`
+
+	// group of the resource, empty for the core group.
+	// +required
+	Group string `json:"group"`
+
+	// schema is the name of an APIResourceSchema beside the export. It ends in ".<name>.<group or core>".
+	// +required
+	Schema string `json:"schema"`
+
+	// storage says where objects are kept.
+	// +optional
+	// +kubebuilder:default={crd: {}}
+	Storage ResourceSchemaStorage `json:"storage,omitempty"`
+}
+
+// ResourceSchemaStorage says where objects of a resource are kept: in one place exactly.
+//
+// +kubebuilder:validation:ExactlyOneOf=crd;virtual
+type ResourceSchemaStorage struct {
+	// crd keeps objects in consuming workspaces, like custom resources.
+	// +optional
+	CRD *ResourceSchemaStorageCRD `json:"crd,omitempty"`
+
+	// virtual fetches objects from a virtual workspace.
+	// +optional
+	Virtual *ResourceSchemaStorageVirtual `json:"virtual,omitempty"`
+}
+
+// ResourceSchemaStorageCRD keeps objects in consuming workspaces. There is nothing to say about it.
+type ResourceSchemaStorageCRD struct{}
+
+// ResourceSchemaStorageVirtual fetches objects from a virtual workspace.
+type ResourceSchemaStorageVirtual struct {
+	// reference names an object beside the export that lists the addresses of the virtual workspace, such as a
+	// ClusterCachedResourceEndpointSlice.
+	// +required
+	Reference corev1.TypedLocalObjectReference `json:"reference"`
+
+	// identityHash is the identity of the resource in the virtual workspace.
+	// +required
+	IdentityHash string `json:"identityHash"`
+}
+
+// Identity tells an export from others.
+type Identity struct {
+	// secretRef names the secret whose key "key" holds what the identity is the hash of.
+	// +optional
+	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
+}
+
+// MaximalPermissionPolicy bounds what users of consuming workspaces may do with resources.
+//
+// +kubebuilder:validation:ExactlyOneOf=local
+type MaximalPermissionPolicy struct {
+	// local takes the bounds from RBAC in the workspace of the export. Its users and groups carry the prefix
+	// "apis.kcp.io:binding:".
+	// +optional
+	Local *LocalAPIExportPolicy `json:"local,omitempty"`
+}
+
+// LocalAPIExportPolicy takes bounds from RBAC. There is nothing to say about it.
+type LocalAPIExportPolicy struct{}
+
+// APIExportStatus is what the system adds to an export.
+type APIExportStatus struct {
+	// identityHash is the lower-case hex SHA-256 of the identity. Once set it never changes.
+	// +optional
+	IdentityHash string `json:"identityHash,omitempty"`
+
+	// conditions tell single facts.
+	// +optional
+	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
+
+	// virtualWorkspaces are where the provider finds what consumers made. APIExportEndpointSlices have replaced them.
+	// +optional
+	VirtualWorkspaces []VirtualWorkspace `json:"virtualWorkspaces,omitempty"`
+}
+
+// VirtualWorkspace is the address of one virtual workspace.
+type VirtualWorkspace struct {
+	// url of the virtual workspace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	URL string `json:"url"`
+}
+
+// APIExportList is a list of APIExports.
+//
+// +kubebuilder:object:root=true
+type APIExportList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []APIExport `json:"items"`
+}
