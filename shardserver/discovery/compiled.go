@@ -23,6 +23,8 @@ type Compiled struct {
 	groups []group
 	// resources are all of all groups, without subresources, ordered.
 	resources []schema.GroupResource
+	// only is what was selected for a view; nil if this is all.
+	only Verbs
 }
 
 // group is an API group in both forms of discovery.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"context"
 	"crypto/sha512"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ var limits = documents.Limits{Count: 512, Bytes: 64 << 20, Builds: 2}
 
 // Handler serves discovery.
 type Handler struct {
-	sets       *Sets
+	sets       Finder
 	next       http.Handler
 	addresses  stock.Addresses
 	serializer runtime.NegotiatedSerializer
@@ -40,8 +41,13 @@ type Handler struct {
 	cache      *documents.Cache[Hash, *document]
 }
 
+// Finder finds the API set that a request asks about, by its context.
+type Finder interface {
+	Of(ctx context.Context) (*Set, error)
+}
+
 // With serves discovery of the request's logical cluster, and leaves every other request to next.
-func With(next http.Handler, sets *Sets, addresses stock.Addresses, notAggregated runtime.NegotiatedSerializer) *Handler {
+func With(next http.Handler, sets Finder, addresses stock.Addresses, notAggregated runtime.NegotiatedSerializer) *Handler {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(apidiscoveryv2.AddToScheme(scheme))
 	utilruntime.Must(apidiscoveryv2beta1.AddToScheme(scheme))

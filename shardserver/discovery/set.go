@@ -97,6 +97,7 @@ func (s *Set) HiddenKinds(version schema.GroupVersion) []string {
 // Key identifies all documents of discovery that are made of the set.
 func (s *Set) Key() Hash {
 	hash := sha256.New()
+	s.Compiled.writeOnly(hash, everyGroup)
 	writeHidden(hash, s.Hidden)
 	for _, definition := range s.Definitions {
 		fmt.Fprintf(hash, "%x %t\n", definition.Content, definition.Terminating)
@@ -107,6 +108,7 @@ func (s *Set) Key() Hash {
 // SchemaKey identifies all documents about schemas that are made of the set.
 func (s *Set) SchemaKey() Hash {
 	hash := sha256.New()
+	s.Compiled.writeOnly(hash, everyGroup)
 	writeHidden(hash, s.Hidden)
 	writeContents(hash, s.Definitions)
 	return Hash(hash.Sum(nil))
@@ -124,9 +126,10 @@ func (s *Set) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
 	}
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s\n", version)
+	s.Compiled.writeOnly(hash, func(group string) bool { return group == version.Group })
 	writeHidden(hash, hidden)
 	writeContents(hash, serving)
-	return Hash(hash.Sum(nil)), len(hidden) == 0 && len(serving) == 0
+	return Hash(hash.Sum(nil)), len(hidden) == 0 && len(serving) == 0 && !s.Compiled.IsView()
 }
 
 // Sets finds the API sets of logical clusters.

@@ -32,6 +32,9 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.Set, version schem
 			return nil, err
 		}
 		withoutHidden(set, version, &stock)
+		if set.Compiled.IsView() {
+			onlyOffered(set.Compiled, version, &stock)
+		}
 		all = append(all, &stock)
 	}
 	for _, definition := range set.Serving(version) {

@@ -36,7 +36,7 @@ var (
 // Handler serves OpenAPI.
 type Handler struct {
 	next       http.Handler
-	sets       *discovery.Sets
+	sets       discovery.Finder
 	source     *discovery.Source
 	serializer runtime.NegotiatedSerializer
 	compiledV2 func() *spec.Swagger
@@ -54,7 +54,7 @@ type key struct {
 
 // With serves OpenAPI of the request's logical cluster, and leaves every other request to next. The source is what is
 // compiled in; its document of version 2 is given as it is before it is encoded.
-func With(next http.Handler, sets *discovery.Sets, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
+func With(next http.Handler, sets discovery.Finder, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
 	return &Handler{
 		next: next, sets: sets, source: source, serializer: serializer, compiledV2: compiledV2,
 		cacheV2: documents.New[key, *encoded](limitsV2), cacheV3: documents.New[key, *encoded](limitsV3),

@@ -101,7 +101,9 @@ func (i *index) in(set *discovery.Set) handler3.OpenAPIV3Discovery {
 	}
 	for name, stock := range i.tags {
 		if version, ok := groupVersion(name); !ok {
-			add(name, stock)
+			if shows(set, name) {
+				add(name, stock)
+			}
 		} else if set.Serves(version) {
 			add(name, i.tagOf(set, name, version))
 		}
@@ -135,12 +137,13 @@ func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string)
 	}
 	stock, isStock := compiled.tags[name]
 	version, isVersion := groupVersion(name)
-	var set *discovery.Set
+	set, err := h.sets.Of(req.Context())
+	if err != nil {
+		discovery.Fail(w, req, h.serializer, err)
+		return
+	}
+	isStock = isStock && shows(set, name)
 	if isVersion {
-		if set, err = h.sets.Of(req.Context()); err != nil {
-			discovery.Fail(w, req, h.serializer, err)
-			return
-		}
 		document, plain := set.VersionKey(version)
 		if set.Serves(version) && !plain {
 			h.serveBuilt(w, req, set, version, document, compiled)

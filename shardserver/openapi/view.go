@@ -1,0 +1,109 @@
+package openapi
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/spec3"
+
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+)
+
+// shows tells whether a set has anything to do with a stock document that is not about a version of a group, such as
+// that about the list of groups. Whole logical clusters show all of them, views those of their groups.
+func shows(set *discovery.Set, name string) bool {
+	if _, isVersion := groupVersion(name); isVersion || !set.Compiled.IsView() {
+		return true
+	}
+	group, isGroup := strings.CutPrefix(name, "apis/")
+	switch name {
+	case "version", "apis":
+		return true
+	case "api":
+		return set.Compiled.HasGroup("")
+	default:
+		return isGroup && set.Compiled.HasGroup(group)
+	}
+}
+
+// onlyOffered leaves of the document of a version what a view offers: the paths and operations of its resources, and
+// the schemas that they refer to.
+func onlyOffered(view *discovery.Compiled, version schema.GroupVersion, document *spec3.OpenAPI) {
+	if document.Paths == nil {
+		return
+	}
+	maps.DeleteFunc(document.Paths.Paths, func(path string, operations *spec3.Path) bool {
+		rest, ok := strings.CutPrefix(path, discovery.PathOf(version)+"/")
+		if !ok || rest == "" {
+			return !ok
+		}
+		return !offered(view, version, rest, operations)
+	})
+	onlyReferred(document)
+}
+
+// offered removes the operations that a view does not offer, and tells whether any is left. The path is that behind
+// the version, "[watch/][namespaces/{namespace}/]<resource>[/{name}[/<subresource>]]".
+func offered(view *discovery.Compiled, version schema.GroupVersion, path string, operations *spec3.Path) bool {
+	path, watch := strings.CutPrefix(path, "watch/")
+	parts := strings.Split(path, "/")
+	if len(parts) > 2 && parts[0] == "namespaces" && parts[1] == "{namespace}" {
+		parts = parts[2:]
+	}
+	name, read, remove := parts[0], "list", "deletecollection"
+	if len(parts) > 1 {
+		read, remove = "get", "delete"
+	}
+	if len(parts) > 2 {
+		name += "/" + parts[2]
+	}
+	if watch {
+		read = "watch"
+	}
+	resource, found := view.Listed(version, name)
+	keep := func(operation **spec3.Operation, verb string) {
+		if !found || !slices.Contains(resource.Verbs, verb) {
+			*operation = nil
+		}
+	}
+	keep(&operations.Get, read)
+	keep(&operations.Post, "create")
+	keep(&operations.Put, "update")
+	keep(&operations.Patch, "patch")
+	keep(&operations.Delete, remove)
+	return operations.Get != nil || operations.Post != nil || operations.Put != nil || operations.Patch != nil || operations.Delete != nil
+}
+
+var reference = regexp.MustCompile(`"#/components/schemas/([^"]+)"`)
+
+// onlyReferred removes the schemas that no path leads to.
+func onlyReferred(document *spec3.OpenAPI) {
+	if document.Components == nil {
+		return
+	}
+	schemas := document.Components.Schemas
+	reached := map[string]bool{}
+	var follow func(part any)
+	follow = func(part any) {
+		encoded, err := json.Marshal(part)
+		if err != nil {
+			return // encoding the whole document fails the same way, and is what tells it
+		}
+		for _, match := range reference.FindAllSubmatch(encoded, -1) {
+			if name := string(match[1]); !reached[name] && schemas[name] != nil {
+				reached[name] = true
+				follow(schemas[name])
+			}
+		}
+	}
+	follow(document.Paths)
+	for name := range schemas {
+		if !reached[name] {
+			delete(schemas, name)
+		}
+	}
+}
