@@ -1,0 +1,214 @@
+package bindings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+func widgets(schemaName string) Resource {
+	return Resource{
+		GroupResource: schema.GroupResource{Group: "example.com", Resource: "widgets"},
+		Export:        Export{Cluster: logicalcluster.MustParseName("provider"), Name: "widgets"},
+		Identity:      "id1", Schema: schemaName, SchemaUID: types.UID("uid-" + schemaName),
+	}
+}
+
+func gadgets(identity string) Resource {
+	r := widgets("v1.gadgets.example.com")
+	r.GroupResource.Resource, r.Identity = "gadgets", identity
+	return r
+}
+
+// read is what a binding says at a version.
+func read(cluster, name string, version uint64, resources ...Resource) observed {
+	return observed{key: key{logicalcluster.MustParseName(cluster), name}, version: version, resources: resources}
+}
+
+func bound(t *testing.T, i *Index, cluster string, gr schema.GroupResource) string {
+	t.Helper()
+	b, ok := i.Get(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), gr)
+	if !ok {
+		return ""
+	}
+	text := b.Binding + " " + b.Schema
+	if b.Terminating {
+		text += " terminating"
+	}
+	return text
+}
+
+func sizes(i *Index) string {
+	clusters, bindings, sets, resources := i.Sizes()
+	return fmt.Sprintf("%d clusters, %d bindings, %d sets, %d resources, %d identities, %d schemas",
+		clusters, bindings, sets, resources, len(i.shared.identities), len(i.shared.schemas))
+}
+
+func TestWhatBindingsSayIsFoundAndForgotten(t *testing.T) {
+	gr := widgets("").GroupResource
+	terminating := read("a", "one", 7, widgets("v2"))
+	terminating.terminating = true
+	for name, test := range map[string]struct {
+		do    func(*Index)
+		want  string
+		sizes string
+	}{
+		"nothing is known at first": {
+			do: func(*Index) {}, sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
+		},
+		"a binding that has not bound yet shows nothing": {
+			do:    func(i *Index) { i.update(read("a", "one", 5), false) },
+			sizes: "1 clusters, 1 bindings, 1 sets, 0 resources, 0 identities, 0 schemas",
+		},
+		"what a binding lists is bound": {
+			do:   func(i *Index) { i.update(read("a", "one", 5, gadgets("id1"), widgets("v1")), false) },
+			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 2 resources, 2 identities, 2 schemas",
+		},
+		"a newer schema replaces the old one": {
+			do: func(i *Index) {
+				i.update(read("a", "one", 5, widgets("v1")), false)
+				i.update(read("a", "one", 6, widgets("v2")), false)
+			},
+			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
+		},
+		"an older state that comes late changes nothing": {
+			do: func(i *Index) {
+				i.update(read("a", "one", 6, widgets("v2")), true)
+				i.update(read("a", "one", 5, widgets("v1")), false)
+			},
+			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
+		},
+		"a binding that is being deleted says so": {
+			do: func(i *Index) {
+				i.update(read("a", "one", 6, widgets("v2")), false)
+				i.update(terminating, false)
+			},
+			want: "one v2 terminating", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
+		},
+		"a binding that went is forgotten": {
+			do: func(i *Index) {
+				i.update(read("a", "one", 6, widgets("v2")), false)
+				i.remove(key{logicalcluster.MustParseName("a"), "one"}, 8)
+			},
+			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
+		},
+		"a deletion does not take a younger binding of that name": {
+			do: func(i *Index) {
+				i.update(read("a", "one", 9, widgets("v2")), true)
+				i.remove(key{logicalcluster.MustParseName("a"), "one"}, 8)
+			},
+			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
+		},
+		"a request does not bring back what the watch saw deleted": {
+			do: func(i *Index) {
+				i.saw(8)
+				i.update(read("a", "one", 6, widgets("v2")), true)
+			},
+			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
+		},
+		"what a new watch does not find is forgotten": {
+			do: func(i *Index) {
+				i.update(read("a", "one", 5, widgets("v1")), false)
+				i.update(read("a", "two", 5, gadgets("id1")), false)
+				i.update(read("b", "one", 6, widgets("v1")), false)
+				i.removeOthers(sets.New(key{logicalcluster.MustParseName("a"), "one"}), 9)
+			},
+			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
+		},
+		"of two bindings to one resource, the first by name counts": {
+			do: func(i *Index) {
+				i.update(read("a", "two", 5, widgets("v2")), false)
+				i.update(read("a", "one", 6, widgets("v1")), false)
+			},
+			want: "one v1", sizes: "1 clusters, 2 bindings, 2 sets, 2 resources, 1 identities, 2 schemas",
+		},
+		"another cluster's bindings are not its own": {
+			do:    func(i *Index) { i.update(read("b", "one", 5, widgets("v1")), false) },
+			sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := NewIndex(storage.NewRegistry())
+			test.do(i)
+			if got := bound(t, i, "a", gr); got != test.want {
+				t.Errorf("bound is %q, want %q", got, test.want)
+			}
+			if got := sizes(i); got != test.sizes {
+				t.Errorf("it holds %s, want %s", got, test.sizes)
+			}
+		})
+	}
+}
+
+func TestClustersThatBindTheSameShareIt(t *testing.T) {
+	i := NewIndex(storage.NewRegistry())
+	const clusters = 1000
+	for n := range clusters {
+		i.update(read(fmt.Sprintf("c%d", n), "default", uint64(n+1), gadgets("id1"), widgets("v1")), false)
+	}
+	if got, want := sizes(i), "1000 clusters, 1000 bindings, 1 sets, 2 resources, 2 identities, 2 schemas"; got != want {
+		t.Fatalf("it holds %s, want %s", got, want)
+	}
+	first, _ := i.Get(logicalcluster.With(t.Context(), logicalcluster.MustParseName("c1")), widgets("").GroupResource)
+	second, _ := i.Get(logicalcluster.With(t.Context(), logicalcluster.MustParseName("c2")), widgets("").GroupResource)
+	if first.Resource != second.Resource {
+		t.Error("two clusters that bind the same do not share it")
+	}
+	for n := range clusters {
+		i.remove(key{logicalcluster.MustParseName(fmt.Sprintf("c%d", n)), "default"}, clusters+1)
+	}
+	if got, want := sizes(i), "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas"; got != want {
+		t.Errorf("after all went it holds %s, want %s", got, want)
+	}
+}
+
+func TestAnIdentityIsFoundAsLongAsSomebodyBindsIt(t *testing.T) {
+	i := NewIndex(storage.NewRegistry())
+	gr := widgets("").GroupResource
+	if i.Identity(gr, "id1") != nil {
+		t.Error("an identity that nobody binds was found")
+	}
+	i.update(read("a", "one", 5, widgets("v1")), false)
+	i.update(read("b", "one", 6, widgets("v2")), false)
+	if found := i.Identity(gr, "id1"); found == nil || found.Schema != "v2" {
+		t.Errorf("found %v, want the one with the latest schema", found)
+	}
+	if i.Identity(gr, "id2") != nil || i.Identity(gadgets("").GroupResource, "id1") != nil {
+		t.Error("another identity, or another resource, was found")
+	}
+	i.remove(key{logicalcluster.MustParseName("b"), "one"}, 7)
+	if found := i.Identity(gr, "id1"); found == nil || found.Schema != "v1" {
+		t.Errorf("found %v, want the one that is left", found)
+	}
+}
+
+func TestSubscribersHearOfWhatWasAndIsBound(t *testing.T) {
+	i := NewIndex(storage.NewRegistry())
+	var heard []string
+	i.Subscribe(func(c Change) {
+		var schemas []string
+		for _, r := range c.Resources {
+			schemas = append(schemas, r.Schema)
+		}
+		heard = append(heard, c.Cluster.String()+": "+strings.Join(schemas, " "))
+	})
+	i.update(read("a", "one", 5), false)
+	i.update(read("a", "one", 6, widgets("v1")), false)
+	i.update(read("a", "one", 7, widgets("v1")), false) // something else of it changed
+	i.update(read("a", "one", 8, widgets("v2")), false)
+	terminating := read("a", "one", 9, widgets("v2"))
+	terminating.terminating = true
+	i.update(terminating, false)
+	i.remove(terminating.key, 10)
+	if want := []string{"a: v1", "a: v1 v2", "a: v2", "a: v2"}; !slices.Equal(heard, want) {
+		t.Errorf("heard %q, want %q", heard, want)
+	}
+}
