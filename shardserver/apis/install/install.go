@@ -10,18 +10,20 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
 
 func init() {
 	utilruntime.Must(Install(legacyscheme.Scheme))
 }
 
-// Install registers core.kcp.io and tenancy.kcp.io: versions, internal versions, priorities and defaults. Fields can
+// Install registers core.kcp.io, tenancy.kcp.io, topology.kcp.io and cache.kcp.io: versions, internal versions, priorities and defaults. Fields can
 // be selected by metadata.name alone, which every scheme does by itself.
 func Install(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("registering kcp's types: %w", err)
 		}
@@ -34,12 +36,14 @@ func Install(scheme *runtime.Scheme) error {
 		&tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{},
 		&tenancyv1alpha1.WorkspaceType{}, &tenancyv1alpha1.WorkspaceTypeList{},
 		&tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}, &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{})
-	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion} {
+	addInternalTopology(scheme)
+	for _, version := range []schema.GroupVersion{corev1alpha1.SchemeGroupVersion, tenancyv1alpha1.SchemeGroupVersion, topologyv1alpha1.SchemeGroupVersion, cachev1alpha1.SchemeGroupVersion} {
 		if err := scheme.SetVersionPriority(version); err != nil {
 			return fmt.Errorf("ordering the versions of %s: %w", version.Group, err)
 		}
 	}
 	addDefaults(scheme)
+	addCacheDefaults(scheme)
 	return nil
 }
 

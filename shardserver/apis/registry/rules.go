@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
@@ -78,6 +79,21 @@ func Immutable[V comparable](value, old V, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, value, path.String()+" is immutable")}
 	}
 	return nil
+}
+
+// CompleteSelector checks that each requirement of a label selector is complete. Whether the selector makes sense is told
+// by a condition of the object.
+func CompleteSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, expression := range selector.MatchExpressions {
+		at := path.Child("matchExpressions").Index(i)
+		errs = append(errs, Required(expression.Key, at.Child("key"))...)
+		errs = append(errs, Required(string(expression.Operator), at.Child("operator"))...)
+	}
+	return errs
 }
 
 // Initializers checks a list of initializers or terminators.

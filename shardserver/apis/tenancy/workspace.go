@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -67,25 +66,14 @@ func validateWorkspaceSpec(workspace *tenancyv1alpha1.Workspace) field.ErrorList
 	if workspaceType := workspace.Spec.Type; workspaceType != nil {
 		errs = append(errs, validateTypeReference(*workspaceType, path.Child("type"))...)
 	}
-	if location := workspace.Spec.Location; location != nil && location.Selector != nil {
-		errs = append(errs, validateSelector(location.Selector, path.Child("location", "selector"))...)
+	if location := workspace.Spec.Location; location != nil {
+		errs = append(errs, registry.CompleteSelector(location.Selector, path.Child("location", "selector"))...)
 	}
 	if mount := workspace.Spec.Mount; mount != nil {
 		path := path.Child("mount", "ref")
 		errs = append(errs, registry.Required(mount.Reference.APIVersion, path.Child("apiVersion"))...)
 		errs = append(errs, registry.Required(mount.Reference.Kind, path.Child("kind"))...)
 		errs = append(errs, registry.Required(mount.Reference.Name, path.Child("name"))...)
-	}
-	return errs
-}
-
-// validateSelector checks that the selector is complete. Whether it makes sense is told by the workspace's condition.
-func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, expression := range selector.MatchExpressions {
-		at := path.Child("matchExpressions").Index(i)
-		errs = append(errs, registry.Required(expression.Key, at.Child("key"))...)
-		errs = append(errs, registry.Required(string(expression.Operator), at.Child("operator"))...)
 	}
 	return errs
 }

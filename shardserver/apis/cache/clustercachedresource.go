@@ -1,0 +1,57 @@
+package cache
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var resources = &registry.Kind[*cachev1alpha1.ClusterCachedResource]{
+	Resource: cachev1alpha1.SchemeGroupVersion.WithResource("clustercachedresources"),
+	Singular: "clustercachedresource",
+
+	New:        func() *cachev1alpha1.ClusterCachedResource { return &cachev1alpha1.ClusterCachedResource{} },
+	NewList:    func() runtime.Object { return &cachev1alpha1.ClusterCachedResourceList{} },
+	Default:    install.DefaultClusterCachedResource,
+	CopySpec:   func(to, from *cachev1alpha1.ClusterCachedResource) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *cachev1alpha1.ClusterCachedResource) { to.Status = from.Status },
+	SameSpec: func(a, b *cachev1alpha1.ClusterCachedResource) bool {
+		return equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	},
+	SameStatus: func(a, b *cachev1alpha1.ClusterCachedResource) bool {
+		return equality.Semantic.DeepEqual(a.Status, b.Status)
+	},
+
+	ValidateName:   validateName,
+	ValidateSpec:   validateResourceSpec,
+	ValidateStatus: validateResourceStatus,
+
+	Columns: []registry.Column[*cachev1alpha1.ClusterCachedResource]{
+		{Name: "Resource", Path: ".spec.resource", Value: func(r *cachev1alpha1.ClusterCachedResource) string { return r.Spec.Resource }},
+	},
+}
+
+func validateResourceSpec(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {
+	path := field.NewPath("spec")
+	spec := resource.Spec
+	errs := registry.Pattern(spec.Group, groupPattern, path.Child("group"))
+	errs = append(errs, registry.Required(spec.Resource, path.Child("resource"))...)
+	errs = append(errs, registry.Pattern(spec.Resource, resourcePattern, path.Child("resource"))...)
+	return append(errs, registry.CompleteSelector(spec.LabelSelector, path.Child("labelSelector"))...)
+}
+
+func validateResourceStatus(resource *cachev1alpha1.ClusterCachedResource) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.OneOf(resource.Status.Phase, []cachev1alpha1.ClusterCachedResourcePhaseType{
+		cachev1alpha1.ClusterCachedResourcePhaseScheduling,
+		cachev1alpha1.ClusterCachedResourcePhaseInitializing,
+		cachev1alpha1.ClusterCachedResourcePhaseReady,
+		cachev1alpha1.ClusterCachedResourcePhaseDeleting,
+		cachev1alpha1.ClusterCachedResourcePhaseDeleted,
+	}, path.Child("phase"))
+	return append(errs, registry.Conditions(resource.Status.Conditions, path.Child("conditions"))...)
+}

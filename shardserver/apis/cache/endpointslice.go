@@ -1,0 +1,86 @@
+package cache
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var slices = &registry.Kind[*cachev1alpha1.ClusterCachedResourceEndpointSlice]{
+	Resource: cachev1alpha1.SchemeGroupVersion.WithResource("clustercachedresourceendpointslices"),
+	Singular: "clustercachedresourceendpointslice",
+
+	New: func() *cachev1alpha1.ClusterCachedResourceEndpointSlice {
+		return &cachev1alpha1.ClusterCachedResourceEndpointSlice{}
+	},
+	NewList:    func() runtime.Object { return &cachev1alpha1.ClusterCachedResourceEndpointSliceList{} },
+	CopySpec:   func(to, from *cachev1alpha1.ClusterCachedResourceEndpointSlice) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *cachev1alpha1.ClusterCachedResourceEndpointSlice) { to.Status = from.Status },
+	SameSpec: func(a, b *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return equality.Semantic.DeepEqual(a.Spec, b.Spec)
+	},
+	SameStatus: func(a, b *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return equality.Semantic.DeepEqual(a.Status, b.Status)
+	},
+
+	ValidateName:       validateName,
+	ValidateSpec:       validateSliceSpec,
+	ValidateStatus:     validateSliceStatus,
+	ValidateTransition: validateSliceTransition,
+
+	Columns: []registry.Column[*cachev1alpha1.ClusterCachedResourceEndpointSlice]{
+		{Name: "ClusterCachedResource", Path: ".spec.clusterCachedResource.name", Value: func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) string {
+			return s.Spec.ClusterCachedResource.Name
+		}},
+	},
+}
+
+func validateSliceSpec(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {
+	path := field.NewPath("spec")
+	resource, export := slice.Spec.ClusterCachedResource, slice.Spec.APIExport
+	errs := validateReference(resource.Path, resource.Name, path.Child("clusterCachedResource"))
+	return append(errs, validateReference(export.Path, export.Name, path.Child("export"))...)
+}
+
+func validateReference(workspace, name string, path *field.Path) field.ErrorList {
+	errs := registry.Required(name, path.Child("name"))
+	return append(errs, registry.Pattern(workspace, pathPattern, path.Child("path"))...)
+}
+
+// validateSliceTransition keeps what the slice is about.
+func validateSliceTransition(slice, old *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if slice.Spec.ClusterCachedResource != old.Spec.ClusterCachedResource {
+		errs = append(errs, field.Invalid(path.Child("clusterCachedResource"), slice.Spec.ClusterCachedResource, "ClusterCachedResource reference must not be changed"))
+	}
+	if slice.Spec.APIExport != old.Spec.APIExport {
+		errs = append(errs, field.Invalid(path.Child("export"), slice.Spec.APIExport, "APIExport reference must not be changed"))
+	}
+	return errs
+}
+
+func validateSliceStatus(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.Conditions(slice.Status.Conditions, path.Child("conditions"))
+	seen := sets.New[string]()
+	for i, endpoint := range slice.Status.Endpoints {
+		at := path.Child("endpoints").Index(i)
+		errs = append(errs, registry.Required(endpoint.URL, at.Child("url"))...)
+		if seen.Has(endpoint.URL) {
+			errs = append(errs, field.Duplicate(at.Child("url"), endpoint.URL))
+		}
+		seen.Insert(endpoint.URL)
+		if shards := endpoint.Shards; shards != nil {
+			if shards.MatchAll && shards.Selector != nil {
+				errs = append(errs, field.Invalid(at.Child("shards"), "", "either matchAll or selector must be set"))
+			}
+			errs = append(errs, registry.CompleteSelector(shards.Selector, at.Child("shards", "selector"))...)
+		}
+	}
+	return errs
+}
