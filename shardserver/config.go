@@ -155,6 +155,7 @@ func (c *Config) applyStorage(context.Context) error {
 	if err != nil {
 		return err
 	}
+	rest.cacheAPIs = c.options.FeatureEnabled(options.GateCacheAPIs)
 	c.rest = rest
 	if err := c.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, c.Generic); err != nil {
 		return fmt.Errorf("connecting to etcd: %w", err)

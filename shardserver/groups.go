@@ -10,15 +10,19 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
+	kcpcache "github.com/atoll-dev/atoll/shardserver/apis/cache"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers kcp's own types in the scheme
 	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	kcptenancy "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
+	kcptopology "github.com/atoll-dev/atoll/shardserver/apis/topology"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -62,6 +66,10 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", tenancyv1alpha1.SchemeGroupVersion.Group, err)
 	}
+	topologyStorages, err := kcptopology.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", topologyv1alpha1.SchemeGroupVersion.Group, err)
+	}
 	shared := apiextensions.NewShared()
 	definitions, err := apiextensions.NewStorage(options, shared)
 	if err != nil {
@@ -70,7 +78,15 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 	groups := &apiGroups{core: &coreInfo, definitions: &definitions, shared: shared, named: append(named, &rbac, &definitions,
 		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
 		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
+		ownGroup(topologyv1alpha1.SchemeGroupVersion, topologyStorages),
 	)}
+	if options.cacheAPIs {
+		cacheStorages, err := kcpcache.Storages(options)
+		if err != nil {
+			return nil, fmt.Errorf("creating group %s: %w", cachev1alpha1.SchemeGroupVersion.Group, err)
+		}
+		groups.named = append(groups.named, ownGroup(cachev1alpha1.SchemeGroupVersion, cacheStorages))
+	}
 	return groups, groups.register(resources, options)
 }
 

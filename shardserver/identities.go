@@ -18,6 +18,7 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -34,6 +35,7 @@ var rootExports = []struct {
 }{
 	{"shards.core.kcp.io", []schema.GroupResource{corev1alpha1.Resource("shards")}},
 	{"tenancy.kcp.io", []schema.GroupResource{tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"), tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")}},
+	{"topology.kcp.io", []schema.GroupResource{topologyv1alpha1.Resource("partitions"), topologyv1alpha1.Resource("partitionsets")}},
 }
 
 // secretStore is what identities need of the secrets' storage.

@@ -14,8 +14,10 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -27,6 +29,14 @@ var kcpResources = []schema.GroupResource{
 	corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"),
 	tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"),
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"),
+	topologyv1alpha1.Resource("partitions"), topologyv1alpha1.Resource("partitionsets"),
+	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
+}
+
+// systemResources are those of them that every logical cluster has without a binding, and that no identity keeps apart.
+var systemResources = []schema.GroupResource{
+	corev1alpha1.Resource("logicalclusters"),
+	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
 }
 
 // restOptions gives every registry its storage: the key layout of the contract, our decorator (wall W4), one watch
@@ -38,6 +48,8 @@ type restOptions struct {
 	identities map[schema.GroupResource]string
 	// transformers encrypt at rest, if configured.
 	transformers storagevalue.ResourceTransformers
+	// cacheAPIs tells whether cache.kcp.io is served (feature gate CacheAPIs).
+	cacheAPIs bool
 	// shared is what objects of all logical clusters have in common in memory.
 	shared *storage.Shared
 }
@@ -104,7 +116,7 @@ func (r *restOptions) prefix(resource schema.GroupResource) (string, error) {
 	if !slices.Contains(kcpResources, resource) {
 		return prefix, nil
 	}
-	if resource == corev1alpha1.Resource("logicalclusters") {
+	if slices.Contains(systemResources, resource) {
 		return prefix + "/" + customResourceSegment, nil
 	}
 	identity, ok := r.identities[resource]

@@ -16,6 +16,8 @@ const (
 	GateWorkspaceMounts = "WorkspaceMounts"
 	// GateWorkspaceAuthentication lets a workspace type bring token issuers of its own.
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
+	// GateCacheAPIs serves cache.kcp.io, by which objects of a workspace are offered for reading on all shards.
+	GateCacheAPIs = "CacheAPIs"
 	// GateCBOR is the gate of Kubernetes behind which objects are read and written as CBOR. Upstream has it off; here it
 	// is on. What is stored is not changed by it.
 	GateCBOR = string(features.CBORServingAndStorage)
@@ -24,9 +26,9 @@ const (
 // gates are the feature gates that are known and whether this version has what is behind them.
 var gates = map[string]bool{
 	GateCBOR:                    true,
+	GateCacheAPIs:               true,
 	GateWorkspaceAuthentication: true,
 	GateWorkspaceMounts:         true,
-	"CacheAPIs":                 false,
 	"EnableDeprecatedAPIExportVirtualWorkspacesUrls": false,
 	"LogicalClusterMigration":                        false,
 }
