@@ -5,7 +5,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-dev/atoll/plugin"
+	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/snapshot"
 	"github.com/atoll-dev/atoll/plugin/workspace"
 )
 
@@ -14,9 +16,14 @@ func main() { plugin.Main("kubectl kcp", newCommand) }
 func newCommand(flags *connection.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "kcp",
-		Short:   "Work with workspaces",
-		Example: "  kubectl kcp workspace :root\n  kubectl kcp ws tree",
+		Short:   "Work with workspaces and the APIs they share",
+		Example: "  kubectl kcp workspace :root\n  kubectl kcp bind apiexport root:org:provider:cowboys",
 	}
-	cmd.AddCommand(workspace.NewCommand(flags))
+	cmd.AddCommand(
+		workspace.NewCommand(flags),
+		binding.NewBindCommand(flags),
+		binding.NewClaimsCommand(flags),
+		snapshot.NewCommand(flags),
+	)
 	return cmd
 }

@@ -23,6 +23,7 @@ var (
 	Workspaces      = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 	LogicalClusters = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}
 	APIBindings     = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
+	APIExports      = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
 )
 
 // homeTimeout bounds the wait for a home workspace that the first request creates. The server gives up after the
@@ -110,6 +111,26 @@ func (i *Installation) Reachable(path logicalcluster.Path) (bool, error) {
 		return false, fmt.Errorf("asking workspace %q for its APIs: %w", path, err)
 	}
 	return len(groups.Groups) > 0, nil
+}
+
+// Preferred returns a resource in the version of its group that a logical cluster prefers. The resource given must be in
+// the newest version known here; a group that the cluster does not serve at all is an error.
+func (i *Installation) Preferred(path logicalcluster.Path, resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(i.configFor(path), i.http)
+	if err != nil {
+		return resource, fmt.Errorf("making a client for workspace %q: %w", path, err)
+	}
+	groups, err := client.ServerGroups()
+	if err != nil {
+		return resource, fmt.Errorf("asking workspace %q for its APIs: %w", path, err)
+	}
+	for _, group := range groups.Groups {
+		if group.Name == resource.Group {
+			resource.Version = group.PreferredVersion.Version
+			return resource, nil
+		}
+	}
+	return resource, fmt.Errorf("workspace %q does not serve the API group %s", path, resource.Group)
 }
 
 // Home returns the path of the user's home workspace. Asking for it creates it, which the server answers with "too

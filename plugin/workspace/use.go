@@ -12,6 +12,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/plugin/binding"
 	"github.com/atoll-dev/atoll/plugin/connection"
 )
 
@@ -132,8 +133,8 @@ func (n *navigator) warnAboutClaims(ctx context.Context) {
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return
 	}
-	for _, binding := range bindings {
-		lines, oneErr := claimWarnings(binding)
+	for i := range bindings {
+		lines, oneErr := binding.Warnings(&bindings[i])
 		err = errors.Join(err, oneErr)
 		for _, line := range lines {
 			fmt.Fprintln(n.ErrOut, line)

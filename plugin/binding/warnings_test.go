@@ -1,4 +1,4 @@
-package workspace
+package binding
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestClaimWarnings(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	const exported = "status: {exportPermissionClaims: [{group: apps, resource: deployments, identityHash: abc, verbs: [list, get]}]}\n"
 	for name, tc := range map[string]struct {
 		binding string
@@ -46,7 +46,7 @@ func TestClaimWarnings(t *testing.T) {
 			if err := yaml.Unmarshal([]byte("metadata: {name: b}\n"+tc.binding), &object.Object); err != nil {
 				t.Fatal(err)
 			}
-			got, err := claimWarnings(object)
+			got, err := Warnings(&object)
 			if err != nil {
 				t.Fatal(err)
 			}

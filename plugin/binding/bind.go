@@ -1,0 +1,213 @@
+package binding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/plugin/connection"
+)
+
+// boundPollInterval is short: a binding takes a fraction of a second.
+const boundPollInterval = 200 * time.Millisecond
+
+// Request is what the user asks for with "kubectl kcp bind apiexport".
+type Request struct {
+	// Path and Export name the export: the workspace that it lives in, and its own name.
+	Path   logicalcluster.Path
+	Export string
+	// Name of the APIBinding, the export's if empty.
+	Name string
+	// Timeout bounds the wait until the binding is bound.
+	Timeout time.Duration
+	// Accept and Reject answer single claims, written RESOURCE.GROUP; the All flags answer every claim of the export.
+	Accept, Reject       []string
+	AcceptAll, RejectAll bool
+	// Labels of the APIBinding, if any.
+	Labels map[string]string
+}
+
+// parseExport reads PATH:EXPORT, with or without a leading colon.
+func parseExport(reference string) (path logicalcluster.Path, name string, err error) {
+	trimmed := strings.TrimPrefix(reference, ":")
+	at := strings.LastIndex(trimmed, ":")
+	if at <= 0 || at == len(trimmed)-1 {
+		return path, "", fmt.Errorf("%q does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys", reference)
+	}
+	if path, err = logicalcluster.ParsePath(trimmed[:at]); err != nil {
+		return path, "", fmt.Errorf("%q is no workspace path in %q: want <path>:<apiexport>, as in root:org:provider:cowboys", trimmed[:at], reference)
+	}
+	return path, trimmed[at+1:], nil
+}
+
+// validate refuses what no server needs to be asked for.
+func (r *Request) validate() error {
+	single := len(r.Accept)+len(r.Reject) > 0
+	switch {
+	case r.AcceptAll && r.RejectAll:
+		return errors.New("--accept-all-permission-claims and --reject-all-permission-claims exclude each other")
+	case r.AcceptAll && single:
+		return errors.New("--accept-all-permission-claims cannot be combined with --accept-permission-claim or --reject-permission-claim")
+	case r.RejectAll && single:
+		return errors.New("--reject-all-permission-claims cannot be combined with --accept-permission-claim or --reject-permission-claim")
+	case r.Timeout <= 0:
+		return fmt.Errorf("--timeout must be positive, not %s", r.Timeout)
+	}
+	_, err := r.answers()
+	return err
+}
+
+// answers returns the claims that are answered one by one.
+func (r *Request) answers() ([]claim, error) {
+	var all []claim
+	for _, list := range []struct {
+		state string
+		texts []string
+	}{{accepted, r.Accept}, {rejected, r.Reject}} {
+		for _, text := range list.texts {
+			one, err := parseClaim(text)
+			if err != nil {
+				return nil, err
+			}
+			one.State = list.state
+			at := slices.IndexFunc(all, one.sameObjects)
+			if at >= 0 && all[at].State != one.State {
+				return nil, fmt.Errorf("the permission claim %s is both accepted and rejected", text)
+			}
+			if at < 0 {
+				all = append(all, one)
+			}
+		}
+	}
+	return all, nil
+}
+
+// resolve completes the answers with what the export says. Everything with an identity is claimed by it, so an answer
+// without one would be an answer to nothing; but only --*-all-* needs the right to read the export.
+func (r *Request) resolve(ctx context.Context, installation *connection.Installation) ([]claim, error) {
+	answers, err := r.answers()
+	all := r.AcceptAll || r.RejectAll
+	if err != nil || !all && len(answers) == 0 {
+		return nil, err
+	}
+	export, err := installation.Get(ctx, r.Path, connection.APIExports, r.Export)
+	if err != nil && !all {
+		return answers, nil // taken literally; the server says what it does not like
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding out what the export claims: %w", err)
+	}
+	exported, err := claimsOf(export)
+	if err != nil {
+		return nil, err
+	}
+	if all {
+		return r.answerAll(exported.Spec.PermissionClaims), nil
+	}
+	return withIdentities(answers, exported.Spec.PermissionClaims), nil
+}
+
+func (r *Request) answerAll(exported []claim) []claim {
+	state := accepted
+	if r.RejectAll {
+		state = rejected
+	}
+	var answers []claim
+	for _, one := range exported {
+		answers = append(answers, claim{Group: one.Group, Resource: one.Resource, IdentityHash: one.IdentityHash, State: state})
+	}
+	return answers
+}
+
+func withIdentities(answers, exported []claim) []claim {
+	for i, answer := range answers {
+		for _, one := range exported {
+			if one.Group == answer.Group && one.Resource == answer.Resource {
+				answers[i].IdentityHash = one.IdentityHash
+			}
+		}
+	}
+	return answers
+}
+
+// object returns the APIBinding to create.
+func (r *Request) object(version string, answers []claim) *unstructured.Unstructured {
+	spec := map[string]any{"reference": map[string]any{"export": map[string]any{"path": r.Path.String(), "name": r.Export}}}
+	var entries []any
+	for _, answer := range answers {
+		entries = append(entries, answer.object(version))
+	}
+	if entries != nil {
+		spec["permissionClaims"] = entries
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": connection.APIBindings.Group + "/" + version,
+		"kind":       "APIBinding",
+		"metadata":   map[string]any{"name": orElse(r.Name, r.Export)},
+		"spec":       spec,
+	}}
+	object.SetLabels(r.Labels)
+	return object
+}
+
+// Bind creates the APIBinding in a workspace, says so on out, and waits until it is bound.
+func Bind(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, wanted Request, out io.Writer) error {
+	if err := wanted.validate(); err != nil {
+		return err
+	}
+	resource, err := installation.Preferred(workspace, connection.APIBindings)
+	if err != nil {
+		return err
+	}
+	answers, err := wanted.resolve(ctx, installation)
+	if err != nil {
+		return err
+	}
+	client, err := installation.Resource(workspace, resource)
+	if err != nil {
+		return err
+	}
+	object := wanted.object(resource.Version, answers)
+	created, err := client.Create(ctx, object, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("workspace %q has an APIBinding %q already; choose another name with --name, or delete it first", workspace, object.GetName())
+	}
+	if err != nil {
+		return fmt.Errorf("creating APIBinding %q in workspace %q: %w", object.GetName(), workspace, err)
+	}
+	fmt.Fprintf(out, "apibinding %s created. Waiting to successfully bind ...\n", created.GetName())
+	if err := waitBound(ctx, client, created, wanted.Timeout); err != nil {
+		return fmt.Errorf("could not bind %s: %w", created.GetName(), err)
+	}
+	fmt.Fprintf(out, "%s created and bound.\n", created.GetName())
+	return nil
+}
+
+// waitBound polls an APIBinding until it is bound. The error of a timeout says what the binding was waiting for.
+func waitBound(ctx context.Context, client dynamic.ResourceInterface, binding *unstructured.Unstructured, timeout time.Duration) error {
+	name := binding.GetName()
+	err := wait.PollUntilContextTimeout(ctx, boundPollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		latest, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		binding = latest
+		phase, _, _ := unstructured.NestedString(binding.Object, "status", "phase")
+		return phase == "Bound", nil
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("not bound after %s: %w", timeout, whyNotBound(binding))
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package binding
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/plugin/connection"
+)
+
+// defaultTimeout bounds the wait for a binding unless the user says otherwise.
+const defaultTimeout = 30 * time.Second
+
+// NewBindCommand returns "kubectl kcp bind". The caller binds the flags of the connection.
+func NewBindCommand(flags *connection.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "bind",
+		Short:   "Bind APIs of other workspaces into this one",
+		Example: "  kubectl kcp bind apiexport root:org:provider:cowboys",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newBindExportCommand(flags))
+	return cmd
+}
+
+func newBindExportCommand(flags *connection.Flags) *cobra.Command {
+	var wanted Request
+	cmd := &cobra.Command{
+		Use:   "apiexport PATH:EXPORT",
+		Short: "Bind an APIExport",
+		Long: `Bind an APIExport into the current workspace and wait until its APIs are served there.
+
+An export may claim access to objects of other APIs in your workspace. Nothing is given away unless you accept a claim,
+here or later with "kubectl kcp claims accept". Accepted claims cover all objects and all verbs that the export asks for.
+To answer all claims at once you need the right to read the APIExport in its workspace.`,
+		Example: `  # bind the export "cowboys" of the workspace root:org:provider
+  kubectl kcp bind apiexport root:org:provider:cowboys
+
+  # under another name, into another workspace
+  kubectl kcp bind apiexport root:org:provider:cowboys --name west -w :root:org:consumer
+
+  # give the provider the config maps of this workspace that it asks for, and not the secrets
+  kubectl kcp bind apiexport root:org:provider:cowboys \
+    --accept-permission-claim configmaps.core --reject-permission-claim secrets.core`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name one APIExport to bind: <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeExport(flags),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if wanted.Path, wanted.Export, err = parseExport(args[0]); err != nil {
+				return err
+			}
+			installation, workspace, err := target(flags)
+			if err != nil {
+				return err
+			}
+			return Bind(cmd.Context(), installation, workspace, wanted, flags.Out)
+		},
+	}
+	flags.BindWorkspace(cmd.Flags())
+	cmd.Flags().StringVar(&wanted.Name, "name", "", "Name of the APIBinding. That of the APIExport by default")
+	cmd.Flags().DurationVar(&wanted.Timeout, "timeout", defaultTimeout, "How long to wait until it is bound")
+	cmd.Flags().StringArrayVar(&wanted.Accept, "accept-permission-claim", nil, "Accept this claim of the export, RESOURCE.GROUP (configmaps.core). Can be repeated")
+	cmd.Flags().StringArrayVar(&wanted.Reject, "reject-permission-claim", nil, "Reject this claim of the export, RESOURCE.GROUP (secrets.core). Can be repeated")
+	cmd.Flags().BoolVar(&wanted.AcceptAll, "accept-all-permission-claims", false, "Accept whatever the export claims")
+	cmd.Flags().BoolVar(&wanted.RejectAll, "reject-all-permission-claims", false, "Reject whatever the export claims")
+	return cmd
+}
+
+// NewClaimsCommand returns "kubectl kcp claims". The caller binds the flags of the connection.
+func NewClaimsCommand(flags *connection.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "claims",
+		Short: "Show and answer what exports ask for in your workspace",
+		Long: `Show and answer permission claims: what an export asks for in the workspace that it is bound into, beyond the objects
+of its own APIs.`,
+		Example: `  kubectl kcp claims get apibinding
+  kubectl kcp claims accept cowboys --resource configmaps.core`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	get := &cobra.Command{
+		Use:   "get",
+		Short: "Show claims and their answers",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	get.AddCommand(newListCommand(flags))
+	cmd.AddCommand(get, newAnswerCommand(flags, "accept", accepted), newAnswerCommand(flags, "reject", rejected))
+	return cmd
+}
+
+func newListCommand(flags *connection.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "apibinding [NAME]",
+		Aliases: []string{"apibindings"},
+		Short:   "Show the claims that APIBindings answer",
+		Example: `  # of all bindings of the current workspace
+  kubectl kcp claims get apibinding
+
+  # of one binding of another workspace
+  kubectl kcp claims get apibinding cowboys -w :root:org:consumer`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeBinding(flags),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			installation, workspace, err := target(flags)
+			if err != nil {
+				return err
+			}
+			return listClaims(cmd.Context(), installation, workspace, firstOf(args), flags.Out)
+		},
+	}
+	flags.BindWorkspace(cmd.Flags())
+	return cmd
+}
+
+func newAnswerCommand(flags *connection.Flags, verb, state string) *cobra.Command {
+	given := answer{state: state}
+	cmd := &cobra.Command{
+		Use:   verb + " APIBINDING",
+		Short: map[string]string{accepted: "Accept", rejected: "Reject"}[state] + " claims of a bound export",
+		Long: "Set the answer to permission claims of a bound export. Without --resource and --identity-hash all of them are meant.\n" +
+			"A claim that the binding does not mention yet is added, with the verbs and the selector that the export proposes.",
+		Example: "  kubectl kcp claims " + verb + " cowboys --resource configmaps.core\n" +
+			"  kubectl kcp claims " + verb + " cowboys",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeBinding(flags),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if given.binding = firstOf(args); given.binding == "" {
+				return errors.New("error APIBinding name is missing")
+			}
+			installation, workspace, err := target(flags)
+			if err != nil {
+				return err
+			}
+			return answerClaims(cmd.Context(), installation, workspace, given, flags.Out)
+		},
+	}
+	flags.BindWorkspace(cmd.Flags())
+	cmd.Flags().StringVar(&given.resource, "resource", "", "Only the claim for this resource, RESOURCE.GROUP (configmaps.core)")
+	cmd.Flags().StringVar(&given.identityHash, "identity-hash", "", "Only claims for resources of this identity")
+	return cmd
+}
+
+func firstOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// target returns the installation of the current context and the workspace in it that the command acts on.
+func target(flags *connection.Flags) (*connection.Installation, logicalcluster.Path, error) {
+	session, err := flags.Open()
+	if err != nil {
+		return nil, logicalcluster.Path{}, err
+	}
+	installation, err := session.Installation()
+	if err != nil {
+		return nil, logicalcluster.Path{}, err
+	}
+	workspace, err := flags.Workspace(installation.Path)
+	return installation, workspace, err
+}

@@ -1,0 +1,74 @@
+package binding
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/plugin/connection"
+)
+
+// completeBinding completes the name of an APIBinding of the workspace that the command acts on.
+func completeBinding(flags *connection.Flags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		installation, workspace, err := target(flags)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c := completer{cmd: cmd, installation: installation}
+		return c.names(workspace, connection.APIBindings, toComplete, "", ""), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeExport completes the last name of PATH:EXPORT: workspaces on the way, and exports.
+func completeExport(flags *connection.Flags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		if len(args) > 0 {
+			return nil, directive
+		}
+		at := strings.LastIndex(toComplete, ":")
+		if at < 0 {
+			return []cobra.Completion{logicalcluster.Root.String() + ":"}, directive
+		}
+		path, err := logicalcluster.ParsePath(strings.TrimPrefix(toComplete[:at], ":"))
+		if err != nil {
+			return nil, directive
+		}
+		installation, _, err := target(flags)
+		if err != nil {
+			return nil, directive
+		}
+		c := completer{cmd: cmd, installation: installation}
+		typed, begun := toComplete[:at+1], toComplete[at+1:]
+		return append(
+			c.names(path, connection.Workspaces, begun, typed, ":"),
+			c.names(path, connection.APIExports, begun, typed, "")...,
+		), directive
+	}
+}
+
+type completer struct {
+	cmd          *cobra.Command
+	installation *connection.Installation
+}
+
+// names returns the names of objects that begin as the user began. What cannot be listed completes to nothing.
+func (c completer) names(workspace logicalcluster.Path, resource schema.GroupVersionResource, begun, before, after string) []cobra.Completion {
+	objects, err := c.installation.List(c.cmd.Context(), workspace, resource)
+	if err != nil {
+		return nil
+	}
+	var names []cobra.Completion
+	for i := range objects {
+		if name := objects[i].GetName(); strings.HasPrefix(name, begun) {
+			names = append(names, before+name+after)
+		}
+	}
+	return names
+}

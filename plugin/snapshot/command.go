@@ -1,0 +1,120 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/atoll-dev/atoll/plugin/connection"
+)
+
+// NewCommand returns "kubectl kcp crd". The caller binds the flags of the connection, of which only the streams are
+// used.
+func NewCommand(flags *connection.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "crd",
+		Short:   "Make use of CustomResourceDefinitions",
+		Example: "  kubectl kcp crd snapshot -f crd.yaml --prefix v240115",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSnapshotCommand(flags.IOStreams))
+	return cmd
+}
+
+// options are the flags of "kubectl kcp crd snapshot".
+type options struct {
+	file, prefix, output string
+}
+
+func newSnapshotCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "snapshot -f FILE --prefix PREFIX",
+		Short: "Turn CustomResourceDefinitions into APIResourceSchemas",
+		Long: `Turn CustomResourceDefinitions into APIResourceSchemas, which an APIExport can offer to other workspaces. The names of
+the schemas are PREFIX.RESOURCE.GROUP. A schema never changes: take a new prefix whenever the definition has changed.`,
+		Example: `  # from a file with one or more definitions
+  kubectl kcp crd snapshot -f crd.yaml --prefix v240115 > schema.yaml
+
+  # straight from one workspace into another
+  kubectl get crd cowboys.wildwest.dev -o yaml | kubectl kcp crd snapshot -f - --prefix today | kubectl --context provider apply -f -`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(_ *cobra.Command, _ []string) error { return o.run(streams) },
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "File with the definitions, - for standard input")
+	cmd.Flags().StringVar(&o.prefix, "prefix", "", "First part of the names of the schemas, for instance a date")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "yaml", "Format of the output: yaml or json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"yaml", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	return cmd
+}
+
+func (o options) validate() error {
+	switch {
+	case o.file == "":
+		return errors.New("--filename is required")
+	case o.prefix == "":
+		return errors.New("--prefix is required")
+	case o.output != "yaml" && o.output != "json":
+		return fmt.Errorf("invalid value %q for --output; valid values are json, yaml", o.output)
+	}
+	return nil
+}
+
+func (o options) run(streams genericiooptions.IOStreams) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	in, name := streams.In, "standard input"
+	if o.file != "-" {
+		file, err := os.Open(o.file)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in, name = file, o.file
+	}
+	definitions, err := read(in)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(definitions) == 0 {
+		return fmt.Errorf("%s holds no %s", name, definitionKind)
+	}
+	var output bytes.Buffer // all or nothing
+	for _, definition := range definitions {
+		schema, err := Of(definition, o.prefix)
+		if err == nil {
+			err = o.write(&output, schema)
+		}
+		if err != nil {
+			return fmt.Errorf("making a schema of CustomResourceDefinition %q: %w", definition.Name, err)
+		}
+	}
+	_, err = output.WriteTo(streams.Out)
+	return err
+}
+
+// write prints one object and the line that ends it.
+func (o options) write(out io.Writer, object any) error {
+	content, err := sigsyaml.Marshal(object)
+	if o.output == "json" {
+		if content, err = json.MarshalIndent(object, "", "    "); err == nil {
+			content = append(content, '\n')
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s---\n", content)
+	return err
+}
