@@ -1,0 +1,189 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Index knows which claims hold in which logical cluster. A cluster without any is not in it; others have one entry for
+// each binding by which a provider sees something, and equal bindings share what they say. It is safe for concurrent use.
+type Index struct {
+	reader *storage.Reader[*apisv1alpha2.APIBinding]
+	bound  *bindings.Index
+
+	mu       sync.RWMutex
+	clusters map[logicalcluster.Name][]accepting
+	sets     map[content]*set
+	// synced says that clusters is complete. While it is not, bindings are read for each question.
+	synced bool
+}
+
+// accepting is a binding by which a provider sees something.
+type accepting struct {
+	binding string
+	set     *set
+}
+
+// NewIndex returns an index. It gives the same answers before Run has begun, but takes longer.
+func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
+	return &Index{
+		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apiBindings),
+		bound:    bound,
+		clusters: map[logicalcluster.Name][]accepting{},
+		sets:     map[content]*set{},
+	}
+}
+
+// Labels returns the labels of claims that an object of the context's logical cluster has to carry, by its own labels.
+// Where there are no claims it costs one look-up.
+func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[string]string) (map[string]string, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() {
+		return nil, fmt.Errorf("finding the claims on %s: no single logical cluster in the context", gr)
+	}
+	var wanted map[string]string
+	all, err := i.in(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 0 {
+		identity := func() (string, bool) {
+			bound, ok := i.bound.Get(ctx, gr)
+			if !ok {
+				return "", false
+			}
+			return bound.Identity, true
+		}
+		own := Corrected(own, nil) // a claim does not select by claims
+		for _, one := range all {
+			wanted = one.set.apply(wanted, Normal(gr), identity, own)
+		}
+	}
+	if gr == apiBindings {
+		wanted = withReflexive(wanted, own)
+	}
+	return wanted, nil
+}
+
+// in returns what is known of a logical cluster, or finds it out while the index is not complete.
+func (i *Index) in(ctx context.Context, cluster logicalcluster.Name) ([]accepting, error) {
+	i.mu.RLock()
+	all, synced := i.clusters[cluster], i.synced
+	i.mu.RUnlock()
+	if synced {
+		return all, nil
+	}
+	objects, err := i.reader.List(ctx, "", nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the claims of the logical cluster: %w", err)
+	}
+	all = nil
+	for _, object := range objects {
+		of, err := contentOf(object)
+		if err != nil {
+			return nil, err
+		}
+		if of != (content{}) {
+			all = append(all, accepting{object.Name, newSet(object, of)})
+		}
+	}
+	return all, nil
+}
+
+// reflects tells whether the index has what a binding says, so that admission goes by it.
+func (i *Index) reflects(binding *apisv1alpha2.APIBinding) (bool, error) {
+	of, err := contentOf(binding)
+	if err != nil {
+		return false, err
+	}
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	if !i.synced {
+		return true, nil // it reads the watch cache, as the caller did
+	}
+	all := i.clusters[logicalcluster.Of(binding)]
+	at, known := find(all, binding.Name)
+	if !known {
+		return of == content{}, nil
+	}
+	return all[at].set.content == of, nil
+}
+
+// Sizes returns how many logical clusters with claims, and how many different sets of them, are known: what the memory
+// of the index follows.
+func (i *Index) Sizes() (clusters, sets int) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return len(i.clusters), len(i.sets)
+}
+
+// update takes in what a binding says. Slices are replaced, not changed: who reads holds no lock.
+func (i *Index) update(object *apisv1alpha2.APIBinding) error {
+	of, err := contentOf(object)
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	cluster := logicalcluster.Of(object)
+	all := i.clusters[cluster]
+	at, known := find(all, object.Name)
+	switch {
+	case of == content{}:
+		i.drop(cluster, object.Name)
+	case known && all[at].set.content == of:
+	case known:
+		replaced := slices.Clone(all)
+		replaced[at].set = i.acquire(object, of)
+		i.clusters[cluster] = replaced
+		i.release(all[at].set)
+	default:
+		i.clusters[cluster] = slices.Insert(slices.Clone(all), at, accepting{object.Name, i.acquire(object, of)})
+	}
+	return nil
+}
+
+// drop forgets a binding. The lock is held.
+func (i *Index) drop(cluster logicalcluster.Name, binding string) {
+	all := i.clusters[cluster]
+	at, known := find(all, binding)
+	if !known {
+		return
+	}
+	i.release(all[at].set)
+	if len(all) == 1 {
+		delete(i.clusters, cluster)
+		return
+	}
+	i.clusters[cluster] = slices.Delete(slices.Clone(all), at, at+1)
+}
+
+func (i *Index) acquire(object *apisv1alpha2.APIBinding, of content) *set {
+	known := i.sets[of]
+	if known == nil {
+		known = newSet(object, of)
+		i.sets[of] = known
+	}
+	known.users++
+	return known
+}
+
+func (i *Index) release(s *set) {
+	if s.users--; s.users == 0 {
+		delete(i.sets, s.content)
+	}
+}
+
+func find(all []accepting, binding string) (at int, known bool) {
+	return slices.BinarySearchFunc(all, binding, func(a accepting, name string) int { return strings.Compare(a.binding, name) })
+}

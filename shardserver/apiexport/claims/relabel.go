@@ -1,0 +1,180 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/metadata"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+const (
+	// pageSize is how many objects are looked at in one read.
+	pageSize = 500
+	// maxErrors is how many objects a condition speaks of.
+	maxErrors = 3
+)
+
+// errUnfinished says that there is more to do, in another turn.
+var errUnfinished = errors.New("more objects are to be labelled")
+
+// relabel brings all objects of some resources of the context's logical cluster in line with its claims.
+func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource) error {
+	going, err := l.isGoing(ctx)
+	if going || err != nil {
+		return err
+	}
+	until := time.Now().Add(patience)
+	var errs []error
+	for _, gr := range resources {
+		resource, err := l.cfg.Registry.For(ctx, gr)
+		if err != nil {
+			return err
+		}
+		if resource == nil {
+			continue // reviews are never stored; and what is not served here has no objects
+		}
+		pass := &pass{labeler: l, resource: resource, until: until}
+		if err := pass.run(ctx); err != nil {
+			if errors.Is(err, errUnfinished) {
+				return err
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", gr, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pass is one look at all objects of a resource.
+type pass struct {
+	*labeler
+	resource *storage.Resource
+	until    time.Time
+
+	mu     sync.Mutex
+	errs   []error
+	failed int
+}
+
+// run returns errUnfinished when time is up, or what kept objects from being labelled.
+func (p *pass) run(ctx context.Context) error {
+	next := ""
+	for {
+		if time.Now().After(p.until) {
+			return errUnfinished
+		}
+		page, rest, err := p.page(ctx, next)
+		switch {
+		case apierrors.IsResourceExpired(err):
+			return errUnfinished // the list took too long to be one; what was done stays done
+		case err != nil:
+			return fmt.Errorf("listing: %w", err)
+		}
+		if err := p.correct(ctx, page); err != nil {
+			return err
+		}
+		if next = rest; next == "" {
+			break
+		}
+	}
+	if p.failed > len(p.errs) {
+		p.errs = append(p.errs, fmt.Errorf("and %d more", p.failed-len(p.errs)))
+	}
+	return errors.Join(p.errs...)
+}
+
+// page returns some objects whose labels are not right, and where to go on.
+func (p *pass) page(ctx context.Context, from string) (wrong []target, next string, err error) {
+	gr := p.resource.GVR.GroupResource()
+	scoped := request.WithNamespace(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource}), "")
+	list, err := p.resource.Store.List(scoped, &internalversion.ListOptions{Limit: pageSize, Continue: from})
+	if err != nil {
+		return nil, "", err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		object, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		wanted, err := p.cfg.Index.Labels(ctx, gr, object.GetLabels())
+		if err != nil {
+			return err
+		}
+		if !Right(object.GetLabels(), wanted) {
+			wrong = append(wrong, target{object.GetNamespace(), object.GetName()})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	position, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", err
+	}
+	return wrong, position.GetContinue(), nil
+}
+
+// target is an object to touch.
+type target struct{ namespace, name string }
+
+// correct touches objects, some at a time.
+func (p *pass) correct(ctx context.Context, targets []target) error {
+	work := make(chan target)
+	var workers sync.WaitGroup
+	for range min(touching, len(targets)) {
+		workers.Go(func() {
+			for one := range work {
+				if err := touch(ctx, p.cfg.Objects, p.resource.GVR, one); err != nil {
+					p.note(one, err)
+				}
+			}
+		})
+	}
+	finish := func() {
+		close(work)
+		workers.Wait()
+	}
+	defer finish()
+	for _, one := range targets {
+		if time.Now().After(p.until) {
+			return errUnfinished
+		}
+		select {
+		case work <- one:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (p *pass) note(one target, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed++
+	if len(p.errs) < maxErrors {
+		p.errs = append(p.errs, fmt.Errorf("%s: %w", types.NamespacedName{Namespace: one.namespace, Name: one.name}, err))
+	}
+}
+
+// touch sends an object through admission without asking for any change. One that has gone needs no labels.
+func touch(ctx context.Context, objects metadata.Interface, resource schema.GroupVersionResource, one target) error {
+	_, err := objects.Resource(resource).Namespace(one.namespace).Patch(ctx, one.name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
