@@ -100,6 +100,15 @@ func (i *Index) in(ctx context.Context, cluster logicalcluster.Name) ([]acceptin
 	return all, nil
 }
 
+// concerns tells from memory whether the labels of an object have to be looked at. While the index is not complete it
+// cannot tell, and says no.
+func (i *Index) concerns(cluster logicalcluster.Name, gr schema.GroupResource, own map[string]string) bool {
+	i.mu.RLock()
+	synced, any := i.synced, len(i.clusters[cluster]) > 0
+	i.mu.RUnlock()
+	return synced && (any || gr == apiBindings || Claimed(own))
+}
+
 // reflects tells whether the index has what a binding says, so that admission goes by it.
 func (i *Index) reflects(binding *apisv1alpha2.APIBinding) (bool, error) {
 	of, err := contentOf(binding)

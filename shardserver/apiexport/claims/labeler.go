@@ -47,13 +47,17 @@ type labeler struct {
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 }
 
-// Controller returns the labeler. Its key is a binding.
-func Controller(cfg Config) controller.Controller {
-	l := &labeler{
+func newLabeler(cfg Config) *labeler {
+	return &labeler{
 		cfg:      cfg,
 		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings),
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
 	}
+}
+
+// Controller returns the labeler. Its key is a binding.
+func Controller(cfg Config) controller.Controller {
+	l := newLabeler(cfg)
 	return controller.Controller{
 		Name:      "permission-claims",
 		Inputs:    []controller.Input{{Resource: apiBindings, Keys: controller.ObjectKey}},
@@ -95,13 +99,4 @@ func (l *labeler) reconcile(ctx context.Context, key controller.Key) (controller
 		return controller.Result{}, fmt.Errorf("writing which claims of binding %q of %q are applied: %w", key.Name, key.Cluster, err)
 	}
 	return again, nil
-}
-
-// isGoing tells whether the logical cluster and all that is in it are being deleted, so that nobody has to touch it.
-func (l *labeler) isGoing(ctx context.Context) (bool, error) {
-	cluster, err := l.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return err == nil && cluster.DeletionTimestamp != nil, err
 }

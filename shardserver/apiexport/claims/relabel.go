@@ -1,9 +1,12 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,12 +23,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-const (
-	// pageSize is how many objects are looked at in one read.
-	pageSize = 500
-	// maxErrors is how many objects a condition speaks of.
-	maxErrors = 3
-)
+// pageSize is how many objects are looked at in one read.
+const pageSize = 500
 
 // errUnfinished says that there is more to do, in another turn.
 var errUnfinished = errors.New("more objects are to be labelled")
@@ -64,8 +63,7 @@ type pass struct {
 	until    time.Time
 
 	mu     sync.Mutex
-	errs   []error
-	failed int
+	failed map[target]error
 }
 
 // run returns errUnfinished when time is up, or what kept objects from being labelled.
@@ -89,10 +87,18 @@ func (p *pass) run(ctx context.Context) error {
 			break
 		}
 	}
-	if p.failed > len(p.errs) {
-		p.errs = append(p.errs, fmt.Errorf("and %d more", p.failed-len(p.errs)))
+	return p.summary()
+}
+
+// summary speaks of one object only, the same one each time, since a condition shows it.
+func (p *pass) summary() error {
+	if len(p.failed) == 0 {
+		return nil
 	}
-	return errors.Join(p.errs...)
+	first := slices.MinFunc(slices.Collect(maps.Keys(p.failed)), func(a, b target) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	return fmt.Errorf("%d objects failed, such as %s: %w", len(p.failed), types.NamespacedName{Namespace: first.namespace, Name: first.name}, p.failed[first])
 }
 
 // page returns some objects whose labels are not right, and where to go on.
@@ -108,14 +114,11 @@ func (p *pass) page(ctx context.Context, from string) (wrong []target, next stri
 		if err != nil {
 			return err
 		}
-		wanted, err := p.cfg.Index.Labels(ctx, gr, object.GetLabels())
-		if err != nil {
-			return err
-		}
-		if !Right(object.GetLabels(), wanted) {
+		isWrong, err := p.isWrong(ctx, gr, object)
+		if isWrong {
 			wrong = append(wrong, target{object.GetNamespace(), object.GetName()})
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, "", err
@@ -164,10 +167,10 @@ func (p *pass) correct(ctx context.Context, targets []target) error {
 func (p *pass) note(one target, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed++
-	if len(p.errs) < maxErrors {
-		p.errs = append(p.errs, fmt.Errorf("%s: %w", types.NamespacedName{Namespace: one.namespace, Name: one.name}, err))
+	if p.failed == nil {
+		p.failed = map[target]error{}
 	}
+	p.failed[one] = err
 }
 
 // touch sends an object through admission without asking for any change. One that has gone needs no labels.
