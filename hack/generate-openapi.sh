@@ -28,10 +28,13 @@ go run "$generator" \
 # The generator refers by Go path to packages that it was not told to generate, but Kubernetes publishes its
 # definitions under model names: "k8s.io/api/rbac/v1.PolicyRule" is "io.k8s.api.rbac.v1.PolicyRule".
 sed -E -i \
-	-e 's#"k8s\.io/([^"]*\.[A-Z][A-Za-z]*)"#"io.k8s.\1"#' \
+	-e 's#"k8s\.io/([^"]*\.[A-Z][A-Za-z]*)"#"io.k8s.\1"#g' \
 	-e ':dots' -e 's#("io\.k8s\.[^"/]*)/([^"]*")#\1.\2#' -e 't dots' \
 	"$output/zz_generated.openapi.go"
 gofmt -w "$output/zz_generated.openapi.go"
 
 echo "definitions: rules for names in config/kcp/crd"
 go run ./hack/crdnames config/kcp/crd
+
+echo "schemas of root's exports: shardserver/bootstrap/rootapis/schemas"
+go run ./hack/rootschemas config/kcp/crd shardserver/bootstrap/rootapis/schemas
