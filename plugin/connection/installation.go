@@ -20,10 +20,11 @@ import (
 
 // The resources that plugins read and write. All are cluster-scoped.
 var (
-	Workspaces      = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
-	LogicalClusters = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}
-	APIBindings     = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
-	APIExports      = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
+	Workspaces         = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
+	LogicalClusters    = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}
+	APIBindings        = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
+	APIExports         = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
+	APIResourceSchemas = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha1", Resource: "apiresourceschemas"}
 )
 
 // homeTimeout bounds the wait for a home workspace that the first request creates. The server gives up after the
@@ -54,13 +55,21 @@ func (i *Installation) configFor(path logicalcluster.Path) *rest.Config {
 	return config
 }
 
-// Resource returns a client for one resource of one logical cluster.
+// Resource returns a client for one cluster-scoped resource of one logical cluster.
 func (i *Installation) Resource(path logicalcluster.Path, resource schema.GroupVersionResource) (dynamic.ResourceInterface, error) {
+	return i.Namespaced(path, resource, "")
+}
+
+// Namespaced returns a client for one resource in a namespace of one logical cluster, "" for a resource without.
+func (i *Installation) Namespaced(path logicalcluster.Path, resource schema.GroupVersionResource, namespace string) (dynamic.ResourceInterface, error) {
 	client, err := dynamic.NewForConfigAndClient(i.configFor(path), i.http)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for workspace %q: %w", path, err)
 	}
-	return client.Resource(resource), nil
+	if namespace == "" {
+		return client.Resource(resource), nil
+	}
+	return client.Resource(resource).Namespace(namespace), nil
 }
 
 // Get reads one object of a logical cluster. The server's answer is wrapped, so apierrors.IsNotFound and friends work.

@@ -1,0 +1,29 @@
+// Package kcp is the library behind "kubectl kcp": it gathers the commands of the packages beside it and adds nothing.
+package kcp
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/atoll-dev/atoll/plugin/binding"
+	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/quickstart"
+	"github.com/atoll-dev/atoll/plugin/snapshot"
+	"github.com/atoll-dev/atoll/plugin/workspace"
+)
+
+// NewCommand returns "kubectl kcp". The caller binds the flags of the connection.
+func NewCommand(flags *connection.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "kcp",
+		Short:   "Work with workspaces and the APIs they share",
+		Example: "  kubectl kcp workspace :root\n  kubectl kcp bind apiexport root:org:provider:cowboys",
+	}
+	cmd.AddCommand(
+		workspace.NewCommand(flags),
+		binding.NewBindCommand(flags),
+		binding.NewClaimsCommand(flags),
+		snapshot.NewCommand(flags),
+		quickstart.NewCommand(flags),
+	)
+	return cmd
+}
