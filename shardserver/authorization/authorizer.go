@@ -23,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -50,6 +52,9 @@ type Config struct {
 	// Registry gives access to RBAC objects and logical clusters. It may still be empty: requests that need it fail
 	// with an internal error until the APIs are installed.
 	Registry *storage.Registry
+	// Bound and Exports tell what is bound where, and which bounds its owner sets. Both may be nil: then nothing is bound.
+	Bound   *bindings.Index
+	Exports *apiexport.Catalog
 	// AlwaysAllowPaths need no authorization. A trailing '*' makes one a prefix.
 	AlwaysAllowPaths []string
 	// AlwaysAllowGroups need no authorization anywhere, wildcard requests included. Default: system:masters.
@@ -65,6 +70,7 @@ type Authorizer struct {
 	outer            authorizer.Authorizer
 	rules            rules
 	bootstrap        *bootstrapSource
+	exports          *apiexport.Catalog
 	privilegedGroups []string
 }
 
@@ -77,6 +83,9 @@ var (
 func New(config Config) (*Authorizer, error) {
 	if config.Registry == nil {
 		return nil, errors.New("authorization: a storage registry is required")
+	}
+	if (config.Bound == nil) != (config.Exports == nil) {
+		return nil, errors.New("authorization: bindings and exports are required together")
 	}
 	if len(config.AlwaysAllowGroups) == 0 {
 		config.AlwaysAllowGroups = []string{GroupMasters}
@@ -93,7 +102,7 @@ func New(config Config) (*Authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{outer: outer, rules: held, bootstrap: bootstrap, privilegedGroups: config.AlwaysAllowGroups}, nil
+	return &Authorizer{outer: outer, rules: held, bootstrap: bootstrap, exports: config.Exports, privilegedGroups: config.AlwaysAllowGroups}, nil
 }
 
 func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Authorizer, error) {
@@ -114,7 +123,7 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 			}
 			chain = append(chain, paths)
 		case ModeRBAC:
-			chain = append(chain, newRBACChain(held, clusters))
+			chain = append(chain, newRBACChain(held, clusters, exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}))
 		case ModeWebhook:
 			if config.Webhook != nil {
 				chain = append(chain, webhook{config.Webhook})

@@ -55,12 +55,12 @@ type rbacChain struct {
 	steps    []step
 }
 
-func newRBACChain(held rules, clusters logicalClusters) *rbacChain {
+func newRBACChain(held rules, clusters logicalClusters, exports exportPolicy) *rbacChain {
 	return &rbacChain{clusters: clusters, steps: []step{
 		{"01-requiredgroups", requiredGroups},                           // the workspace's own door, before everything else
 		{"02-content", content{held}.check},                             // may this user enter the workspace at all
 		{"03-systemcrd", systemResources},                               // what only the server itself writes
-		{"04-maxpermissionpolicy", tenancyPolicy},                       // what the owner of an API leaves to its users
+		{"04-maxpermissionpolicy", exports.check},                       // what the owner of an API leaves to its users
 		{"05-bootstrap", allowedBy("bootstrap policy", held.bootstrap)}, // RBAC valid in every logical cluster
 		{"05-local", allowedBy("local policy", held.local)},             // RBAC of this one; the last step settles
 	}}

@@ -1,0 +1,157 @@
+package authorization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// exportPolicy bounds what users of a logical cluster may do with a resource that is bound there to what RBAC in the
+// logical cluster of the export allows them, if the export says so.
+type exportPolicy struct {
+	registry *storage.Registry
+	rules    rules
+	// bound and exports may be nil: then nothing is bound.
+	bound   *bindings.Index
+	exports *apiexport.Catalog
+}
+
+// reviews are the groups of questions to the server, which are no objects.
+var reviews = sets.New("authorization.k8s.io", "authentication.k8s.io")
+
+// check holds the status of tenancy objects to tenancyPolicy in any case: it must not be open to users where the root
+// export cannot be seen.
+func (p exportPolicy) check(s *subject) verdict {
+	if v := tenancyPolicy(s); v.settles || p.bound == nil {
+		return v
+	}
+	a := s.attributes
+	switch {
+	case s.deep:
+		return pass("a deep access review")
+	case !a.IsResourceRequest():
+		return pass("not a resource")
+	case a.GetVerb() == "impersonate" || reviews.Has(a.GetAPIGroup()):
+		return pass("nothing that can be bound")
+	}
+	bound, ok, err := p.find(s.ctx, schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()})
+	if err != nil {
+		return undecided(err)
+	}
+	if !ok {
+		return pass("not a bound API")
+	}
+	export, err := p.exports.Get(s.ctx, bound.Export)
+	switch {
+	case apierrors.IsNotFound(err):
+		return pass("no APIExport %q in %q", bound.Export.Name, bound.Export.Cluster)
+	case err != nil:
+		return undecided(fmt.Errorf("reading APIExport %q of %q: %w", bound.Export.Name, bound.Export.Cluster, err))
+	case !hasLocalPolicy(export):
+		return pass("APIExport %q of %q sets no bounds", bound.Export.Name, bound.Export.Cluster)
+	}
+	return p.ask(s, bound.Export)
+}
+
+// find returns how a resource is bound. A binding that this process has not heard of may be one that the request will
+// be served by, so what nobody knows is looked up.
+func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindings.Bound, bool, error) {
+	if bound, ok := p.bound.Get(ctx, gr); ok {
+		return bound, true, nil
+	}
+	known, err := p.registry.For(ctx, gr)
+	if known != nil || err != nil {
+		return bindings.Bound{}, false, err
+	}
+	if _, err := p.registry.Get(gr); err == nil {
+		return bindings.Bound{}, false, nil // compiled in and not shown here: it is not served
+	}
+	return p.bound.Latest(ctx, gr)
+}
+
+// ask asks RBAC of the export's logical cluster, by the names that users of others have there.
+func (p exportPolicy) ask(s *subject, export bindings.Export) verdict {
+	there := *s
+	there.ctx = logicalcluster.With(s.ctx, export.Cluster)
+	there.users = bindingUsers(s.cluster, s.attributes.GetUser())
+	var v verdict
+	var failed error
+	for _, ask := range []func(*subject) verdict{allowedBy("bootstrap policy", p.rules.bootstrap), allowedBy("policy of the APIExport", p.rules.local)} {
+		if v = ask(&there); v.settles {
+			return pass("APIExport %q of %q permits it: %s", export.Name, export.Cluster, v.reason)
+		}
+		failed = errors.Join(failed, v.err)
+	}
+	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: fmt.Sprintf("APIExport %q of %q does not permit it: %s", export.Name, export.Cluster, v.reason), err: failed}
+}
+
+func undecided(err error) verdict {
+	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "the bounds of a bound API cannot be told", err: err}
+}
+
+func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {
+	return export.Spec.MaximalPermissionPolicy != nil && export.Spec.MaximalPermissionPolicy.Local != nil
+}
+
+// bindingUsers returns the names under which maximal permission policies know a user of a logical cluster: those that
+// count there, with a prefix. A service account has the name that it has abroad.
+func bindingUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
+	counting := EffectiveUsers(cluster, u)
+	prefixed := make([]user.Info, 0, len(counting))
+	for _, one := range counting {
+		name := one.GetName()
+		if namespace, account, ok := serviceAccount(one); ok {
+			name = ForeignServiceAccountPrefix + cluster.String() + ":" + namespace + ":" + account
+		}
+		groups := make([]string, 0, len(one.GetGroups()))
+		for _, group := range one.GetGroups() {
+			groups = append(groups, BindingSubjectPrefix+group)
+		}
+		prefixed = append(prefixed, &user.DefaultInfo{Name: BindingSubjectPrefix + name, Groups: groups})
+	}
+	return prefixed
+}
+
+// AuthorizeClaimed decides whether a user may do something to a resource with an identity, of which an export of home
+// claims the objects: every owner of that identity who sets bounds has to permit it, by RBAC in the logical cluster of
+// its export. The user is judged as it counts in home. Nobody may do anything to a resource without an owner.
+func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.Name, attributes authorizer.Attributes, identity string) (authorizer.Decision, string, error) {
+	if a.exports == nil {
+		return authorizer.DecisionDeny, reasonDenied, nil
+	}
+	owners, err := a.exports.ByIdentity(ctx, identity)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, reasonDenied, fmt.Errorf("finding the owners of a claimed resource: %w", err)
+	}
+	if len(owners) == 0 {
+		return authorizer.DecisionDeny, reasonDenied, nil
+	}
+	users := bindingUsers(home, attributes.GetUser())
+	for _, owner := range owners {
+		if !hasLocalPolicy(owner) {
+			continue
+		}
+		// Whoever is asked here stands in the audit event of the request with other questions.
+		there := request.WithRequestInfo(WithDeep(logicalcluster.With(ctx, logicalcluster.Of(owner))), nil)
+		decision, _, err := forEach(users, attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+			return a.outer.Authorize(there, attributes)
+		})
+		if decision != authorizer.DecisionAllow {
+			return authorizer.DecisionDeny, reasonDenied, err
+		}
+	}
+	return authorizer.DecisionAllow, reasonGranted, nil
+}

@@ -1,0 +1,75 @@
+package authorization
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestNamesInMaximalPermissionPolicies(t *testing.T) {
+	const binding = "apis.kcp.io:binding:"
+	type subject struct {
+		name   string
+		groups []string
+	}
+	authenticated := []string{binding + "system:authenticated"}
+	account := func(extra map[string][]string) *user.DefaultInfo {
+		return &user.DefaultInfo{
+			Name:   "system:serviceaccount:ns:sa",
+			Groups: []string{"system:serviceaccounts", "system:authenticated"}, Extra: extra,
+		}
+	}
+	for name, tc := range map[string]struct {
+		user *user.DefaultInfo
+		want []subject
+	}{
+		"a user and its groups get a prefix": {
+			&user.DefaultInfo{Name: "alice", Groups: []string{"staff"}},
+			[]subject{{binding + "alice", []string{binding + "staff"}}},
+		},
+		"a service account has the name that it has abroad": {
+			account(map[string][]string{ClusterNameExtraKey: {"c"}}),
+			[]subject{
+				{binding + "system:kcp:serviceaccount:c:ns:sa", []string{binding + "system:serviceaccounts", binding + "system:authenticated"}},
+				{binding + "system:kcp:serviceaccount:c:ns:sa", authenticated},
+			},
+		},
+		"also if it does not say that it is a local one": {
+			account(nil),
+			[]subject{{binding + "system:kcp:serviceaccount:c:ns:sa", []string{binding + "system:serviceaccounts", binding + "system:authenticated"}}},
+		},
+		"one from elsewhere is nobody but that name": {
+			account(map[string][]string{ClusterNameExtraKey: {"b"}}),
+			[]subject{
+				{binding + "system:anonymous", []string{binding + "system:authenticated", binding + "system:cluster:b"}},
+				{binding + "system:kcp:serviceaccount:b:ns:sa", authenticated},
+			},
+		},
+		"a scope elsewhere leaves nobody": {
+			&user.DefaultInfo{Name: "alice", Groups: []string{"staff", "system:authenticated"}, Extra: map[string][]string{ScopesExtraKey: {"cluster:b"}}},
+			[]subject{{binding + "system:anonymous", authenticated}},
+		},
+		"a scope here changes nothing": {
+			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ScopesExtraKey: {"cluster:c"}}},
+			[]subject{{binding + "alice", nil}},
+		},
+		"warrants count by the same rules, but for masters": {
+			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{WarrantExtraKey: {
+				`{"user":"bob","groups":["staff","system:masters"],"extra":{"authorization.kcp.io/warrant":["{\"user\":\"carol\"}"]}}`,
+			}}},
+			[]subject{{binding + "alice", nil}, {binding + "bob", []string{binding + "staff"}}, {binding + "carol", nil}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := bindingUsers(logicalcluster.MustParseName("c"), tc.user)
+			if !slices.EqualFunc(got, tc.want, func(u user.Info, want subject) bool {
+				return u.GetName() == want.name && slices.Equal(u.GetGroups(), want.groups) && len(u.GetExtra()) == 0
+			}) {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
