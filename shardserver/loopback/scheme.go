@@ -8,8 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
 
 // Scheme holds the types that the typed client knows: Kubernetes' own and kcp's. Nobody changes it.
@@ -20,8 +24,12 @@ func newScheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme,
 		apiextensionsv1.AddToScheme,
+		apisv1alpha1.AddToScheme,
+		apisv1alpha2.AddToScheme,
+		cachev1alpha1.AddToScheme,
 		corev1alpha1.AddToScheme,
 		tenancyv1alpha1.AddToScheme,
+		topologyv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err) // two types of one name: a fault of the build, not of the moment
@@ -41,8 +49,12 @@ var served = []schema.GroupVersion{
 	{Group: "coordination.k8s.io", Version: "v1"},
 	{Group: "events.k8s.io", Version: "v1"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1"},
+	apisv1alpha2.SchemeGroupVersion,
+	apisv1alpha1.SchemeGroupVersion,
+	cachev1alpha1.SchemeGroupVersion,
 	corev1alpha1.SchemeGroupVersion,
 	tenancyv1alpha1.SchemeGroupVersion,
+	topologyv1alpha1.SchemeGroupVersion,
 }
 
 // clusterScoped are the kinds of the served groups that live in no namespace. A REST mapper built from a scheme cannot
@@ -56,7 +68,10 @@ var clusterScoped = sets.New(
 	"SubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
 	"CertificateSigningRequest",
 	"ClusterRole", "ClusterRoleBinding",
+	"APIBinding", "APIConversion", "APIExport", "APIExportEndpointSlice", "APIResourceSchema",
+	"ClusterCachedResource", "ClusterCachedResourceEndpointSlice",
 	"LogicalCluster", "Shard",
+	"Partition", "PartitionSet",
 	"Workspace", "WorkspaceAuthenticationConfiguration", "WorkspaceType",
 )
 
