@@ -1,6 +1,7 @@
 // Package dynamic runs the admission that tenants configure: webhooks, and admission policies written in CEL. The
 // semantics are upstream's: its webhook plug-ins and policy dispatchers do the work. What lives here is where they get
-// their configuration from (the watch cache, for the logical cluster of the request) and what is kept between requests.
+// their configuration from (the watch cache, for the logical cluster of the request, or for that of the export if the
+// resource is bound) and what is kept between requests.
 //
 // Nothing exists because a logical cluster exists. One without configurations costs a look into the watch cache per
 // request. One with configurations has an entry in a cache that is bounded in number and by idle time, and is replaced

@@ -15,13 +15,16 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/apis/core"
 
+	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Config is what the plug-ins work with. All fields are required.
+// Config is what the plug-ins work with. All fields that do not say otherwise are required.
 type Config struct {
 	// Registry is where configurations, namespaces and parameters are read from.
 	Registry *storage.Registry
+	// Bound tells which resources are exported from elsewhere; nil means none.
+	Bound *bindings.Index
 	// Authorizer answers the access checks of CEL expressions, in the logical cluster of the request.
 	Authorizer authorizer.Authorizer
 	// Custom reads parameters that are custom resources, in the logical cluster of its context and with the power of

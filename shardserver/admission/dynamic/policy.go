@@ -41,7 +41,7 @@ type kind[IP, IB stored, P, B runtime.Object, E any] struct {
 	compile     func(P) E
 }
 
-// policies finds the policies of a logical cluster, ready to be evaluated.
+// policies finds the policies that judge a logical cluster (sourceOf), ready to be evaluated.
 type policies[IP, IB stored, P, B runtime.Object, E any] struct {
 	kind     kind[IP, IB, P, B, E]
 	plugins  *Plugins
@@ -95,7 +95,9 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	if err != nil {
 		return nil, err
 	}
-	applicable, err := s.applicable(ctx, cluster)
+	// Policies, bindings and parameters are read where the policy stands; namespaces and access are those of the request.
+	there := logicalcluster.With(ctx, s.plugins.sourceOf(ctx, cluster, a))
+	applicable, err := s.applicable(there)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -106,7 +108,7 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 			if !s.concerns(ctx, a, o, of.policy) {
 				continue // before finding out what its parameters are
 			}
-			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.params(ctx, *of.params)
+			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.params(there, *of.params)
 		}
 		hook.Evaluator = s.evaluator(of)
 		hooks = append(hooks, hook)
@@ -127,8 +129,12 @@ func (s *policies[IP, IB, P, B, E]) evaluator(of policy[P, B]) E {
 	})()
 }
 
-// applicable returns the policies of the logical cluster that have bindings.
-func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context, cluster logicalcluster.Name) ([]policy[P, B], error) {
+// applicable returns the policies of the context's logical cluster that have bindings.
+func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context) ([]policy[P, B], error) {
+	cluster, err := clusterOf(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if !s.present.in(cluster) {
 		s.known.none(cluster)
 		return nil, nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -29,7 +30,7 @@ const (
 	ownPatience = 250 * time.Millisecond
 )
 
-// webhooks calls those of the request's logical cluster, which stand in configurations C.
+// webhooks calls those that judge the request's logical cluster (sourceOf), which stand in configurations C.
 type webhooks[C stored] struct {
 	plugins    *Plugins
 	dispatcher generic.Dispatcher
@@ -78,19 +79,20 @@ func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o ad
 	if err != nil {
 		return err
 	}
-	if !w.present.in(cluster) {
-		w.known.none(cluster)
+	source := w.plugins.sourceOf(ctx, cluster, a)
+	if !w.present.in(source) {
+		w.known.none(source)
 		return nil
 	}
-	configurations, err := readAll(ctx, w.reader)
+	configurations, err := readAll(logicalcluster.With(ctx, source), w.reader)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	if len(configurations) == 0 {
-		w.known.none(cluster)
+		w.known.none(source)
 		return nil
 	}
-	of, err := w.known.get(cluster, appendRevisions(nil, configurations), func() (*hooks, error) { return w.prepare(configurations) })
+	of, err := w.known.get(source, appendRevisions(nil, configurations), func() (*hooks, error) { return w.prepare(configurations) })
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("preparing the webhooks of the workspace: %w", err))
 	}
