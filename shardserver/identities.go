@@ -16,27 +16,14 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"sigs.k8s.io/yaml"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
 const (
 	identityNamespace = "kcp-system"
 	identityKey       = "key"
 )
-
-// rootExports are the exports of root whose resources this shard serves, with the resources of each. The identity
-// of an export is part of the storage key of its resources.
-var rootExports = []struct {
-	name      string
-	resources []schema.GroupResource
-}{
-	{"shards.core.kcp.io", []schema.GroupResource{corev1alpha1.Resource("shards")}},
-	{"tenancy.kcp.io", []schema.GroupResource{tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"), tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")}},
-	{"topology.kcp.io", []schema.GroupResource{topologyv1alpha1.Resource("partitions"), topologyv1alpha1.Resource("partitionsets")}},
-}
 
 // secretStore is what identities need of the secrets' storage.
 type secretStore interface {
@@ -50,14 +37,14 @@ type secretStore interface {
 func ensureIdentities(ctx context.Context, secrets secretStore, seeds map[string]string) (map[schema.GroupResource]string, error) {
 	ctx = request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Root), identityNamespace)
 	identities := map[schema.GroupResource]string{}
-	for _, export := range rootExports {
-		value, err := ensureIdentity(ctx, secrets, export.name, seeds[export.name])
+	for _, export := range rootapis.Exports() {
+		value, err := ensureIdentity(ctx, secrets, export.Name, seeds[export.Name])
 		if err != nil {
-			return nil, fmt.Errorf("identity of export %s in %s: %w", export.name, logicalcluster.Root, err)
+			return nil, fmt.Errorf("identity of export %s in %s: %w", export.Name, logicalcluster.Root, err)
 		}
 		sum := sha256.Sum256(value)
-		for _, resource := range export.resources {
-			identities[resource] = hex.EncodeToString(sum[:])
+		for _, resource := range export.Resources {
+			identities[resource.GroupResource] = hex.EncodeToString(sum[:])
 		}
 	}
 	return identities, nil

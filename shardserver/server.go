@@ -183,6 +183,7 @@ func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
 		Batteries:           s.options.Batteries.Names(),
 		HomeWorkspaces:      s.options.Home.Enabled,
 		HomeCreatorGroups:   s.options.Home.CreatorGroups,
+		CacheAPIs:           s.options.FeatureEnabled(options.GateCacheAPIs),
 	})
 	if err != nil {
 		if hook.Err() != nil {

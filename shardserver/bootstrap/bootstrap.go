@@ -51,6 +51,8 @@ type Options struct {
 	HomeWorkspaces bool
 	// HomeCreatorGroups are the groups whose members may have a home workspace.
 	HomeCreatorGroups []string
+	// CacheAPIs binds cache.kcp.io in root.
+	CacheAPIs bool
 }
 
 func (o Options) has(battery string) bool { return slices.Contains(o.Batteries, battery) }

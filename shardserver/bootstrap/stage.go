@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -124,7 +126,7 @@ func ensure(ctx context.Context, c client.Client, desired, existing client.Objec
 	}
 	merged := existing.DeepCopyObject().(client.Object)
 	if !overlay(merged, desired) {
-		// What refers to another role cannot be changed, only replaced.
+		// What refers to another role, or describes another shape, cannot be changed, only replaced.
 		if err := c.Delete(ctx, existing, client.Preconditions{UID: new(existing.GetUID())}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -172,6 +174,10 @@ func overlay(existing, desired client.Object) bool {
 		want := desired.(*rbacv1.ClusterRoleBinding)
 		existing.Subjects = want.Subjects
 		return existing.RoleRef == want.RoleRef
+	case *apisv1alpha1.APIResourceSchema:
+		return sameSchema(existing, desired.(*apisv1alpha1.APIResourceSchema))
+	case *apisv1alpha2.APIExport:
+		overlayExport(existing, desired.(*apisv1alpha2.APIExport))
 	case *tenancyv1alpha1.WorkspaceType:
 		existing.Spec = desired.(*tenancyv1alpha1.WorkspaceType).Spec
 	}
