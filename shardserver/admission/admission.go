@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -39,6 +40,8 @@ type Config struct {
 	InFlight *quota.InFlight
 	// Counts are the numbers of objects that the object limit is checked against; nil checks nothing.
 	Counts *objectcount.Counts
+	// Claims tells which labels of permission claims objects carry; nil if there are no claims.
+	Claims *claims.Index
 	// Mounts allows workspaces that stand for servers elsewhere.
 	Mounts bool
 	// Limited are the resources that nobody may create an object of unless a quota limits their number; may be empty.
@@ -79,6 +82,7 @@ var plugins = []plugin{
 	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
 	{"apis.kcp.io/ReservedNames", ofOurKinds(newReservedNames)},
 	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
+	{"apis.kcp.io/PermissionClaims", newPermissionClaims},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
 	{resourceQuotaName, newResourceQuota},

@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+)
+
+// permissionClaims gives every object the labels of the claims by which providers see it, and takes off those that do
+// not belong. Users cannot have a say in it: whatever they write is silently put right.
+type permissionClaims struct {
+	*admission.Handler
+	index *claims.Index
+}
+
+func newPermissionClaims(config Config) admission.Interface {
+	return permissionClaims{admission.NewHandler(admission.Create, admission.Update), config.Claims}
+}
+
+// Admit implements admission.MutationInterface.
+func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	object, wanted, err := p.look(ctx, a)
+	if object == nil || err != nil {
+		return err
+	}
+	if own := object.GetLabels(); !claims.Right(own, wanted) {
+		object.SetLabels(claims.Corrected(own, wanted))
+	}
+	return nil
+}
+
+// Validate refuses what a later plug-in made of the labels.
+func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	object, wanted, err := p.look(ctx, a)
+	if object == nil || err != nil {
+		return err
+	}
+	if !claims.Right(object.GetLabels(), wanted) {
+		return forbid(a, "labels of permission claims are for the system to set")
+	}
+	return nil
+}
+
+// look returns the object and the labels of claims that it has to carry, or no object if the request is not about one.
+func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (metav1.Object, map[string]string, error) {
+	if p.index == nil || a.GetSubresource() != "" {
+		return nil, nil, nil
+	}
+	object, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return nil, nil, nil // without metadata there are no labels
+	}
+	wanted, err := p.index.Labels(ctx, a.GetResource().GroupResource(), object.GetLabels())
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	return object, wanted, nil
+}
