@@ -11,10 +11,12 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	kcpapis "github.com/atoll-dev/atoll/shardserver/apis/apis"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpcache "github.com/atoll-dev/atoll/shardserver/apis/cache"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
@@ -70,6 +72,10 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", topologyv1alpha1.SchemeGroupVersion.Group, err)
 	}
+	apisStorages, err := kcpapis.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", apisv1alpha2.SchemeGroupVersion.Group, err)
+	}
 	shared := apiextensions.NewShared()
 	definitions, err := apiextensions.NewStorage(options, shared)
 	if err != nil {
@@ -79,6 +85,7 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
 		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
 		ownGroup(topologyv1alpha1.SchemeGroupVersion, topologyStorages),
+		ownGroupInVersions(apisv1alpha2.GroupName, apisStorages),
 	)}
 	if options.cacheAPIs {
 		cacheStorages, err := kcpcache.Storages(options)
@@ -91,9 +98,13 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 }
 
 func ownGroup(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
-	info := genericapiserver.NewDefaultAPIGroupInfo(version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	return ownGroupInVersions(version.Group, map[string]map[string]rest.Storage{version.Version: storages})
+}
+
+func ownGroupInVersions(group string, storages map[string]map[string]rest.Storage) *genericapiserver.APIGroupInfo {
+	info := genericapiserver.NewDefaultAPIGroupInfo(group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.NegotiatedSerializer = registry.WithoutProtobuf(info.NegotiatedSerializer)
-	info.VersionedResourcesStorageMap[version.Version] = storages
+	info.VersionedResourcesStorageMap = storages
 	return &info
 }
 

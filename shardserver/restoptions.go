@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -31,12 +32,16 @@ var kcpResources = []schema.GroupResource{
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"),
 	topologyv1alpha1.Resource("partitions"), topologyv1alpha1.Resource("partitionsets"),
 	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
+	apisv1alpha2.Resource("apiexports"), apisv1alpha2.Resource("apibindings"), apisv1alpha2.Resource("apiresourceschemas"),
+	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
 }
 
 // systemResources are those of them that every logical cluster has without a binding, and that no identity keeps apart.
 var systemResources = []schema.GroupResource{
 	corev1alpha1.Resource("logicalclusters"),
 	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
+	apisv1alpha2.Resource("apiexports"), apisv1alpha2.Resource("apibindings"), apisv1alpha2.Resource("apiresourceschemas"),
+	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
 }
 
 // restOptions gives every registry its storage: the key layout of the contract, our decorator (wall W4), one watch

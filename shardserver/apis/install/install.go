@@ -1,5 +1,6 @@
-// Package install registers kcp's own types in a scheme, as the server needs them: the same Go type is the version
-// v1alpha1 and the internal version, so no conversion exists. It also holds their defaults. It must not know storage.
+// Package install registers kcp's own types in a scheme, as the server needs them: the same Go type is the version that
+// is stored and the internal version, so that only exports and bindings, which have another version beside it, are ever
+// converted. It also holds their defaults. It must not know storage.
 package install
 
 import (
@@ -20,8 +21,8 @@ func init() {
 	utilruntime.Must(Install(legacyscheme.Scheme))
 }
 
-// Install registers core.kcp.io, tenancy.kcp.io, topology.kcp.io and cache.kcp.io: versions, internal versions, priorities and defaults. Fields can
-// be selected by metadata.name alone, which every scheme does by itself.
+// Install registers the groups of kcp: versions, internal versions, priorities, conversions and defaults. Fields can be
+// selected by metadata.name alone, which every scheme does by itself.
 func Install(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{corev1alpha1.AddToScheme, tenancyv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme, cachev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -41,6 +42,9 @@ func Install(scheme *runtime.Scheme) error {
 		if err := scheme.SetVersionPriority(version); err != nil {
 			return fmt.Errorf("ordering the versions of %s: %w", version.Group, err)
 		}
+	}
+	if err := addAPIs(scheme); err != nil {
+		return err
 	}
 	addDefaults(scheme)
 	addCacheDefaults(scheme)

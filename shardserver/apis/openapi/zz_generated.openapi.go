@@ -1254,7 +1254,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1.CustomResourceSubresources", "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1.SelectableField", "k8s.io/apimachinery/pkg/runtime.RawExtension"},
+			"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.SelectableField", "io.k8s.apimachinery.pkg.runtime.RawExtension"},
 	}
 }
 

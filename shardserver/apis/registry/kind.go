@@ -20,8 +20,10 @@ type Object interface {
 // Kind describes one kind. T is a pointer to its type. All functions are required unless said otherwise; those that
 // take two objects get the new one first.
 type Kind[T Object] struct {
-	// Resource is the group, version and plural name.
+	// Resource is the group, version and plural name. T is of this version.
 	Resource schema.GroupVersionResource
+	// OtherVersions are further ones that the kind is served in, which the scheme converts. May be empty.
+	OtherVersions []string
 	// Singular is the name of one.
 	Singular string
 	// ShortNames are the resource's short names; may be empty.

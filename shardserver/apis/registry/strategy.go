@@ -29,8 +29,16 @@ func (strategy[T]) AllowCreateOnUpdate() bool      { return false }
 func (strategy[T]) AllowUnconditionalUpdate() bool { return false }
 func (strategy[T]) Canonicalize(runtime.Object)    {}
 func (s strategy[T]) typed(obj runtime.Object) T   { return obj.(T) }
-func (s strategy[T]) fieldVersion() fieldpath.APIVersion {
-	return fieldpath.APIVersion(s.kind.Resource.GroupVersion().String())
+
+// inVersions returns the fields for every version that the kind is served in.
+func (s strategy[T]) inVersions(fields *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
+	version := s.kind.Resource.GroupVersion()
+	sets := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version.String()): fields}
+	for _, other := range s.kind.OtherVersions {
+		version.Version = other
+		sets[fieldpath.APIVersion(version.String())] = fields
+	}
+	return sets
 }
 
 // GetResetFields tells server-side apply which fields a write to the main resource cannot change.
@@ -38,7 +46,7 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if !s.kind.hasStatus() {
 		return nil
 	}
-	return map[fieldpath.APIVersion]*fieldpath.Set{s.fieldVersion(): fieldpath.NewSet(fieldpath.MakePathOrDie("status"))}
+	return s.inVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
 }
 
 // PrepareForCreate drops the status that the client sent and begins to count generations.
@@ -113,10 +121,7 @@ type statusStrategy[T Object] struct {
 
 // GetResetFields tells server-side apply which fields a write to the status cannot change.
 func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return map[fieldpath.APIVersion]*fieldpath.Set{s.fieldVersion(): fieldpath.NewSet(
-		fieldpath.MakePathOrDie("metadata"),
-		fieldpath.MakePathOrDie("spec"),
-	)}
+	return s.inVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")))
 }
 
 // PrepareForUpdate keeps spec and metadata, except for the record of who owns which field and what follows from the

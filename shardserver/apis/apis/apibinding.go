@@ -1,0 +1,111 @@
+package apis
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
+	Resource:      apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"),
+	OtherVersions: []string{apisv1alpha1.SchemeGroupVersion.Version},
+	Singular:      "apibinding",
+
+	New:        func() *apisv1alpha2.APIBinding { return &apisv1alpha2.APIBinding{} },
+	NewList:    func() runtime.Object { return &apisv1alpha2.APIBindingList{} },
+	CopySpec:   func(to, from *apisv1alpha2.APIBinding) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *apisv1alpha2.APIBinding) { to.Status = from.Status },
+	SameSpec:   func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+	SameStatus: func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
+
+	ValidateName:       validateName,
+	ValidateSpec:       validateBindingSpec,
+	ValidateStatus:     validateBindingStatus,
+	ValidateTransition: validateBindingTransition,
+
+	Columns: []registry.Column[*apisv1alpha2.APIBinding]{
+		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: func(binding *apisv1alpha2.APIBinding) string {
+			if ready := conditionsv1alpha1.Get(binding, conditionsv1alpha1.Ready); ready != nil {
+				return string(ready.Status)
+			}
+			return ""
+		}},
+	},
+}
+
+var (
+	claimStates = []apisv1alpha2.AcceptablePermissionClaimState{apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected}
+	// A binding that nobody has looked at yet has no phase.
+	bindingPhases = []apisv1alpha2.APIBindingPhaseType{apisv1alpha2.APIBindingPhaseBinding, apisv1alpha2.APIBindingPhaseBound}
+)
+
+func validateBindingSpec(binding *apisv1alpha2.APIBinding) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateReference(binding.Spec.Reference.Export, path.Child("reference", "export"))
+	claims := make([]apisv1alpha2.PermissionClaim, 0, len(binding.Spec.PermissionClaims))
+	at := path.Child("permissionClaims")
+	for i, claim := range binding.Spec.PermissionClaims {
+		errs = append(errs, validateScopedClaim(claim.ScopedPermissionClaim, at.Index(i))...)
+		errs = append(errs, registry.Required(string(claim.State), at.Index(i).Child("state"))...)
+		errs = append(errs, registry.OneOf(claim.State, claimStates, at.Index(i).Child("state"))...)
+		claims = append(claims, claim.PermissionClaim)
+	}
+	return append(errs, duplicateClaims(claims, at)...)
+}
+
+func validateReference(export *apisv1alpha2.ExportBindingReference, path *field.Path) field.ErrorList {
+	if export == nil {
+		return nil
+	}
+	return append(registry.Required(export.Name, path.Child("name")), registry.Pattern(export.Path, pathPattern, path.Child("path"))...)
+}
+
+func validateBindingTransition(binding, old *apisv1alpha2.APIBinding) field.ErrorList {
+	if equality.Semantic.DeepEqual(binding.Spec.Reference, old.Spec.Reference) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "reference"), binding.Spec.Reference, "APIExport reference must not be changed")}
+}
+
+func validateBindingStatus(binding *apisv1alpha2.APIBinding) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.OneOf(binding.Status.Phase, bindingPhases, path.Child("phase"))
+	errs = append(errs, registry.Conditions(binding.Status.Conditions, path.Child("conditions"))...)
+	errs = append(errs, validateBound(binding.Status.BoundResources, path.Child("boundResources"))...)
+	applied := make([]apisv1alpha2.PermissionClaim, 0, len(binding.Status.AppliedPermissionClaims))
+	for i, claim := range binding.Status.AppliedPermissionClaims {
+		errs = append(errs, validateScopedClaim(claim, path.Child("appliedPermissionClaims").Index(i))...)
+		applied = append(applied, claim.PermissionClaim)
+	}
+	errs = append(errs, duplicateClaims(applied, path.Child("appliedPermissionClaims"))...)
+	for i, claim := range binding.Status.ExportPermissionClaims {
+		errs = append(errs, validateClaim(claim, path.Child("exportPermissionClaims").Index(i))...)
+	}
+	return errs
+}
+
+func validateBound(resources []apisv1alpha2.BoundAPIResource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, resource := range resources {
+		at := path.Index(i)
+		errs = append(errs, registry.Required(resource.Resource, at.Child("resource"))...)
+		errs = append(errs, registry.Required(resource.Schema.Name, at.Child("schema", "name"))...)
+		errs = append(errs, registry.Required(resource.Schema.UID, at.Child("schema", "UID"))...)
+		errs = append(errs, registry.Required(resource.Schema.IdentityHash, at.Child("schema", "identityHash"))...)
+		errs = append(errs, validateSet(resource.StorageVersions, at.Child("storageVersions"))...)
+		for _, other := range resources[:i] {
+			if other.Group == resource.Group && other.Resource == resource.Resource {
+				errs = append(errs, field.Duplicate(at, fmt.Sprintf("%s.%s", resource.Resource, resource.Group)))
+				break
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,86 @@
+package apis
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var apiExports = &registry.Kind[*apisv1alpha2.APIExport]{
+	Resource:      apisv1alpha2.SchemeGroupVersion.WithResource("apiexports"),
+	OtherVersions: []string{apisv1alpha1.SchemeGroupVersion.Version},
+	Singular:      "apiexport",
+
+	New:        func() *apisv1alpha2.APIExport { return &apisv1alpha2.APIExport{} },
+	NewList:    func() runtime.Object { return &apisv1alpha2.APIExportList{} },
+	Default:    install.DefaultAPIExport,
+	CopySpec:   func(to, from *apisv1alpha2.APIExport) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *apisv1alpha2.APIExport) { to.Status = from.Status },
+	SameSpec:   func(a, b *apisv1alpha2.APIExport) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+	SameStatus: func(a, b *apisv1alpha2.APIExport) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
+
+	ValidateName:   validateName,
+	ValidateSpec:   validateExportSpec,
+	ValidateStatus: validateExportStatus,
+}
+
+func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	for i, resource := range export.Spec.Resources {
+		at := path.Child("resources").Index(i)
+		errs = append(errs, validateResource(resource, at)...)
+		for _, other := range export.Spec.Resources[:i] {
+			if other.Name == resource.Name && other.Group == resource.Group {
+				errs = append(errs, field.Duplicate(at, fmt.Sprintf("%s.%s", resource.Name, resource.Group)))
+				break
+			}
+		}
+	}
+	if policy := export.Spec.MaximalPermissionPolicy; policy != nil && policy.Local == nil {
+		errs = append(errs, field.Invalid(path.Child("maximalPermissionPolicy"), "", "exactly one of the fields in [local] must be set"))
+	}
+	for i, claim := range export.Spec.PermissionClaims {
+		at := path.Child("permissionClaims").Index(i)
+		errs = append(errs, validateClaim(claim, at)...)
+		for _, other := range export.Spec.PermissionClaims[:i] {
+			if other.GroupResource == claim.GroupResource {
+				errs = append(errs, field.Duplicate(at, fmt.Sprintf("%s.%s", claim.Resource, claim.Group)))
+				break
+			}
+		}
+	}
+	return errs
+}
+
+func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {
+	errs := registry.Required(resource.Name, path.Child("name"))
+	errs = append(errs, registry.Required(resource.Schema, path.Child("schema"))...)
+	storage := path.Child("storage")
+	if (resource.Storage.CRD != nil) == (resource.Storage.Virtual != nil) {
+		errs = append(errs, field.Invalid(storage, "", "exactly one of the fields in [crd virtual] must be set"))
+	}
+	if virtual := resource.Storage.Virtual; virtual != nil {
+		at := storage.Child("virtual")
+		errs = append(errs, registry.Required(virtual.IdentityHash, at.Child("identityHash"))...)
+		errs = append(errs, registry.Required(virtual.Reference.Kind, at.Child("reference", "kind"))...)
+		errs = append(errs, registry.Required(virtual.Reference.Name, at.Child("reference", "name"))...)
+	}
+	return errs
+}
+
+func validateExportStatus(export *apisv1alpha2.APIExport) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.Conditions(export.Status.Conditions, path.Child("conditions"))
+	for i, virtual := range export.Status.VirtualWorkspaces {
+		errs = append(errs, registry.Required(virtual.URL, path.Child("virtualWorkspaces").Index(i).Child("url"))...)
+	}
+	return errs
+}

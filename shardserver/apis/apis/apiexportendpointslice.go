@@ -1,0 +1,68 @@
+package apis
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var apiExportEndpointSlices = &registry.Kind[*apisv1alpha1.APIExportEndpointSlice]{
+	Resource: apisv1alpha1.SchemeGroupVersion.WithResource("apiexportendpointslices"),
+	Singular: "apiexportendpointslice",
+
+	New:        func() *apisv1alpha1.APIExportEndpointSlice { return &apisv1alpha1.APIExportEndpointSlice{} },
+	NewList:    func() runtime.Object { return &apisv1alpha1.APIExportEndpointSliceList{} },
+	CopySpec:   func(to, from *apisv1alpha1.APIExportEndpointSlice) { to.Spec = from.Spec },
+	CopyStatus: func(to, from *apisv1alpha1.APIExportEndpointSlice) { to.Status = from.Status },
+	SameSpec:   func(a, b *apisv1alpha1.APIExportEndpointSlice) bool { return a.Spec == b.Spec },
+	SameStatus: func(a, b *apisv1alpha1.APIExportEndpointSlice) bool {
+		return equality.Semantic.DeepEqual(a.Status, b.Status)
+	},
+
+	ValidateName:       validateName,
+	ValidateSpec:       validateSliceSpec,
+	ValidateStatus:     validateSliceStatus,
+	ValidateTransition: validateSliceTransition,
+
+	Columns: []registry.Column[*apisv1alpha1.APIExportEndpointSlice]{
+		{Name: "Export", Path: ".spec.export.name", Value: func(slice *apisv1alpha1.APIExportEndpointSlice) string { return slice.Spec.APIExport.Name }},
+		{Name: "Partition", Path: ".spec.partition", Value: func(slice *apisv1alpha1.APIExportEndpointSlice) string { return slice.Spec.Partition }},
+	},
+}
+
+func validateSliceSpec(slice *apisv1alpha1.APIExportEndpointSlice) field.ErrorList {
+	export := apisv1alpha2.ExportBindingReference(slice.Spec.APIExport)
+	return validateReference(&export, field.NewPath("spec", "export"))
+}
+
+func validateSliceTransition(slice, old *apisv1alpha1.APIExportEndpointSlice) field.ErrorList {
+	if slice.Spec.APIExport == old.Spec.APIExport {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "export"), slice.Spec.APIExport, "APIExport reference must not be changed")}
+}
+
+func validateSliceStatus(slice *apisv1alpha1.APIExportEndpointSlice) field.ErrorList {
+	path := field.NewPath("status")
+	errs := registry.Conditions(slice.Status.Conditions, path.Child("conditions"))
+	seen := map[string]bool{}
+	for i, endpoint := range slice.Status.APIExportEndpoints {
+		at := path.Child("endpoints").Index(i)
+		errs = append(errs, registry.Required(endpoint.URL, at.Child("url"))...)
+		if seen[endpoint.URL] {
+			errs = append(errs, field.Duplicate(at, endpoint.URL))
+		}
+		seen[endpoint.URL] = true
+		if shards := endpoint.Shards; shards != nil && shards.Selector != nil {
+			if shards.MatchAll {
+				errs = append(errs, field.Invalid(at.Child("shards"), "", "matchAll and selector are mutually exclusive"))
+			}
+			errs = append(errs, validateLabelSelector(shards.Selector, at.Child("shards", "selector"))...)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,156 @@
+package apis
+
+import (
+	"bytes"
+	"encoding/json"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apis/install"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var apiResourceSchemas = &registry.Kind[*apisv1alpha1.APIResourceSchema]{
+	Resource: apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas"),
+	Singular: "apiresourceschema",
+
+	New:      func() *apisv1alpha1.APIResourceSchema { return &apisv1alpha1.APIResourceSchema{} },
+	NewList:  func() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} },
+	Default:  install.DefaultAPIResourceSchema,
+	CopySpec: func(to, from *apisv1alpha1.APIResourceSchema) { to.Spec = from.Spec },
+	SameSpec: func(a, b *apisv1alpha1.APIResourceSchema) bool { return SameSchemaSpec(a.Spec, b.Spec) },
+
+	ValidateName: validateName,
+	ValidateSpec: validateSchemaSpec,
+}
+
+var (
+	scopes          = []apiextensionsv1.ResourceScope{apiextensionsv1.ClusterScoped, apiextensionsv1.NamespaceScoped}
+	strategies      = []apiextensionsv1.ConversionStrategyType{apiextensionsv1.NoneConverter, apiextensionsv1.WebhookConverter}
+	nameValidations = []apisv1alpha1.NameValidation{apisv1alpha1.NameValidationDNS1123Subdomain, apisv1alpha1.NameValidationPathSegmentName}
+)
+
+// SameSchemaSpec compares what two specs say. How the schemas of their versions are written, in which order of fields
+// and with which blanks, says nothing.
+func SameSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
+	if len(a.Versions) != len(b.Versions) {
+		return false
+	}
+	// Copies, since the schemas are taken out of them.
+	versionsA, versionsB := append([]apisv1alpha1.APIResourceVersion{}, a.Versions...), append([]apisv1alpha1.APIResourceVersion{}, b.Versions...)
+	for i := range versionsA {
+		if !sameJSON(versionsA[i].Schema.Raw, versionsB[i].Schema.Raw) {
+			return false
+		}
+		versionsA[i].Schema, versionsB[i].Schema = runtime.RawExtension{}, runtime.RawExtension{}
+	}
+	a.Versions, b.Versions = versionsA, versionsB
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var valueA, valueB any
+	if json.Unmarshal(a, &valueA) != nil || json.Unmarshal(b, &valueB) != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(valueA, valueB)
+}
+
+// validateSchemaSpec asks for what the definition of the kind asks for. Whether a CustomResourceDefinition could be
+// made of it is decided by admission.
+func validateSchemaSpec(schema *apisv1alpha1.APIResourceSchema) field.ErrorList {
+	path, spec := field.NewPath("spec"), schema.Spec
+	errs := registry.Required(spec.Names.Plural, path.Child("names", "plural"))
+	errs = append(errs, registry.Required(spec.Names.Kind, path.Child("names", "kind"))...)
+	errs = append(errs, registry.Required(string(spec.Scope), path.Child("scope"))...)
+	errs = append(errs, registry.OneOf(spec.Scope, scopes, path.Child("scope"))...)
+	errs = append(errs, registry.OneOf(spec.NameValidation, nameValidations, path.Child("nameValidation"))...)
+	errs = append(errs, validateSchemaVersions(spec.Versions, path.Child("versions"))...)
+	if len(spec.Versions) > 1 && spec.Conversion == nil {
+		errs = append(errs, field.Invalid(path, "", "conversion must be specified when there are several versions"))
+	}
+	if spec.Conversion != nil {
+		errs = append(errs, validateSchemaConversion(*spec.Conversion, path.Child("conversion"))...)
+	}
+	return errs
+}
+
+func validateSchemaVersions(versions []apisv1alpha1.APIResourceVersion, path *field.Path) field.ErrorList {
+	switch {
+	case versions == nil:
+		return field.ErrorList{field.Required(path, "")}
+	case len(versions) == 0:
+		return field.ErrorList{field.Invalid(path, 0, "should have at least 1 items")}
+	}
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, version := range versions {
+		at := path.Index(i)
+		errs = append(errs, validateVersion(version.Name, at.Child("name"))...)
+		if seen[version.Name] {
+			errs = append(errs, field.Duplicate(at, version.Name))
+		}
+		seen[version.Name] = true
+		switch {
+		case len(version.Schema.Raw) == 0:
+			errs = append(errs, field.Required(at.Child("schema"), ""))
+		case !isJSONObject(version.Schema.Raw):
+			errs = append(errs, field.TypeInvalid(at.Child("schema"), string(version.Schema.Raw), "must be of type object"))
+		}
+		errs = append(errs, validateColumns(version.AdditionalPrinterColumns, at.Child("additionalPrinterColumns"))...)
+		for j, selectable := range version.SelectableFields {
+			errs = append(errs, registry.Required(selectable.JSONPath, at.Child("selectableFields").Index(j).Child("jsonPath"))...)
+		}
+		if scale := version.Subresources.Scale; scale != nil {
+			errs = append(errs, registry.Required(scale.SpecReplicasPath, at.Child("subresources", "scale", "specReplicasPath"))...)
+			errs = append(errs, registry.Required(scale.StatusReplicasPath, at.Child("subresources", "scale", "statusReplicasPath"))...)
+		}
+	}
+	return errs
+}
+
+func validateColumns(columns []apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, column := range columns {
+		at := path.Index(i)
+		errs = append(errs, registry.Required(column.Name, at.Child("name"))...)
+		errs = append(errs, registry.Required(column.Type, at.Child("type"))...)
+		errs = append(errs, registry.Required(column.JSONPath, at.Child("jsonPath"))...)
+		if seen[column.Name] {
+			errs = append(errs, field.Duplicate(at, column.Name))
+		}
+		seen[column.Name] = true
+	}
+	return errs
+}
+
+func validateSchemaConversion(conversion apisv1alpha1.CustomResourceConversion, path *field.Path) field.ErrorList {
+	errs := registry.Required(string(conversion.Strategy), path.Child("strategy"))
+	errs = append(errs, registry.OneOf(conversion.Strategy, strategies, path.Child("strategy"))...)
+	if (conversion.Strategy == apiextensionsv1.WebhookConverter) != (conversion.Webhook != nil) {
+		errs = append(errs, field.Invalid(path, "", "webhook must be specified if strategy is Webhook, and only then"))
+	}
+	if webhook := conversion.Webhook; webhook != nil {
+		at := path.Child("webhook")
+		if webhook.ConversionReviewVersions == nil {
+			errs = append(errs, field.Required(at.Child("conversionReviewVersions"), ""))
+		}
+		if client := webhook.ClientConfig; client != nil {
+			errs = append(errs, registry.URI(client.URL, at.Child("clientConfig", "url"))...)
+		}
+	}
+	return errs
+}
+
+func isJSONObject(raw []byte) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal(raw, &object) == nil && object != nil
+}

@@ -1,0 +1,72 @@
+package apis
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+func validateClaim(claim apisv1alpha2.PermissionClaim, path *field.Path) field.ErrorList {
+	errs := registry.Pattern(claim.Group, groupPattern, path.Child("group"))
+	errs = append(errs, registry.Required(claim.Resource, path.Child("resource"))...)
+	errs = append(errs, registry.Pattern(claim.Resource, resourcePattern, path.Child("resource"))...)
+	verbs := path.Child("verbs")
+	switch {
+	case claim.Verbs == nil:
+		errs = append(errs, field.Required(verbs, ""))
+	case len(claim.Verbs) == 0:
+		errs = append(errs, field.Invalid(verbs, 0, "should have at least 1 items"))
+	}
+	errs = append(errs, validateSet(claim.Verbs, verbs)...)
+	if claim.DefaultSelector != nil {
+		errs = append(errs, validateLabelSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
+	}
+	return errs
+}
+
+func validateScopedClaim(claim apisv1alpha2.ScopedPermissionClaim, path *field.Path) field.ErrorList {
+	return append(validateClaim(claim.PermissionClaim, path),
+		validateLabelSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
+}
+
+// duplicateClaims refuses two claims of one resource of one identity.
+func duplicateClaims(claims []apisv1alpha2.PermissionClaim, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, claim := range claims {
+		for _, other := range claims[:i] {
+			if other.EqualGRI(claim) {
+				errs = append(errs, field.Duplicate(path.Index(i), fmt.Sprintf("%s.%s:%s", claim.Resource, claim.Group, claim.IdentityHash)))
+				break
+			}
+		}
+	}
+	return errs
+}
+
+// validateSet refuses a value that occurs twice.
+func validateSet(values []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := make(map[string]bool, len(values))
+	for i, value := range values {
+		if seen[value] {
+			errs = append(errs, field.Duplicate(path.Index(i), value))
+		}
+		seen[value] = true
+	}
+	return errs
+}
+
+// validateLabelSelector checks that a selector is complete. Whether it makes sense is another question.
+func validateLabelSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, expression := range selector.MatchExpressions {
+		at := path.Child("matchExpressions").Index(i)
+		errs = append(errs, registry.Required(expression.Key, at.Child("key"))...)
+		errs = append(errs, registry.Required(string(expression.Operator), at.Child("operator"))...)
+	}
+	return errs
+}

@@ -1,0 +1,73 @@
+package conversion
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// carried are the annotations of an object on its way to the other version. The map that it was made of is shared with
+// the original object and never written to.
+type carried struct {
+	annotations map[string]string
+	owned       bool
+}
+
+func (c *carried) own() {
+	if c.owned {
+		return
+	}
+	c.annotations, c.owned = maps.Clone(c.annotations), true
+	if c.annotations == nil {
+		c.annotations = map[string]string{}
+	}
+}
+
+// put keeps a list as JSON, unless it is empty. What was there before is replaced.
+func put[T any](c *carried, key string, list []T) error {
+	if len(list) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("encoding annotation %s: %w", key, err)
+	}
+	c.own()
+	c.annotations[key] = string(text)
+	return nil
+}
+
+func (c *carried) remove(key string) {
+	if _, ok := c.annotations[key]; ok {
+		c.own()
+		delete(c.annotations, key)
+	}
+}
+
+// take returns the list that an annotation holds and removes the annotation. One that usable refuses, or that is no
+// list, stays where it is and yields nothing: who checks the object can tell by it, and what was read from storage
+// still converts.
+func take[T any](c *carried, key string, usable func([]T) error) []T {
+	list, err := decode(c.annotations, key, usable)
+	if err != nil {
+		return nil
+	}
+	c.remove(key)
+	return list
+}
+
+// decode returns the list that an annotation holds; none if it is absent.
+func decode[T any](annotations map[string]string, key string, usable func([]T) error) ([]T, error) {
+	text, ok := annotations[key]
+	if !ok {
+		return nil, nil
+	}
+	var list []T
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("it is no such list: %w", err)
+	}
+	if err := usable(list); err != nil {
+		return nil, err
+	}
+	return list, nil
+}

@@ -1,0 +1,132 @@
+package conversion
+
+import (
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// BindingToV1alpha2 always succeeds. Both objects share memory afterwards.
+func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding) error {
+	kept := &carried{annotations: in.Annotations}
+	spec := bindingSpecToV1alpha2(kept, in.Spec)
+	status := apisv1alpha2.APIBindingStatus{
+		APIExportClusterName: in.Status.APIExportClusterName,
+		BoundResources:       mapped(in.Status.BoundResources, boundToV1alpha2),
+		Phase:                apisv1alpha2.APIBindingPhaseType(in.Status.Phase),
+		Conditions:           in.Status.Conditions,
+	}
+	exported := take(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha2.PermissionClaim])
+	status.ExportPermissionClaims = mapped(in.Status.ExportPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
+		return claimToV1alpha2(claim, exported)
+	})
+	applied := take(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha2.ScopedPermissionClaim])
+	status.AppliedPermissionClaims = mapped(in.Status.AppliedPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.ScopedPermissionClaim {
+		return scopedToV1alpha2(claim, applied)
+	})
+	for key, claims := range map[string][]apisv1alpha1.PermissionClaim{
+		apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey: filtered(claimsOf(in.Spec.PermissionClaims), func(claim apisv1alpha1.PermissionClaim) bool {
+			return !claim.All || len(claim.ResourceSelector) > 0
+		}),
+		apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey:  in.Status.ExportPermissionClaims,
+		apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey: in.Status.AppliedPermissionClaims,
+	} {
+		kept.remove(key) // of a client: only what follows is true
+		if err := put(kept, key, claims); err != nil {
+			return err
+		}
+	}
+	out.ObjectMeta, out.Spec, out.Status = in.ObjectMeta, spec, status
+	out.Annotations = kept.annotations
+	return nil
+}
+
+func bindingSpecToV1alpha2(kept *carried, in apisv1alpha1.APIBindingSpec) apisv1alpha2.APIBindingSpec {
+	accepted := take(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
+		answered(idAcceptable, claimsOf(in.PermissionClaims)))
+	scoped := mapped(accepted, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha2.ScopedPermissionClaim {
+		return claim.ScopedPermissionClaim
+	})
+	return apisv1alpha2.APIBindingSpec{
+		Reference: apisv1alpha2.BindingReference{Export: (*apisv1alpha2.ExportBindingReference)(in.Reference.Export)},
+		PermissionClaims: mapped(in.PermissionClaims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+			return apisv1alpha2.AcceptablePermissionClaim{
+				ScopedPermissionClaim: scopedToV1alpha2(claim.PermissionClaim, scoped),
+				State:                 apisv1alpha2.AcceptablePermissionClaimState(claim.State),
+			}
+		}),
+	}
+}
+
+func claimsOf(claims []apisv1alpha1.AcceptablePermissionClaim) []apisv1alpha1.PermissionClaim {
+	return mapped(claims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha1.PermissionClaim {
+		return claim.PermissionClaim
+	})
+}
+
+func idAcceptable(claim apisv1alpha2.AcceptablePermissionClaim) identified {
+	return idV1alpha2(claim.PermissionClaim)
+}
+
+func boundToV1alpha2(in apisv1alpha1.BoundAPIResource) apisv1alpha2.BoundAPIResource {
+	return apisv1alpha2.BoundAPIResource{
+		Group: in.Group, Resource: in.Resource,
+		Schema:          apisv1alpha2.BoundAPIResourceSchema(in.Schema),
+		StorageVersions: in.StorageVersions,
+	}
+}
+
+// BindingToV1alpha1 always succeeds. Both objects share memory afterwards.
+func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding) error {
+	kept := &carried{annotations: in.Annotations}
+	err := put(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
+		filtered(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) bool {
+			return !plainScope(claim.ScopedPermissionClaim)
+		}))
+	if err != nil {
+		return err
+	}
+	err = put(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey,
+		filtered(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !plainVerbs(claim) }))
+	if err != nil {
+		return err
+	}
+	err = put(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
+		filtered(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) bool { return !plainScope(claim) }))
+	if err != nil {
+		return err
+	}
+	claims := take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
+	exported := take(kept, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
+	applied := take(kept, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
+
+	out.ObjectMeta = in.ObjectMeta
+	out.Annotations = kept.annotations
+	out.Spec = apisv1alpha1.APIBindingSpec{
+		Reference: apisv1alpha1.BindingReference{Export: (*apisv1alpha1.ExportBindingReference)(in.Spec.Reference.Export)},
+		PermissionClaims: mapped(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha1.AcceptablePermissionClaim {
+			return apisv1alpha1.AcceptablePermissionClaim{
+				PermissionClaim: claimToV1alpha1(claim.PermissionClaim, claims),
+				State:           apisv1alpha1.AcceptablePermissionClaimState(claim.State),
+			}
+		}),
+	}
+	out.Status = apisv1alpha1.APIBindingStatus{
+		APIExportClusterName: in.Status.APIExportClusterName,
+		BoundResources: mapped(in.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) apisv1alpha1.BoundAPIResource {
+			return apisv1alpha1.BoundAPIResource{
+				Group: bound.Group, Resource: bound.Resource,
+				Schema:          apisv1alpha1.BoundAPIResourceSchema(bound.Schema),
+				StorageVersions: bound.StorageVersions,
+			}
+		}),
+		Phase:      apisv1alpha1.APIBindingPhaseType(in.Status.Phase),
+		Conditions: in.Status.Conditions,
+		ExportPermissionClaims: mapped(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
+			return claimToV1alpha1(claim, exported)
+		}),
+		AppliedPermissionClaims: mapped(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha1.PermissionClaim {
+			return claimToV1alpha1(claim.PermissionClaim, applied)
+		}),
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package conversion
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// coreGroup stands in the names of schemas for the group that has no name.
+const coreGroup = "core"
+
+// ExportToV1alpha2 fails if a name of a schema does not tell group and resource. Both objects share memory afterwards.
+func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) error {
+	kept := &carried{annotations: in.Annotations}
+	spec := apisv1alpha2.APIExportSpec{
+		Identity: (*apisv1alpha2.Identity)(in.Spec.Identity),
+	}
+	if policy := in.Spec.MaximalPermissionPolicy; policy != nil {
+		spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: (*apisv1alpha2.LocalAPIExportPolicy)(policy.Local)}
+	}
+	for _, name := range in.Spec.LatestResourceSchemas {
+		resource, err := resourceOf(name)
+		if err != nil {
+			return err
+		}
+		spec.Resources = append(spec.Resources, resource)
+	}
+	spec.Resources = append(spec.Resources, take(kept, apisv1alpha2.ResourceSchemasAnnotationKey, once)...)
+
+	claims := take(kept, apisv1alpha2.PermissionClaimsAnnotationKey, answered(idV1alpha2, in.Spec.PermissionClaims))
+	spec.PermissionClaims = mapped(in.Spec.PermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
+		return claimToV1alpha2(claim, claims)
+	})
+	kept.remove(apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey) // of a client: only what follows is true
+	if err := put(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
+		return err
+	}
+	out.ObjectMeta, out.Spec = in.ObjectMeta, spec
+	out.Annotations = kept.annotations
+	out.Status = apisv1alpha2.APIExportStatus{
+		IdentityHash: in.Status.IdentityHash,
+		Conditions:   in.Status.Conditions,
+		VirtualWorkspaces: mapped(in.Status.VirtualWorkspaces, func(v apisv1alpha1.VirtualWorkspace) apisv1alpha2.VirtualWorkspace {
+			return apisv1alpha2.VirtualWorkspace(v)
+		}),
+	}
+	return nil
+}
+
+// ExportToV1alpha1 always succeeds. Both objects share memory afterwards.
+func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) error {
+	kept := &carried{annotations: in.Annotations}
+	spec := apisv1alpha1.APIExportSpec{
+		Identity: (*apisv1alpha1.Identity)(in.Spec.Identity),
+	}
+	if policy := in.Spec.MaximalPermissionPolicy; policy != nil {
+		spec.MaximalPermissionPolicy = &apisv1alpha1.MaximalPermissionPolicy{Local: (*apisv1alpha1.LocalAPIExportPolicy)(policy.Local)}
+	}
+	var others []apisv1alpha2.ResourceSchema
+	for _, resource := range in.Spec.Resources {
+		if told(resource) {
+			spec.LatestResourceSchemas = append(spec.LatestResourceSchemas, resource.Schema)
+		} else {
+			others = append(others, resource)
+		}
+	}
+	if err := put(kept, apisv1alpha2.ResourceSchemasAnnotationKey, others); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !plainVerbs(claim) }) {
+		if err := put(kept, apisv1alpha2.PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
+			return err
+		}
+	}
+	claims := take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
+	spec.PermissionClaims = mapped(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
+		return claimToV1alpha1(claim, claims)
+	})
+	out.ObjectMeta, out.Spec = in.ObjectMeta, spec
+	out.Annotations = kept.annotations
+	out.Status = apisv1alpha1.APIExportStatus{
+		IdentityHash: in.Status.IdentityHash,
+		Conditions:   in.Status.Conditions,
+		VirtualWorkspaces: mapped(in.Status.VirtualWorkspaces, func(v apisv1alpha2.VirtualWorkspace) apisv1alpha1.VirtualWorkspace {
+			return apisv1alpha1.VirtualWorkspace(v)
+		}),
+	}
+	return nil
+}
+
+// resourceOf returns the resource that "<prefix>.<resource>.<group or core>" describes.
+func resourceOf(name string) (apisv1alpha2.ResourceSchema, error) {
+	parts := strings.SplitN(name, ".", 3)
+	if len(parts) < 3 {
+		return apisv1alpha2.ResourceSchema{}, fmt.Errorf("the name of schema %q is not <prefix>.<resource>.<group>", name)
+	}
+	group := parts[2]
+	if group == coreGroup {
+		group = ""
+	}
+	return apisv1alpha2.ResourceSchema{
+		Name: parts[1], Group: group, Schema: name,
+		Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}},
+	}, nil
+}
+
+// told tells whether the name of the schema says all about a resource.
+func told(resource apisv1alpha2.ResourceSchema) bool {
+	again, err := resourceOf(resource.Schema)
+	return err == nil && resource.Storage.CRD != nil && resource.Storage.Virtual == nil &&
+		again.Name == resource.Name && again.Group == resource.Group
+}
+
+// once checks that every resource occurs once.
+func once(resources []apisv1alpha2.ResourceSchema) error {
+	for i, resource := range resources {
+		if slices.ContainsFunc(resources[:i], func(other apisv1alpha2.ResourceSchema) bool {
+			return other.Name == resource.Name && other.Group == resource.Group
+		}) {
+			return fmt.Errorf("it holds %s twice", describe(identified{group: resource.Group, resource: resource.Name}))
+		}
+	}
+	return nil
+}

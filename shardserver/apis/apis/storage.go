@@ -1,0 +1,64 @@
+// Package apis serves the group apis.kcp.io: APIResourceSchema, APIExport, APIBinding, APIExportEndpointSlice and
+// APIConversion. Who may write what, and whether exports, schemas and bindings fit together, is decided above, by
+// admission; here is only what the shapes of the kinds demand. Exports and bindings are one store each that is served in
+// two versions.
+package apis
+
+import (
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // the stores need the types in the scheme
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+)
+
+var (
+	pathPattern     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	groupPattern    = regexp.MustCompile(`^(|[a-z0-9]([-a-z0-9]*[a-z0-9](\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?)$`)
+	resourcePattern = regexp.MustCompile(`^[a-z][-a-z0-9]*[a-z0-9]$`)
+	versionPattern  = regexp.MustCompile(`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`)
+)
+
+// Storages returns the stores of apis.kcp.io by version and resource: all in v1alpha1, "apiexports" and "apibindings"
+// and their status in v1alpha2 as well.
+func Storages(getter generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error) {
+	shared, old := map[string]rest.Storage{}, map[string]rest.Storage{}
+	if err := registry.NewStores(apiExports, legacyscheme.Scheme, getter, shared); err != nil {
+		return nil, err
+	}
+	if err := registry.NewStores(apiBindings, legacyscheme.Scheme, getter, shared); err != nil {
+		return nil, err
+	}
+	if err := registry.NewStores(apiResourceSchemas, legacyscheme.Scheme, getter, old); err != nil {
+		return nil, err
+	}
+	if err := registry.NewStores(apiConversions, legacyscheme.Scheme, getter, old); err != nil {
+		return nil, err
+	}
+	if err := registry.NewStores(apiExportEndpointSlices, legacyscheme.Scheme, getter, old); err != nil {
+		return nil, err
+	}
+	for name, store := range shared {
+		old[name] = store
+	}
+	return map[string]map[string]rest.Storage{
+		apisv1alpha1.SchemeGroupVersion.Version: old,
+		apisv1alpha2.SchemeGroupVersion.Version: shared,
+	}, nil
+}
+
+// validateName allows what custom resources may be named.
+func validateName(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range validation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(path, name, message))
+	}
+	return errs
+}
