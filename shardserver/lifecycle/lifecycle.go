@@ -4,6 +4,8 @@
 package lifecycle
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -42,6 +45,14 @@ type Config struct {
 	Tokens serviceaccount.TokenGenerator
 	// InFlight are the requests of this process that quotas were charged for.
 	InFlight *quota.InFlight
+	// Observers makes what else wants to be told of every object; may be empty.
+	Observers []func() Observer
+}
+
+// Observer is told of every object that is stored, and runs as long as it is.
+type Observer interface {
+	follow.Listener
+	Run(context.Context)
 }
 
 // Controllers returns the controllers of this package.

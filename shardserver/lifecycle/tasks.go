@@ -10,13 +10,19 @@ import (
 )
 
 // Tasks returns what acts on objects of any resource: the garbage collector and the controller of resource quotas. They
-// share one watch per storage.
+// share one watch per storage, also with the observers.
 func Tasks(cfg Config) []func(context.Context) {
 	return []func(context.Context){func(ctx context.Context) {
 		collector := garbage.New(garbage.Config{Registry: cfg.Registry, Metadata: cfg.Clients.Metadata, Kubernetes: cfg.Clients.Kubernetes})
 		quotas := quota.New(quota.Config{Registry: cfg.Registry, Kubernetes: cfg.Clients.Kubernetes, InFlight: cfg.InFlight})
-		follower := follow.New(cfg.Registry, collector, quotas)
+		listeners := []follow.Listener{collector, quotas}
 		var group sync.WaitGroup
+		for _, create := range cfg.Observers {
+			observer := create()
+			listeners = append(listeners, observer)
+			group.Go(func() { observer.Run(ctx) })
+		}
+		follower := follow.New(cfg.Registry, listeners...)
 		group.Go(func() { follower.Run(ctx) })
 		group.Go(func() { collector.Run(ctx, follower) })
 		group.Go(func() { quotas.Run(ctx) })
