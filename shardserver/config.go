@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
@@ -30,6 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/customresources"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/fairness"
@@ -72,6 +74,9 @@ type Config struct {
 	definitions *customresources.Catalog
 	custom      *customresources.Handler
 	dynamic     *dynamic.Plugins
+	// bindings knows what logical clusters have bound, exports where that comes from.
+	bindings *bindings.Index
+	exports  *apiexport.Catalog
 	// inFlight is what admission charged quotas for.
 	inFlight *quota.InFlight
 	// keys is what lies in etcd, below all registries.
@@ -92,6 +97,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		}),
 		virtual: virtual.NewSet(),
 	}
+	c.bindings, c.exports = bindings.NewIndex(registry), apiexport.NewCatalog(registry, c.types.Locate)
 	c.counts = objectcount.New(objectcount.Config{
 		Registry: registry, Keys: c.keys, Shard: opts.Shard.Name,
 		DefaultLimit: opts.Objects.DefaultLimit, Interval: opts.Objects.ScanInterval,

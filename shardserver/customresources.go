@@ -28,7 +28,15 @@ func (c *Config) serveCustomResources(groups *apiGroups) {
 		GarbageCollection:       c.options.Etcd.EnableGarbageCollection,
 		DeleteCollectionWorkers: c.options.Etcd.DeleteCollectionWorkers,
 	})
-	c.definitions = customresources.NewCatalog(c.registry, groups.shared, pool, groups.resources())
+	c.definitions = customresources.NewCatalog(customresources.Config{
+		Registry:   c.registry,
+		Shared:     groups.shared,
+		Pool:       pool,
+		CompiledIn: groups.resources(),
+		Identities: c.rest.identities,
+		Bindings:   c.bindings,
+		Exported:   c.exported,
+	})
 	c.custom = customresources.NewHandler(c.definitions, customresources.Serving{
 		Admission:           c.Generic.AdmissionControl,
 		Authorizer:          c.authorizer,

@@ -86,6 +86,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
+	s.followBindings()
 	s.followDefinitions()
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)

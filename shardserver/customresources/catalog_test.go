@@ -8,6 +8,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -63,8 +64,9 @@ func TestNewsInAnyOrder(t *testing.T) {
 		"a younger one is known when the watch starts anew": {[]step{watched(7), listed(9, k), watched(7)}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := NewCatalog(storage.NewRegistry(), apiextensions.NewShared(), nil, nil)
-			c.storages[widgets] = &opened{definitions: 1} // the storage is not what this is about, and stays
+			registry := storage.NewRegistry()
+			c := NewCatalog(Config{Registry: registry, Shared: apiextensions.NewShared(), Bindings: bindings.NewIndex(registry)})
+			c.storages[storageKey{widgets, Segment}] = &opened{users: 1} // the storage is not what this is about, and stays
 			for _, step := range tc.steps {
 				step(t, c)
 			}
@@ -75,7 +77,7 @@ func TestNewsInAnyOrder(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("known is version %d, want %d", got, tc.want)
 			}
-			if known, left := len(c.clusters), c.storages[widgets].definitions-1; known != left {
+			if known, left := len(c.clusters), c.storages[storageKey{widgets, Segment}].users-1; known != left {
 				t.Errorf("%d logical clusters are known, and %d definitions counted", known, left)
 			}
 		})

@@ -27,6 +27,10 @@ type Content struct {
 
 	spec  apiextensionsinternal.CustomResourceDefinitionSpec
 	names apiextensionsinternal.CustomResourceDefinitionNames
+	// anyPathNames says that names of objects may be all that a path can hold, which definitions cannot say.
+	anyPathNames bool
+	// segment tells its storage from others of the resource.
+	segment string
 	// store holds its objects. It is closed when the last definition of the resource goes.
 	store *raw.Storage
 	// resource is what the shard's own parts see, the same in every logical cluster.

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
@@ -32,22 +33,9 @@ type definition struct {
 	content *Content
 	// terminating says that instances are on their way out and that none may be created.
 	terminating bool
-	// writers are the requests that write objects and began before the definition was terminating. They rise under the
-	// catalog's lock only, and not any more once terminating is set.
-	writers atomic.Int64
-	// watches are the open watches of clients on this cluster's objects; nil without any.
-	watches map[*watched]struct{}
-}
-
-// watched is a watch that must end when the definition changes or goes.
-type watched struct{ end func() }
-
-// endWatches ends all watches. The clients list again, and see the objects as they are defined now.
-func (d *definition) endWatches() {
-	for w := range d.watches {
-		w.end()
-	}
-	d.watches = nil
+	// place is where requests write and watch its objects. Its writers rise under the catalog's lock only, and not any
+	// more once terminating is set.
+	place
 }
 
 // observed is what an object says that is news for the catalog.
@@ -59,7 +47,9 @@ type observed struct {
 	// served says that the definition has a content; hash is its identity.
 	served bool
 	hash   apiextensions.Hash
-	object *apiextensionsinternal.CustomResourceDefinition
+	// anyPathNames says that names of objects may be all that a path can hold.
+	anyPathNames bool
+	object       *apiextensionsinternal.CustomResourceDefinition
 }
 
 // observe reads a definition. Equal specifications with equal accepted names have equal hashes: nothing else of a
@@ -87,6 +77,11 @@ func observe(shared *apiextensions.Shared, object *apiextensionsinternal.CustomR
 	if err != nil {
 		return o, fmt.Errorf("definition %s of %s: encoding its names: %w", o.name, o.cluster, err)
 	}
-	o.hash = sha256.Sum256(append(spec[:], names...))
+	content := append(spec[:], names...)
+	if o.cluster == logicalcluster.BoundCRDs && object.Annotations[apiexport.NameValidationAnnotationKey] == string(apisv1alpha1.NameValidationPathSegmentName) {
+		o.anyPathNames = true
+		content = append(content, apisv1alpha1.NameValidationPathSegmentName...)
+	}
+	o.hash = sha256.Sum256(content)
 	return o, nil
 }

@@ -95,7 +95,7 @@ func (c *Catalog) follow(ctx context.Context) error {
 // watchAll is storage.Reader.WatchAll without a copy of each definition, which may be large: of the events, only the
 // metadata is looked at.
 func (c *Catalog) watchAll(ctx context.Context) (watch.Interface, error) {
-	resource, err := c.registry.Get(apiextensions.Definitions)
+	resource, err := c.Registry.Get(apiextensions.Definitions)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (c *Catalog) read(ctx context.Context, k key) error {
 	if err != nil {
 		return fmt.Errorf("reading definition %s of %s: %w", k.name, k.cluster, err)
 	}
-	o, err := observe(c.shared, object)
+	o, err := observe(c.Shared, object)
 	if err != nil {
 		return err
 	}
@@ -140,6 +140,11 @@ func (c *Catalog) removeOthers(found sets.Set[key], version uint64) {
 			if k := (key{cluster, name}); !found.Has(k) {
 				gone = append(gone, k)
 			}
+		}
+	}
+	for uid := range c.schemas {
+		if k := (key{logicalcluster.BoundCRDs, string(uid)}); !found.Has(k) {
+			gone = append(gone, k)
 		}
 	}
 	c.mu.RUnlock()

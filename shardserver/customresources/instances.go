@@ -12,14 +12,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Instances are the objects of one definition in one logical cluster, below the API: no admission, no audit.
+// Instances are the objects of one definition, or one bound resource, in one logical cluster, below the API: no admission,
+// no audit.
 type Instances struct {
 	// Store lists them as they are stored, whatever their versions.
 	Store storage.Store
 	// Deleter deletes one, with all that finalizers and owner references ask for. The logical cluster and the namespace
 	// are those of the context.
 	Deleter rest.GracefulDeleter
-	// Settled says that through this process no more objects can come: the definition is terminating, and every request
+	// Settled says that through this process no more objects can come: the definition, or the binding, is terminating, and every request
 	// that began before has ended.
 	Settled bool
 
@@ -32,7 +33,7 @@ func (i *Instances) Release() { i.release() }
 // Holds tells whether the context's logical cluster has objects of a resource in storage, whether or not its definition
 // is served now.
 func (c *Catalog) Holds(ctx context.Context, gr schema.GroupResource) (bool, error) {
-	found := c.storage(gr)
+	found := c.storage(storageKey{gr, Segment})
 	if found == nil {
 		return false, fmt.Errorf("the storage of %s is not open yet", gr)
 	}
@@ -43,8 +44,8 @@ func (c *Catalog) Holds(ctx context.Context, gr schema.GroupResource) (bool, err
 	return meta.LenList(list) > 0, nil
 }
 
-// Instances returns the objects of a definition of the context's logical cluster, or nil if it serves none of that
-// resource. Release them.
+// Instances returns the objects of a resource of the context's logical cluster, which a definition or a binding of it
+// brings, or nil if it serves none. Release them.
 func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Instances, error) {
 	use, err := c.use(ctx, gr, false)
 	if use == nil || err != nil {
@@ -63,7 +64,20 @@ func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Inst
 	return &Instances{
 		Store:   use.content.resource.Store,
 		Deleter: deleter,
-		Settled: use.terminating && use.definition.writers.Load() == 0,
+		Settled: use.terminating && c.writers(use) == 0,
 		release: func() { c.done(use) },
 	}, nil
+}
+
+// writers returns how many requests write what a use is of.
+func (c *Catalog) writers(u *use) int64 {
+	if u.definition != nil {
+		return u.definition.writers.Load()
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if at := c.places[u.key]; at != nil {
+		return at.writers.Load()
+	}
+	return 0
 }

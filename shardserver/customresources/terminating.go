@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 )
 
@@ -56,5 +57,9 @@ func refuse(ctx context.Context, a admission.Attributes) error {
 	if terminating, _ := ctx.Value(terminatingKey{}).(bool); !terminating || a.GetOperation() != admission.Create {
 		return nil
 	}
-	return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
+	return creationRefused(a.GetResource().GroupResource(), a.GetName())
+}
+
+func creationRefused(gr schema.GroupResource, name string) error {
+	return apierrors.NewForbidden(gr, name, errors.New("create not allowed while custom resource definition is terminating"))
 }

@@ -200,7 +200,7 @@ func TestMetadataNeedsNoDefinition(t *testing.T) {
 	storage := acquire(t, widgets(group))
 	metadata := raw.NewMetadata(time.Hour)
 	s.handle("metadata", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !metadata.Serve(w, req, storage) {
+		if !metadata.Serve(w, req, widgets(group), storage.Store()) {
 			http.NotFound(w, req)
 		}
 	}))

@@ -56,12 +56,15 @@ func (s *Storage) Resource() schema.GroupResource { return s.resource }
 func (s *Storage) Segment() string { return s.segment }
 
 // Prefix returns what all keys begin with, "/<group or core>/<resource>/<segment>", behind the prefix of the shard.
-func (s *Storage) Prefix() string {
-	group := s.resource.Group
+func (s *Storage) Prefix() string { return Prefix(s.resource, s.segment) }
+
+// Prefix returns what the keys of a resource under a segment begin with.
+func Prefix(resource schema.GroupResource, segment string) string {
+	group := resource.Group
 	if group == "" {
 		group = "core"
 	}
-	return "/" + group + "/" + s.resource.Resource + "/" + s.segment
+	return "/" + group + "/" + resource.Resource + "/" + segment
 }
 
 // key is where an object stands inside its logical cluster. Clusters may disagree about the scope of a resource.

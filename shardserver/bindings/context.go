@@ -15,3 +15,16 @@ func IdentityFrom(ctx context.Context) string {
 	hash, _ := ctx.Value(identityKey{}).(string)
 	return hash
 }
+
+type boundKey struct{}
+
+// WithBound hands a request on together with what its logical cluster has bound under the name of its resource.
+func WithBound(ctx context.Context, bound Bound) context.Context {
+	return context.WithValue(ctx, boundKey{}, bound)
+}
+
+// BoundFrom returns what WithBound put there.
+func BoundFrom(ctx context.Context) (Bound, bool) {
+	bound, ok := ctx.Value(boundKey{}).(Bound)
+	return bound, ok
+}

@@ -1,0 +1,65 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+)
+
+// hookBindings is the name of the post-start hook that is done when all bindings and exports are known.
+const hookBindings = "kcp-follow-bindings"
+
+// followBindings ties what is known of bindings and exports to the life of the server.
+func (s *Server) followBindings() {
+	index, exports := s.config.bindings, s.config.exports
+	s.Generic.AddPostStartHookOrDie(hookBindings, func(hook genericapiserver.PostStartHookContext) error {
+		s.running.Go(func() { index.Run(hook) })
+		s.running.Go(func() { exports.Run(hook) })
+		for _, wait := range []func(context.Context) error{index.WaitForSync, exports.WaitForSync} {
+			if err := wait(hook); err != nil && hook.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Bindings returns the index of what logical clusters have bound.
+func (s *Server) Bindings() *bindings.Index { return s.config.bindings }
+
+// Exports returns what finds exports and their schemas.
+func (s *Server) Exports() *apiexport.Catalog { return s.config.exports }
+
+// exported returns a resource as some export of this shard with an identity has it now, or nil.
+func (c *Config) exported(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error) {
+	exports, err := c.exports.ByIdentity(ctx, identity)
+	if err != nil {
+		return nil, err
+	}
+	for _, export := range exports {
+		for _, resource := range export.Spec.Resources {
+			if resource.Group != gr.Group || resource.Name != gr.Resource {
+				continue
+			}
+			described, err := c.exports.Schema(ctx, logicalcluster.Of(export), resource.Schema)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading APIResourceSchema %q of %q: %w", resource.Schema, logicalcluster.Of(export), err)
+			}
+			return &bindings.Resource{
+				GroupResource: gr, Export: apiexport.ExportOf(export), Identity: identity,
+				Schema: resource.Schema, SchemaUID: described.UID, Virtual: resource.Storage.Virtual != nil,
+			}, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,133 @@
+package customresources
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+)
+
+// storageKey names the storage of a resource: of all logical clusters that define it, or that bind it with an identity.
+type storageKey struct {
+	resource schema.GroupResource
+	// segment is Segment or an identity.
+	segment string
+}
+
+// contentKey names a content: equal definitions over one storage.
+type contentKey struct {
+	hash    apiextensions.Hash
+	segment string
+}
+
+// opened is a storage and how many definitions, or bound resources, are there for it.
+type opened struct {
+	storage *raw.Storage
+	users   int
+	release func()
+}
+
+// contentOf returns the content of a definition over a storage, which is open, with one user more.
+func (c *Catalog) contentOf(o observed, segment string) *Content {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := contentKey{o.hash, segment}
+	content, store := c.contents[key], c.storages[storageKey{o.resource, segment}].storage
+	// A request that is still under way may hold the content of definitions that are all gone, and so is their storage.
+	if content == nil || content.store != store {
+		content = &Content{
+			Hash:         o.hash,
+			segment:      segment,
+			store:        store,
+			spec:         o.object.Spec,
+			names:        o.object.Status.AcceptedNames,
+			anyPathNames: o.anyPathNames,
+			resource:     resourceOf(o.object, store.Store(), store.Prefix()),
+			compile:      c.compile,
+		}
+		c.contents[key] = content
+	}
+	content.users.Add(1)
+	return content
+}
+
+// release takes one user from a content, and drops it after the last.
+func (c *Catalog) release(content *Content) {
+	if content == nil || content.users.Add(-1) > 0 {
+		return
+	}
+	key := contentKey{content.Hash, content.segment}
+	c.mu.Lock()
+	unused := content.users.Load() == 0 // nobody took it up again
+	if unused && c.contents[key] == content {
+		delete(c.contents, key)
+	}
+	c.mu.Unlock()
+	if unused {
+		content.drop()
+	}
+}
+
+// open makes sure that a storage is there, and counts one user. What it holds is defined as observed.
+func (c *Catalog) open(key storageKey, o observed) error {
+	c.mu.Lock()
+	known := c.storages[key]
+	if known != nil {
+		known.users++
+	}
+	c.mu.Unlock()
+	if known != nil {
+		return nil
+	}
+	store, release, err := c.Pool.Acquire(key.resource, key.segment)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.storages[key] = &opened{storage: store, users: 1, release: release}
+	c.mu.Unlock()
+	c.Registry.AddCustom(resourceOf(o.object, store.Store(), store.Prefix()))
+	return nil
+}
+
+// close counts one user less, and closes the storage after the last. Nobody can reach what is in it then.
+func (c *Catalog) close(key storageKey) {
+	c.mu.Lock()
+	known := c.storages[key]
+	if known == nil {
+		c.mu.Unlock()
+		klog.Background().Error(nil, "A definition had no storage", "resource", key.resource, "segment", key.segment)
+		return
+	}
+	known.users--
+	last := known.users == 0
+	if last {
+		delete(c.storages, key)
+	}
+	c.mu.Unlock()
+	if last {
+		c.Registry.RemoveCustom(known.storage.Prefix())
+		known.release()
+	}
+}
+
+// storage returns an open storage, or nil.
+func (c *Catalog) storage(key storageKey) *raw.Storage {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if known := c.storages[key]; known != nil {
+		return known.storage
+	}
+	return nil
+}
+
+// storageOf returns the storage of a content.
+func (c *Catalog) storageOf(content *Content) (*raw.Storage, error) {
+	if found := c.storage(storageKey{content.GroupResource(), content.segment}); found != nil && found == content.store {
+		return found, nil
+	}
+	return nil, fmt.Errorf("the last definition of %s is gone", content.GroupResource())
+}
