@@ -2,6 +2,7 @@ package shardserver
 
 import (
 	"context"
+	"slices"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
+	"github.com/atoll-dev/atoll/shardserver/topology"
 )
 
 // hookStopControllers is the name of the pre-shutdown hook.
@@ -25,10 +27,18 @@ func (s *Server) addControllers() error {
 	}
 	var err error
 	s.manager, err = controller.NewManager(controller.Config{
-		Registry:    s.Registry,
-		Controllers: append(s.definitionControllers(), append(append(tenancy.Controllers(s.tenancyConfig()), lifecycle.Controllers(s.lifecycleConfig())...), policystatus.Controller(s.policyStatusConfig()))...),
-		Tasks:       lifecycle.Tasks(s.lifecycleConfig()),
-		Election:    s.election(),
+		Registry: s.Registry,
+		Controllers: slices.Concat(
+			s.definitionControllers(),
+			tenancy.Controllers(s.tenancyConfig()),
+			lifecycle.Controllers(s.lifecycleConfig()),
+			[]controller.Controller{
+				policystatus.Controller(s.policyStatusConfig()),
+				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
+			},
+		),
+		Tasks:    lifecycle.Tasks(s.lifecycleConfig()),
+		Election: s.election(),
 	})
 	if err != nil {
 		return err

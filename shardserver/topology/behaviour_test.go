@@ -1,0 +1,156 @@
+package topology_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+func TestPartitionSets(t *testing.T) {
+	s := shardtesting.Start(t)
+	c := s.Client(t, s.Masters(t))
+	root := shardtesting.In(t.Context(), "root")
+	for name, region := range map[string]string{"one": "EU", "two": "EU", "three": "us"} {
+		shard := &corev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name, "region": region}},
+			Spec:       corev1alpha1.ShardSpec{BaseURL: "https://" + name + ".example"},
+		}
+		must(t, c.Create(root, shard))
+	}
+	workspace := shardtesting.In(t.Context(), s.NewWorkspace(t, "root", "divided").Spec.Cluster)
+	set := &topologyv1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "regions"}, Spec: topologyv1alpha1.PartitionSetSpec{Dimensions: []string{"region"}}}
+	must(t, c.Create(workspace, set))
+	partitions := func(t *testing.T, want ...string) []topologyv1alpha1.Partition {
+		t.Helper()
+		var list topologyv1alpha1.PartitionList
+		shardtesting.Eventually(t, "the partitions "+strings.Join(want, " "), func(ctx context.Context) error {
+			list = topologyv1alpha1.PartitionList{}
+			if err := c.List(workspace, &list); err != nil {
+				return err
+			}
+			var got []string
+			for _, partition := range list.Items {
+				got = append(got, partition.GenerateName)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("there are %v", got)
+			}
+			return nil
+		})
+		return list.Items
+	}
+
+	t.Run("a set gets a partition for each region", func(t *testing.T) {
+		for _, partition := range partitions(t, "regions-eu-", "regions-us-") {
+			if owner := metav1.GetControllerOf(&partition); owner == nil || owner.UID != set.UID {
+				t.Errorf("%s belongs to %v", partition.Name, owner)
+			}
+		}
+		shardtesting.Eventually(t, "its status", func(context.Context) error {
+			if err := c.Get(workspace, client.ObjectKeyFromObject(set), set); err != nil {
+				return err
+			}
+			if set.Status.Count != 2 || !conditionsv1alpha1.IsTrue(set, topologyv1alpha1.PartitionSetValid) || !conditionsv1alpha1.IsTrue(set, topologyv1alpha1.PartitionsReady) {
+				return fmt.Errorf("it is %+v", set.Status)
+			}
+			return nil
+		})
+	})
+
+	t.Run("it follows the shards", func(t *testing.T) {
+		shard := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "three"}}
+		must(t, c.Patch(root, shard, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"region":"ap"}}}`))))
+		partitions(t, "regions-ap-", "regions-eu-")
+	})
+
+	t.Run("what a user deletes or changes comes back", func(t *testing.T) {
+		found := partitions(t, "regions-ap-", "regions-eu-")
+		must(t, c.Delete(workspace, &found[0]))
+		found[1].Spec.Selector.MatchLabels["more"] = "yes"
+		must(t, c.Update(workspace, &found[1]))
+		shardtesting.Eventually(t, "both, made anew", func(context.Context) error {
+			for _, partition := range partitions(t, "regions-ap-", "regions-eu-") {
+				if partition.UID == found[0].UID || partition.UID == found[1].UID {
+					return fmt.Errorf("%s is the old one", partition.Name)
+				}
+			}
+			return nil
+		})
+	})
+
+	t.Run("partitions of others stay", func(t *testing.T) {
+		must(t, c.Create(workspace, &topologyv1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}))
+		shardtesting.Eventually(t, "the set with nothing to divide by", func(context.Context) error {
+			if err := c.Get(workspace, client.ObjectKeyFromObject(set), set); err != nil {
+				return err
+			}
+			set.Spec.Dimensions = nil
+			return c.Update(workspace, set)
+		})
+		partitions(t, "")
+	})
+
+	t.Run("selectors are checked", func(t *testing.T) {
+		for name, selector := range map[string]metav1.LabelSelector{
+			"an operator that is none": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}},
+			"no values":                {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
+			"values too many":          {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpExists, Values: []string{"b"}}}},
+			"a key that is none":       {MatchLabels: map[string]string{"a/b/c": "d"}},
+			"a value that is none":     {MatchLabels: map[string]string{"a": "-"}},
+		} {
+			invalid := &topologyv1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "invalid"}, Spec: topologyv1alpha1.PartitionSetSpec{ShardSelector: &selector}}
+			if err := c.Create(workspace, invalid); !apierrors.IsInvalid(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+
+	t.Run("columns are those of the reference", func(t *testing.T) {
+		for resource, want := range map[string]string{"partitions": "Name Owner Age", "partitionsets": "Name Count Age"} {
+			if got := columns(t, s.Masters(t), set.Annotations["kcp.io/cluster"], resource); got != want {
+				t.Errorf("%s have %q", resource, got)
+			}
+		}
+	})
+}
+
+func columns(t *testing.T, config *rest.Config, cluster, resource string) string {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	must(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/clusters/"+cluster+"/apis/topology.kcp.io/v1alpha1/"+resource, nil)
+	must(t, err)
+	req.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	resp, err := httpClient.Do(req)
+	must(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	var table metav1.Table
+	must(t, json.NewDecoder(resp.Body).Decode(&table))
+	var names []string
+	for _, column := range table.ColumnDefinitions {
+		names = append(names, column.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

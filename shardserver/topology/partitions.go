@@ -1,0 +1,131 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+)
+
+// desiredPartitions returns the partitions that a set asks for, ordered by name: one for each combination of values that
+// some shard has, if it matches the set's selector and has all labels that the set divides by. It fails for a selector
+// that is none.
+func desiredPartitions(set *topologyv1alpha1.PartitionSet, shards []*corev1alpha1.Shard) ([]*topologyv1alpha1.Partition, error) {
+	selector := labels.Everything()
+	var fixed map[string]string
+	var expressions []metav1.LabelSelectorRequirement
+	if given := set.Spec.ShardSelector; given != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(given); err != nil {
+			return nil, err
+		}
+		fixed, expressions = given.MatchLabels, given.MatchExpressions
+	}
+	keys := slices.Sorted(maps.Keys(fixed))
+	keys = append(keys, set.Spec.Dimensions...)
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	found := map[string]*topologyv1alpha1.Partition{}
+	for _, shard := range shards {
+		if !selector.Matches(labels.Set(shard.Labels)) {
+			continue
+		}
+		combination, ok := valuesOf(shard, keys)
+		if !ok {
+			continue
+		}
+		partition := partitionOf(set, keys, combination)
+		partition.Spec.Selector.MatchExpressions = expressions
+		found[labels.Set(combination).String()] = partition
+	}
+	var partitions []*topologyv1alpha1.Partition
+	for _, combination := range slices.Sorted(maps.Keys(found)) {
+		partitions = append(partitions, found[combination])
+	}
+	return partitions, nil
+}
+
+// valuesOf returns the values that a shard has in all the labels, or false if it lacks one.
+func valuesOf(shard *corev1alpha1.Shard, keys []string) (map[string]string, bool) {
+	values := make(map[string]string, len(keys))
+	for _, key := range keys {
+		value, ok := shard.Labels[key]
+		if !ok {
+			return nil, false
+		}
+		values[key] = value
+	}
+	return values, true
+}
+
+func partitionOf(set *topologyv1alpha1.PartitionSet, keys []string, combination map[string]string) *topologyv1alpha1.Partition {
+	return &topologyv1alpha1.Partition{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName:    generateName(set.Name, keys, combination),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, topologyv1alpha1.SchemeGroupVersion.WithKind("PartitionSet"))},
+		},
+		Spec: topologyv1alpha1.PartitionSpec{Selector: &metav1.LabelSelector{MatchLabels: combination}},
+	}
+}
+
+// generateName returns "<set>-<values>-", the values in lower case and in the order of their keys. What a value may hold
+// and a name may not becomes a dash.
+func generateName(set string, keys []string, combination map[string]string) string {
+	parts := []string{set}
+	for _, key := range keys {
+		if value := combination[key]; value != "" {
+			parts = append(parts, strings.ToLower(value))
+		}
+	}
+	name := strings.Join(parts, "-")
+	if len(validation.NameIsDNSSubdomain(name, false)) > 0 {
+		name = strings.Map(func(r rune) rune {
+			if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
+				return r
+			}
+			return '-'
+		}, name)
+	}
+	return name + "-"
+}
+
+// changes says what to do with the partitions that a set owns, so that those are left which it asks for.
+type changes struct {
+	create, remove []*topologyv1alpha1.Partition
+}
+
+func (c changes) none() bool { return len(c.create) == 0 && len(c.remove) == 0 }
+
+// compare tells partitions of a set by what they select: their names are made up. Of two that are alike, the one with the
+// lower name stays.
+func compare(desired, owned []*topologyv1alpha1.Partition) changes {
+	owned = slices.SortedFunc(slices.Values(owned), func(a, b *topologyv1alpha1.Partition) int { return strings.Compare(a.Name, b.Name) })
+	var todo changes
+	kept := make([]bool, len(desired))
+	for _, partition := range owned {
+		at := slices.IndexFunc(desired, func(wanted *topologyv1alpha1.Partition) bool {
+			return equality.Semantic.DeepEqual(wanted.Spec, partition.Spec)
+		})
+		if at < 0 || kept[at] {
+			todo.remove = append(todo.remove, partition)
+			continue
+		}
+		kept[at] = true
+	}
+	for i, partition := range desired {
+		if !kept[i] {
+			todo.create = append(todo.create, partition)
+		}
+	}
+	return todo
+}

@@ -1,0 +1,113 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+)
+
+func shard(text string) *corev1alpha1.Shard {
+	set, err := labels.ConvertSelectorToLabelsMap(text)
+	if err != nil {
+		panic(err)
+	}
+	return &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Labels: set}}
+}
+
+func partitionSet(selector *metav1.LabelSelector, dimensions ...string) *topologyv1alpha1.PartitionSet {
+	return &topologyv1alpha1.PartitionSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "uid"},
+		Spec:       topologyv1alpha1.PartitionSetSpec{Dimensions: dimensions, ShardSelector: selector},
+	}
+}
+
+func TestDesiredPartitions(t *testing.T) {
+	matching := func(text string) *metav1.LabelSelector { return metav1.SetAsLabelSelector(shard(text).Labels) }
+	expressions := []metav1.LabelSelectorRequirement{{Key: "cloud", Operator: metav1.LabelSelectorOpExists}}
+	all := []*corev1alpha1.Shard{
+		shard("region=EU,zone=a,cloud=x"), shard("region=EU,zone=b,cloud=x"), shard("region=EU,zone=a,cloud=y"),
+		shard("region=us_east,zone=a"), shard("region=ap"), shard(""),
+	}
+	for name, tc := range map[string]struct {
+		set *topologyv1alpha1.PartitionSet
+		// want are the selected labels by the beginning of the name.
+		want map[string]string
+	}{
+		"one for each value":                           {partitionSet(nil, "region"), map[string]string{"set-eu-": "region=EU", "set-us-east-": "region=us_east", "set-ap-": "region=ap"}},
+		"one for each combination that a shard has":    {partitionSet(nil, "zone", "region"), map[string]string{"set-eu-a-": "region=EU,zone=a", "set-eu-b-": "region=EU,zone=b", "set-us-east-a-": "region=us_east,zone=a"}},
+		"a label named twice counts once":              {partitionSet(nil, "zone", "zone"), map[string]string{"set-a-": "zone=a", "set-b-": "zone=b"}},
+		"labels of the selector are part of it":        {partitionSet(matching("cloud=x"), "zone"), map[string]string{"set-x-a-": "cloud=x,zone=a", "set-x-b-": "cloud=x,zone=b"}},
+		"labels of the selector are enough":            {partitionSet(matching("cloud=y")), map[string]string{"set-y-": "cloud=y"}},
+		"no label to divide by, no partition":          {partitionSet(nil), nil},
+		"expressions alone divide nothing":             {partitionSet(&metav1.LabelSelector{MatchExpressions: expressions}), nil},
+		"expressions choose shards":                    {partitionSet(&metav1.LabelSelector{MatchExpressions: expressions}, "region"), map[string]string{"set-eu-": "region=EU"}},
+		"a label that no shard has divides nothing":    {partitionSet(nil, "planet"), nil},
+		"a selector that no shard matches is no error": {partitionSet(matching("cloud=z"), "zone"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			partitions, err := desiredPartitions(tc.set, all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, partition := range partitions {
+				got[partition.GenerateName] = labels.Set(partition.Spec.Selector.MatchLabels).String()
+				if owner := metav1.GetControllerOf(partition); owner == nil || owner.Name != "set" || owner.UID != "uid" {
+					t.Errorf("%s belongs to %v", partition.GenerateName, owner)
+				}
+				if tc.set.Spec.ShardSelector != nil && len(partition.Spec.Selector.MatchExpressions) != len(tc.set.Spec.ShardSelector.MatchExpressions) {
+					t.Errorf("%s has the expressions %v", partition.GenerateName, partition.Spec.Selector.MatchExpressions)
+				}
+			}
+			if !maps.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+	t.Run("a selector that is none is an error", func(t *testing.T) {
+		invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+		if _, err := desiredPartitions(partitionSet(invalid, "region"), all); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+func TestCompare(t *testing.T) {
+	wanted := func(text string) *topologyv1alpha1.Partition {
+		return &topologyv1alpha1.Partition{Spec: topologyv1alpha1.PartitionSpec{Selector: metav1.SetAsLabelSelector(shard(text).Labels)}}
+	}
+	owned := func(name, text string) *topologyv1alpha1.Partition {
+		partition := wanted(text)
+		partition.Name = name
+		return partition
+	}
+	desired := []*topologyv1alpha1.Partition{wanted("zone=a"), wanted("zone=b")}
+	for name, tc := range map[string]struct {
+		owned  []*topologyv1alpha1.Partition
+		create int
+		remove []string
+	}{
+		"what is missing is created":      {nil, 2, nil},
+		"what is there stays":             {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a")}, 0, nil},
+		"what nobody asks for goes":       {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=c")}, 1, []string{"y"}},
+		"of two alike the later one goes": {[]*topologyv1alpha1.Partition{owned("y", "zone=b"), owned("x", "zone=b")}, 1, []string{"y"}},
+		"a changed one is replaced":       {[]*topologyv1alpha1.Partition{owned("x", "zone=b"), owned("y", "zone=a,more=yes")}, 1, []string{"y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			todo := compare(desired, tc.owned)
+			var removed []string
+			for _, partition := range todo.remove {
+				removed = append(removed, partition.Name)
+			}
+			if len(todo.create) != tc.create || !slices.Equal(removed, tc.remove) {
+				t.Errorf("creates %d, removes %v", len(todo.create), removed)
+			}
+		})
+	}
+}
