@@ -3,6 +3,7 @@ package discovery
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -103,3 +104,11 @@ func (c *Compiled) writeOnly(w io.Writer, ofGroup func(string) bool) {
 }
 
 func everyGroup(string) bool { return true }
+
+// View returns a handler like this one of other API sets, which are views on what this one serves. Both keep documents
+// together. next serves the versions of the core group, and every other request.
+func (h *Handler) View(sets Finder, next http.Handler) *Handler {
+	view := *h
+	view.sets, view.next = sets, next
+	return &view
+}

@@ -3,6 +3,7 @@ package openapi
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -107,3 +108,14 @@ func onlyReferred(document *spec3.OpenAPI) {
 		}
 	}
 }
+
+// View returns a handler like this one of other API sets, which are views on what this one serves. Both keep documents
+// together. next serves stock documents that are not about a version of a group, and every other request.
+func (h *Handler) View(sets discovery.Finder, next http.Handler) *Handler {
+	return &Handler{
+		next: next, sets: sets, source: h.source, serializer: h.serializer, compiledV2: h.compiledV2, cacheV2: h.cacheV2, cacheV3: h.cacheV3,
+	}
+}
+
+// Source returns what is compiled in.
+func (h *Handler) Source() *discovery.Source { return h.source }

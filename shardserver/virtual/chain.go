@@ -112,10 +112,14 @@ type insideKey struct{}
 // acts there, and allowed decides what else the handlers ask permission for while they serve the request (an update
 // that turns out to be a creation); nil leaves that to the shard's own authorizer.
 func InCluster(req *http.Request, u user.Info, allowed authorizer.Authorizer) *http.Request {
-	ctx := context.WithValue(req.Context(), requestKey{}, nil)
-	ctx = context.WithValue(ctx, insideKey{}, allowed)
+	ctx := context.WithValue(req.Context(), insideKey{}, allowed)
 	audit.LogImpersonatedUser(ctx, u, "")
-	inside := req.Clone(request.WithUser(ctx, u))
+	return Inside(req.WithContext(request.WithUser(ctx, u)))
+}
+
+// Inside is InCluster with the user that the request has: for what the virtual workspace answers for itself.
+func Inside(req *http.Request) *http.Request {
+	inside := req.Clone(context.WithValue(req.Context(), requestKey{}, nil))
 	inside.Header.Del("Authorization")
 	for name := range inside.Header {
 		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {

@@ -1,0 +1,216 @@
+package apiexport
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+var (
+	// offeredVerbs are those of what the export has or claims, readVerbs those of what it sees anyway.
+	offeredVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	readVerbs    = metav1.Verbs{"get", "list", "watch"}
+	statusVerbs  = metav1.Verbs{"get", "patch", "update"}
+
+	apiBindings = apisv1alpha2.Resource("apibindings")
+)
+
+// Exports finds exports and schemas, as *apiexport.Catalog does. What does not exist is a Kubernetes NotFound error.
+type Exports interface {
+	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
+	ByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error)
+	Schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
+}
+
+// apiSet is what one export offers in its virtual workspace, as the watch caches have it now.
+type apiSet struct {
+	exports Exports
+	name    bindings.Export
+	// export is nil while there is none, or while it has no identity: nothing is offered then.
+	export *apisv1alpha2.APIExport
+}
+
+// offer is one resource of an API set.
+type offer struct {
+	schema.GroupResource
+	// identity is under which objects are stored; empty for resources that every logical cluster has by itself.
+	identity string
+	// described is the schema of the resource; nil for what is compiled in.
+	described *apisv1alpha1.APIResourceSchema
+	// claim is the export's claim on the resource; nil for its own resources, and for bindings that it does not claim.
+	claim *apisv1alpha2.PermissionClaim
+	verbs metav1.Verbs
+}
+
+// own tells whether the resource is one of the export itself.
+func (o *offer) own() bool { return o.identity != "" && o.claim == nil }
+
+// setOf returns the API set of the export that the request's virtual workspace belongs to.
+func setOf(ctx context.Context, exports Exports) (*apiSet, error) {
+	request, ok := virtual.From(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(errNoExport)
+	}
+	return setFor(ctx, exports, request)
+}
+
+func setFor(ctx context.Context, exports Exports, request virtual.Request) (*apiSet, error) {
+	cluster, err := logicalcluster.ParseName(request.Owner[0])
+	if err != nil {
+		return nil, apierrors.NewInternalError(err) // resolve lets nothing else pass
+	}
+	set := &apiSet{exports: exports, name: bindings.Export{Cluster: cluster, Name: request.Owner[1]}}
+	export, err := exports.Get(ctx, set.name)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("reading APIExport %q of %q: %w", set.name.Name, cluster, err)
+	case export.Status.IdentityHash != "":
+		set.export = export
+	}
+	return set, nil
+}
+
+// find returns what is offered under a name, or nil. The export's own resources come before what it claims.
+func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, error) {
+	if s.export == nil {
+		return nil, nil
+	}
+	if own := entryOf(s.export, gr); own != nil {
+		described, err := s.schema(ctx, s.name.Cluster, own.Schema)
+		if described == nil || err != nil {
+			return nil, err
+		}
+		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, described: described, verbs: offeredVerbs}, nil
+	}
+	for i := range s.export.Spec.PermissionClaims {
+		if claim := &s.export.Spec.PermissionClaims[i]; covers(claim, gr) {
+			return s.claimed(ctx, gr, claim)
+		}
+	}
+	if gr == apiBindings {
+		return &offer{GroupResource: gr, verbs: readVerbs}, nil
+	}
+	return nil, nil
+}
+
+// claimed returns what a claim offers, or nil if nobody knows what the claimed resource is.
+func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*offer, error) {
+	found := &offer{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: offeredVerbs}
+	if claim.IdentityHash == "" {
+		if !slices.Contains(claimable, gr) {
+			return nil, nil
+		}
+		return found, nil
+	}
+	exports, err := s.exports.ByIdentity(ctx, claim.IdentityHash)
+	if err != nil {
+		return nil, fmt.Errorf("finding who exports %s: %w", gr, err)
+	}
+	for _, export := range exports { // in a fixed order
+		entry := entryOf(export, gr)
+		if entry == nil {
+			continue
+		}
+		if found.described, err = s.schema(ctx, logicalcluster.Of(export), entry.Schema); found.described != nil || err != nil {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+// all returns everything that is offered.
+func (s *apiSet) all(ctx context.Context) ([]*offer, error) {
+	if s.export == nil {
+		return nil, nil
+	}
+	var names []schema.GroupResource
+	for _, own := range s.export.Spec.Resources {
+		names = append(names, schema.GroupResource{Group: own.Group, Resource: own.Name})
+	}
+	for i := range s.export.Spec.PermissionClaims {
+		names = append(names, resourcesOf(&s.export.Spec.PermissionClaims[i])...)
+	}
+	names = append(names, apiBindings)
+	var offers []*offer
+	seen := map[schema.GroupResource]bool{}
+	for _, gr := range names {
+		if seen[gr] {
+			continue
+		}
+		seen[gr] = true
+		found, err := s.find(ctx, gr)
+		if err != nil {
+			return nil, err
+		}
+		if found != nil {
+			offers = append(offers, found)
+		}
+	}
+	return offers, nil
+}
+
+// schema returns a schema, or nil if it does not exist.
+func (s *apiSet) schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	found, err := s.exports.Schema(ctx, cluster, name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading APIResourceSchema %q of %q: %w", name, cluster, err)
+	}
+	return found, nil
+}
+
+func entryOf(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alpha2.ResourceSchema {
+	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
+		return entry.Group == gr.Group && entry.Name == gr.Resource
+	})
+	if at < 0 {
+		return nil
+	}
+	return &export.Spec.Resources[at]
+}
+
+// covers tells whether a claim is about a resource. Events are one resource in two groups.
+func covers(claim *apisv1alpha2.PermissionClaim, gr schema.GroupResource) bool {
+	return claims.Normal(schema.GroupResource{Group: claim.Group, Resource: claim.Resource}) == claims.Normal(gr)
+}
+
+// resourcesOf returns the resources that a claim is about.
+func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
+	named := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
+	if claims.Normal(named) == coreEvents {
+		return []schema.GroupResource{coreEvents, namedEvents}
+	}
+	return []schema.GroupResource{named}
+}
+
+// requirement returns the label that the export may see an object by, and its values; no key if it sees all.
+func (s *apiSet) requirement(of *offer) (key string, values []string) {
+	switch {
+	case of.own():
+		return "", nil
+	case of.claim != nil:
+		key, value := apiexport.ClaimLabel(s.name, *of.claim)
+		if of.GroupResource == apiBindings {
+			return key, []string{value, apiexport.ReflexiveClaimValue}
+		}
+		return key, []string{value}
+	default:
+		key, value := apiexport.ExportLabel(s.name)
+		return key, []string{value}
+	}
+}

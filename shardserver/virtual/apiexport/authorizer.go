@@ -1,0 +1,190 @@
+package apiexport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/klog/v2"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// reasonDenied is all that a client is told. The details are in the audit log.
+const (
+	reasonGranted = "access granted"
+	reasonDenied  = "access denied"
+)
+
+// errUndecided makes the answer 500: ask again.
+var errUndecided = errors.New("the request cannot be authorized now")
+
+// PolicyAuthorizer tells whether the maximal permission policies of those who export a resource with an identity leave a
+// request to the user of its attributes, who acts for an export of home that claims the resource.
+type PolicyAuthorizer func(ctx context.Context, home logicalcluster.Name, attributes authorizer.Attributes, identity string) (authorizer.Decision, string, error)
+
+// stepsAuthorizer lets a request pass that all steps allow.
+type stepsAuthorizer struct {
+	exports   Exports
+	consumers consumers
+	// rbac is the authorizer of the shard.
+	rbac   authorizer.Authorizer
+	policy PolicyAuthorizer
+}
+
+// question is a request with what the steps look at.
+type question struct {
+	authorizer.Attributes
+	set *apiSet
+	// cluster is that of a consumer, or the wildcard.
+	cluster logicalcluster.Name
+}
+
+// answer is what a step says.
+type answer struct {
+	allowed bool
+	reason  string
+	err     error
+}
+
+func allow(format string, args ...any) answer {
+	return answer{allowed: true, reason: fmt.Sprintf(format, args...)}
+}
+
+func deny(format string, args ...any) answer { return answer{reason: fmt.Sprintf(format, args...)} }
+
+func failed(err error) answer { return answer{reason: "failed", err: err} }
+
+// Authorize implements authorizer.Authorizer.
+func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	request, ok := virtual.From(ctx)
+	if !ok {
+		return authorizer.DecisionDeny, reasonDenied, errNoExport
+	}
+	return a.authorize(ctx, request, attributes)
+}
+
+func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	set, err := setFor(ctx, a.exports, request)
+	if err != nil {
+		return a.undecided(ctx, attributes, err)
+	}
+	asked := question{Attributes: attributes, set: set, cluster: request.Cluster}
+	for _, step := range []struct {
+		key   string
+		check func(context.Context, question) answer
+	}{
+		{"boundapi", a.boundAPI},           // does the consumer let the provider do this
+		{"content", a.content},             // may the caller act for the provider
+		{"maxpermissionpolicy", a.claimed}, // does the owner of a claimed resource leave this to anybody
+	} {
+		got := step.check(ctx, asked)
+		key := "virtual.apiexport." + step.key + ".authorization.kcp.io"
+		audit.AddAuditAnnotations(ctx, key+"/decision", decisions[got.allowed], key+"/reason", got.reason)
+		switch {
+		case got.err != nil:
+			return a.undecided(ctx, attributes, got.err)
+		case !got.allowed:
+			return authorizer.DecisionDeny, reasonDenied, nil
+		}
+	}
+	return authorizer.DecisionAllow, reasonGranted, nil
+}
+
+var decisions = map[bool]string{true: "Allowed", false: "Denied"}
+
+// undecided is for the log: what went wrong is not for a caller whose rights are not known.
+func (a stepsAuthorizer) undecided(ctx context.Context, attributes authorizer.Attributes, err error) (authorizer.Decision, string, error) {
+	klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of an export failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
+	return authorizer.DecisionDeny, reasonDenied, errUndecided
+}
+
+// boundAPI asks the consumer's binding. Requests over all logical clusters see what every one of them lets the export
+// see, and documents are about the export alone.
+func (a stepsAuthorizer) boundAPI(ctx context.Context, asked question) answer {
+	if asked.cluster.IsWildcard() || !asked.IsResourceRequest() {
+		return allow("not about one consumer")
+	}
+	got := a.permitted(ctx, asked, a.consumers.known)
+	if got.allowed || got.err != nil {
+		return got
+	}
+	// What a client saw bound may not have come to the watch cache. That is worth a look only for who may act for the
+	// provider.
+	if able := a.content(ctx, asked); !able.allowed {
+		return got
+	}
+	return a.permitted(ctx, asked, a.consumers.latest)
+}
+
+func (a stepsAuthorizer) permitted(ctx context.Context, asked question, list lister) answer {
+	bound, err := a.consumers.of(ctx, asked.set, asked.cluster, list)
+	if err != nil {
+		return failed(err)
+	}
+	if len(bound) == 0 {
+		return deny("the export is not bound in %q", asked.cluster)
+	}
+	found, err := asked.set.find(ctx, groupResource(asked))
+	if err != nil {
+		return failed(err)
+	}
+	if found == nil {
+		return deny("the export neither has nor claims %s", groupResource(asked))
+	}
+	last := deny("no binding")
+	for _, binding := range bound {
+		if last = permits(asked.set, binding, found, asked.GetVerb()); last.allowed {
+			break
+		}
+	}
+	return last
+}
+
+// content asks whether the caller may act for the provider: do the same on apiexports/content, in the logical cluster of
+// the export.
+func (a stepsAuthorizer) content(ctx context.Context, asked question) answer {
+	decision, reason, err := a.rbac.Authorize(logicalcluster.With(ctx, asked.set.name.Cluster), authorizer.AttributesRecord{
+		User:            asked.GetUser(),
+		Verb:            asked.GetVerb(),
+		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
+		APIVersion:      apisv1alpha2.SchemeGroupVersion.Version,
+		Resource:        "apiexports",
+		Subresource:     "content",
+		Name:            asked.set.name.Name,
+		ResourceRequest: true,
+	})
+	switch {
+	case err != nil:
+		return failed(err)
+	case decision != authorizer.DecisionAllow:
+		return deny("apiexports/content of %q in %q: %s", asked.set.name.Name, asked.set.name.Cluster, reason)
+	}
+	return allow("apiexports/content: %s", reason)
+}
+
+// claimed asks whoever exports a claimed resource, where they leave to others but a part of it.
+func (a stepsAuthorizer) claimed(ctx context.Context, asked question) answer {
+	if !asked.IsResourceRequest() {
+		return allow("not a resource")
+	}
+	found, err := asked.set.find(ctx, groupResource(asked))
+	switch {
+	case err != nil:
+		return failed(err)
+	case found == nil || found.claim == nil || found.identity == "":
+		return allow("not a resource of another export")
+	}
+	decision, reason, err := a.policy(ctx, asked.set.name.Cluster, asked, found.identity)
+	switch {
+	case err != nil:
+		return failed(err)
+	case decision != authorizer.DecisionAllow:
+		return deny("an owner of the claimed resource does not permit it: %s", reason)
+	}
+	return allow("the owners of the claimed resource permit it: %s", reason)
+}

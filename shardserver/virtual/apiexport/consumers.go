@@ -1,0 +1,102 @@
+package apiexport
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// consumers reads the bindings of logical clusters.
+type consumers struct {
+	reader *storage.Reader[*apisv1alpha2.APIBinding]
+}
+
+// lister lists the bindings of the context's logical cluster.
+type lister func(context.Context) ([]*apisv1alpha2.APIBinding, error)
+
+// known lists from the watch cache, latest with the consistency of a client's request.
+func (c consumers) known(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	return c.reader.List(ctx, "", nil)
+}
+
+func (c consumers) latest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	return c.reader.ListLatest(ctx, "", nil)
+}
+
+// of returns the bindings of a logical cluster to the export of a set.
+func (c consumers) of(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
+	all, err := list(logicalcluster.With(ctx, cluster))
+	if err != nil {
+		return nil, fmt.Errorf("listing the bindings of %q: %w", cluster, err)
+	}
+	return slices.DeleteFunc(all, func(binding *apisv1alpha2.APIBinding) bool { return !binds(binding, set.name) }), nil
+}
+
+// binds tells whether a binding is one to the export. Until the server has found out where the export is, only a
+// reference by the name of its logical cluster says so.
+func binds(binding *apisv1alpha2.APIBinding, export bindings.Export) bool {
+	reference := binding.Spec.Reference.Export
+	if reference == nil || reference.Name != export.Name {
+		return false
+	}
+	if binding.Status.APIExportClusterName != "" {
+		return binding.Status.APIExportClusterName == export.Cluster.String()
+	}
+	return reference.Path == export.Cluster.String()
+}
+
+// permits tells whether a binding lets the provider of an export do something with one of the resources offered.
+func permits(set *apiSet, binding *apisv1alpha2.APIBinding, found *offer, verb string) answer {
+	switch {
+	case found.own():
+		if !serves(binding, found) {
+			return deny("binding %q has not bound %s with the identity of the export", binding.Name, found.GroupResource)
+		}
+		return allow("bound by %q", binding.Name)
+	case found.GroupResource == apiBindings && slices.Contains(readVerbs, verb):
+		return allow("binding %q itself", binding.Name)
+	case found.claim == nil:
+		return deny("bindings can only be read without a claim")
+	}
+	accepted := acceptedBy(set, binding, found)
+	switch {
+	case accepted == nil:
+		return deny("binding %q does not accept the claim on %s", binding.Name, found.GroupResource)
+	case !accepted.Allows(verb):
+		return deny("binding %q accepts the claim on %s without %s", binding.Name, found.GroupResource, verb)
+	}
+	return allow("binding %q accepts the claim on %s", binding.Name, found.GroupResource)
+}
+
+// serves tells whether a binding has bound a resource of the export, with the identity that it has now.
+func serves(binding *apisv1alpha2.APIBinding, found *offer) bool {
+	return slices.ContainsFunc(binding.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) bool {
+		return bound.Group == found.Group && bound.Resource == found.Resource && bound.Schema.IdentityHash == found.identity
+	})
+}
+
+// acceptedBy returns the claim on a resource as both sides agree on it, or nil if they do not.
+func acceptedBy(set *apiSet, binding *apisv1alpha2.APIBinding, found *offer) *apiexport.EffectiveClaim {
+	if set.export == nil || found.claim == nil {
+		return nil
+	}
+	effective := apiexport.EffectiveClaims(binding, set.export)
+	at := slices.IndexFunc(effective, func(claim apiexport.EffectiveClaim) bool { return claim.EqualGRI(*found.claim) })
+	if at < 0 {
+		return nil
+	}
+	return &effective[at]
+}
+
+func groupResource(attributes authorizer.Attributes) schema.GroupResource {
+	return schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
+}

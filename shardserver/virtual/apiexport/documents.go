@@ -1,0 +1,159 @@
+package apiexport
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+	discoverydocuments "github.com/atoll-dev/atoll/shardserver/discovery/documents"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// errNoExport is a fault of this program: all here is reached through the virtual workspace of an export.
+var errNoExport = errors.New("no export in the request")
+
+// limits of the definitions that are kept for making documents: by count, and by the size of their schemas.
+var limits = discoverydocuments.Limits{Count: 1024, Bytes: 16 << 20, Builds: 2}
+
+// finder makes the API sets that documents are about.
+type finder struct {
+	exports Exports
+	source  *discovery.Source
+	// definitions are by the UID of the schema, which never changes.
+	definitions *discoverydocuments.Cache[types.UID, *discovery.Definition]
+}
+
+func newFinder(exports Exports, source *discovery.Source) *finder {
+	return &finder{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
+}
+
+// Of implements discovery.Finder.
+func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
+	set, err := setOf(ctx, f.exports)
+	if err != nil {
+		return nil, err
+	}
+	offers, err := set.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := f.source.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown, selected := &discovery.Set{}, discovery.Verbs{}
+	for _, o := range offers {
+		if o.described == nil {
+			selected[o.GroupResource] = o.verbs
+			continue
+		}
+		definition, err := f.definition(ctx, o.described)
+		if err != nil {
+			// Whoever made it is told by conditions; the rest of the API is shown.
+			klog.FromContext(ctx).V(2).Info("A schema cannot be shown", "schema", o.described.Name, "export", set.name.Name, "reason", err)
+			continue
+		}
+		shown.Definitions = append(shown.Definitions, *definition)
+	}
+	shown.Compiled = compiled.Only(selected)
+	slices.SortFunc(shown.Definitions, func(a, b discovery.Definition) int { return strings.Compare(a.Object.Name, b.Object.Name) })
+	return shown, nil
+}
+
+// definition returns what documents need to know of a schema.
+func (f *finder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
+	return f.definitions.Get(ctx, described.UID, func() (*discovery.Definition, int64, error) {
+		object, err := definitionOf(described)
+		if err != nil {
+			return nil, 0, err
+		}
+		encoded, err := json.Marshal([]any{object.Spec, object.Status.AcceptedNames})
+		if err != nil {
+			return nil, 0, fmt.Errorf("hashing APIResourceSchema %q: %w", described.Name, err)
+		}
+		return &discovery.Definition{Content: sha256.Sum256(encoded), Object: object}, int64(5 * len(encoded)), nil // decoded it is larger
+	})
+}
+
+// definitionOf returns the definition that stands for a schema in documents: without what virtual workspaces do not
+// serve, and without what documents are not made of.
+func definitionOf(described *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
+	external, err := apiexport.BoundDefinition(described)
+	if err != nil {
+		return nil, err
+	}
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)
+	object := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(external, object, nil); err != nil {
+		return nil, fmt.Errorf("converting the definition of APIResourceSchema %q: %w", described.Name, err)
+	}
+	object.Name = schema.GroupResource{Group: object.Spec.Group, Resource: object.Spec.Names.Plural}.String()
+	object.Spec.Conversion = nil
+	withoutScale(object.Spec.Subresources)
+	for i := range object.Spec.Versions {
+		withoutScale(object.Spec.Versions[i].Subresources)
+	}
+	object.Status.AcceptedNames = object.Spec.Names
+	return object, nil
+}
+
+func withoutScale(subresources *apiextensions.CustomResourceSubresources) {
+	if subresources != nil {
+		subresources.Scale = nil
+	}
+}
+
+// documents serves discovery and OpenAPI of exports. What is the same everywhere is asked of content.
+func (w *workspace) documents(content http.Handler) http.Handler {
+	wholeDiscovery, wholeOpenAPI := w.config.Documents()
+	sets := newFinder(w.config.Exports, wholeOpenAPI.Source())
+	stock := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		path := strings.TrimSuffix(req.URL.Path, "/")
+		switch {
+		case path == "/api":
+			if set, err := sets.Of(req.Context()); err != nil || !set.Serves(schema.GroupVersion{Version: "v1"}) {
+				w.fail(rw, req, cmpErr(err, notFound(req)))
+				return
+			}
+		case path == "/version", strings.HasPrefix(path, "/openapi/v3/"):
+		default:
+			w.fail(rw, req, notFound(req))
+			return
+		}
+		content.ServeHTTP(rw, virtual.Inside(req))
+	})
+	served := wholeOpenAPI.View(sets, wholeDiscovery.View(sets, stock))
+	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		if strings.TrimSuffix(req.URL.Path, "/") == "/openapi/v2" {
+			w.fail(rw, req, notFound(req)) // clients take version 3
+			return
+		}
+		served.ServeHTTP(rw, req)
+	})
+}
+
+func cmpErr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+func notFound(req *http.Request) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
+}

@@ -1,0 +1,64 @@
+package apiexport
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// forward turns a request into one that the shard's own handlers serve: for the resource with its identity, and for the
+// objects alone that the export may see.
+func (c *call) forward(req *http.Request) (*http.Request, error) {
+	forwarded := req
+	var err error
+	if c.offered.identity != "" {
+		if forwarded, err = withResource(req, c.info, c.offered.Resource+":"+c.offered.identity); err != nil {
+			return nil, err
+		}
+	}
+	key, values := c.set.requirement(c.offered)
+	if key == "" || !slices.Contains([]string{"list", "watch", "deletecollection"}, c.info.Verb) {
+		return forwarded, nil
+	}
+	return withLabel(forwarded, key, values)
+}
+
+// withResource returns a request with another name of the resource in its path.
+func withResource(req *http.Request, info *request.RequestInfo, name string) (*http.Request, error) {
+	path := strings.TrimSuffix(req.URL.Path, "/")
+	prefix, ok := strings.CutSuffix(path, "/"+strings.Join(info.Parts, "/"))
+	if !ok || len(info.Parts) == 0 {
+		return nil, fmt.Errorf("the path %q does not end in %q", path, info.Parts)
+	}
+	renamed := *info
+	renamed.Resource = name
+	renamed.Parts = append([]string{name}, info.Parts[1:]...)
+	renamed.Path = prefix + "/" + strings.Join(renamed.Parts, "/")
+	out := req.Clone(request.WithRequestInfo(req.Context(), &renamed))
+	out.URL.Path, out.URL.RawPath = renamed.Path, ""
+	return out, nil
+}
+
+// withLabel returns a request for those of the objects alone whose label has one of the values. It replaces what other
+// selectors the client may have put into the query besides the first, which is the one that counts.
+func withLabel(req *http.Request, key string, values []string) (*http.Request, error) {
+	requirement, err := labels.NewRequirement(key, selection.In, values)
+	if err != nil {
+		return nil, fmt.Errorf("selecting what the export may see: %w", err)
+	}
+	query := req.URL.Query()
+	selector, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+	}
+	query.Set("labelSelector", selector.Add(*requirement).String())
+	out := req.Clone(req.Context())
+	out.URL.RawQuery = query.Encode()
+	return out, nil
+}

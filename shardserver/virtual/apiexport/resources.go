@@ -1,0 +1,229 @@
+package apiexport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	endpointfilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// call is one request for a resource, with what serving it needs to know.
+type call struct {
+	target  virtual.Request
+	info    *request.RequestInfo
+	set     *apiSet
+	offered *offer
+}
+
+// resources serves the resources of exports.
+func (w *workspace) resources(content http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		c, err := w.read(req)
+		if err != nil {
+			w.fail(rw, req, err)
+			return
+		}
+		req, done := w.streams.follow(req, c)
+		defer done()
+		if c.target.Cluster.IsWildcard() {
+			w.everywhere(rw, req, c, content)
+			return
+		}
+		w.inCluster(rw, req, c, content)
+	})
+}
+
+// read finds out what a request is about, and whether the export offers it.
+func (w *workspace) read(req *http.Request) (*call, error) {
+	ctx := req.Context()
+	c := &call{}
+	var ok bool
+	if c.target, ok = virtual.From(ctx); !ok {
+		return nil, apierrors.NewInternalError(errNoExport)
+	}
+	if c.info, ok = request.RequestInfoFrom(ctx); !ok {
+		return nil, apierrors.NewInternalError(errors.New("no request info in the request"))
+	}
+	var err error
+	if c.set, err = setFor(ctx, w.config.Exports, c.target); err != nil {
+		return nil, err
+	}
+	gr := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
+	if c.offered, err = c.set.find(ctx, gr); err != nil {
+		return nil, err
+	}
+	missing := apierrors.NewGenericServerResponse(http.StatusNotFound, c.info.Verb, gr, c.info.Name, "", 0, true)
+	if c.offered == nil {
+		return nil, missing
+	}
+	verbs, err := w.verbs(ctx, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(verbs) == 0:
+		return nil, missing
+	case !slices.Contains(verbs, c.info.Verb):
+		return nil, apierrors.NewMethodNotSupported(gr, c.info.Verb)
+	case c.target.Cluster.IsWildcard() && c.info.Verb != "list" && c.info.Verb != "watch":
+		return nil, apierrors.NewBadRequest(`requests to the "*" logical cluster can only list and watch`)
+	case c.target.Cluster.IsWildcard() && c.info.Namespace != "":
+		return nil, apierrors.NewBadRequest(`a request to the "*" logical cluster cannot name a namespace`)
+	}
+	return c, nil
+}
+
+// verbs returns what a resource, or the subresource asked for, offers in the version asked for; nothing if there is no
+// such thing.
+func (w *workspace) verbs(ctx context.Context, c *call) ([]string, error) {
+	if c.info.Subresource != "" && c.info.Subresource != "status" || len(c.info.Parts) > 3 {
+		return nil, nil
+	}
+	offered := []string(c.offered.verbs)
+	if c.info.Subresource != "" {
+		offered = intersection(statusVerbs, offered)
+	}
+	if c.offered.described == nil {
+		_, documents := w.config.Documents()
+		compiled, err := documents.Source().Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		name := c.info.Resource
+		if c.info.Subresource != "" {
+			name += "/" + c.info.Subresource
+		}
+		listed, _ := compiled.Listed(schema.GroupVersion{Group: c.info.APIGroup, Version: c.info.APIVersion}, name)
+		return intersection(offered, listed.Verbs), nil
+	}
+	for i := range c.offered.described.Spec.Versions {
+		version := &c.offered.described.Spec.Versions[i]
+		if version.Name == c.info.APIVersion && version.Served && (c.info.Subresource == "" || version.Subresources.Status != nil) {
+			return offered, nil
+		}
+	}
+	return nil, nil
+}
+
+func intersection(a, b []string) []string {
+	var common []string
+	for _, verb := range a {
+		if slices.Contains(b, verb) {
+			common = append(common, verb)
+		}
+	}
+	return common
+}
+
+// everywhere serves a list or watch over all consumers of the shard, from the storage that they share.
+func (w *workspace) everywhere(rw http.ResponseWriter, req *http.Request, c *call, content http.Handler) {
+	forwarded, err := c.forward(virtual.Inside(req))
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	w.orEmpty(rw, forwarded, c, content)
+}
+
+// inCluster serves a request to one consumer: in its logical cluster, as the caller with a warrant for it.
+func (w *workspace) inCluster(rw http.ResponseWriter, req *http.Request, c *call, content http.Handler) {
+	caller, ok := request.UserFrom(req.Context())
+	if !ok {
+		w.fail(rw, req, apierrors.NewInternalError(errors.New("no user in the request")))
+		return
+	}
+	acting, err := warranted(caller, c.target.Cluster)
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	inside := virtual.InCluster(req, acting, w.within(c.target, caller))
+	if refused := w.admitted(rw, inside, c); refused {
+		return
+	}
+	if inside, err = w.restricted(inside, c); err == nil {
+		inside, err = c.forward(inside)
+	}
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	w.orEmpty(rw, inside, c, content)
+}
+
+// admitted asks the authorizer of the shard about the request as one to the consumer's logical cluster, where the warrant
+// opens everything but what nobody may do there. It answers if the request is refused.
+func (w *workspace) admitted(rw http.ResponseWriter, inside *http.Request, c *call) (refused bool) {
+	attributes, err := endpointfilters.GetAuthorizerAttributes(inside.Context())
+	if err != nil {
+		w.fail(rw, inside, err)
+		return true
+	}
+	decision, reason, err := w.config.Authorizer.Authorize(inside.Context(), attributes)
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return false
+	case err != nil:
+		w.fail(rw, inside, err)
+	default:
+		responsewriters.Forbidden(attributes, rw, inside, reason, w.config.Serializer)
+	}
+	return true
+}
+
+// within decides what else is asked while a request is served: whether a patch may create what it did not find. Both the
+// view and the consumer's logical cluster have to allow that.
+func (w *workspace) within(target virtual.Request, caller user.Info) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+		if !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
+			decision, reason, err := w.authorizer.authorize(ctx, target, actedBy{attributes, caller})
+			if decision != authorizer.DecisionAllow {
+				return authorizer.DecisionDeny, reason, err
+			}
+		}
+		return w.config.Authorizer.Authorize(logicalcluster.With(ctx, target.Cluster), attributes)
+	})
+}
+
+// actedBy is a request as its caller made it.
+type actedBy struct {
+	authorizer.Attributes
+	caller user.Info
+}
+
+func (a actedBy) GetUser() user.Info { return a.caller }
+
+// restricted holds a request for a claimed resource to the objects that the claim is for.
+func (w *workspace) restricted(inside *http.Request, c *call) (*http.Request, error) {
+	if c.offered.own() {
+		return inside, nil
+	}
+	if named := c.info.Verb == "get" || c.info.Subresource != ""; named {
+		seen, err := w.sees(inside.Context(), c)
+		if err != nil {
+			return nil, err
+		}
+		if !seen {
+			return nil, apierrors.NewNotFound(c.offered.GroupResource, c.info.Name)
+		}
+	}
+	rules, err := w.selectorRules(inside.Context(), c)
+	if err != nil {
+		return nil, fmt.Errorf("reading the selector of the claim on %s: %w", c.offered.GroupResource, err)
+	}
+	if rules == nil {
+		return inside, nil
+	}
+	return inside.WithContext(virtual.WithAdmission(inside.Context(), rules)), nil
+}

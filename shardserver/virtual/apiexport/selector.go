@@ -1,0 +1,153 @@
+package apiexport
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// sees tells whether the export may see the object that a request names. What does not exist, it may not.
+func (w *workspace) sees(ctx context.Context, c *call) (bool, error) {
+	served, err := w.config.Registry.For(ctx, c.offered.GroupResource)
+	if served == nil || err != nil {
+		return false, err
+	}
+	key, values := c.set.requirement(c.offered)
+	look := request.WithNamespace(ctx, c.info.Namespace)
+	// The watch cache may not have a new object, or a new label, yet.
+	for _, version := range []string{"0", ""} {
+		found, err := served.Store.Get(look, c.info.Name, &metav1.GetOptions{ResourceVersion: version})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		object, err := meta.Accessor(found)
+		if err != nil {
+			return false, err
+		}
+		if slices.Contains(values, object.GetLabels()[key]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// selectorRules returns what writes of claimed objects must keep to, or nil: the selector with which the consumer
+// accepted the claim.
+func (w *workspace) selectorRules(ctx context.Context, c *call) (admission.Interface, error) {
+	if c.offered.claim == nil || slices.Contains(readVerbs, c.info.Verb) {
+		return nil, nil
+	}
+	for _, list := range []lister{w.consumers.known, w.consumers.latest} { // as for authorization
+		bound, err := w.consumers.of(ctx, c.set, c.target.Cluster, list)
+		if err != nil {
+			return nil, err
+		}
+		for _, binding := range bound {
+			if accepted := acceptedBy(c.set, binding, c.offered); accepted != nil {
+				return rulesOf(accepted.Selector, c.offered.GroupResource)
+			}
+		}
+	}
+	return nil, nil // masters go on without a consumer's consent
+}
+
+// rulesOf returns the rules of a selector; nil if it chooses everything.
+func rulesOf(selector apisv1alpha2.PermissionClaimSelector, resource schema.GroupResource) (admission.Interface, error) {
+	if selector.MatchAll {
+		return nil, nil
+	}
+	chosen, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	if chosen.Empty() {
+		chosen = labels.Nothing() // says nothing at all: admission of bindings does not let this happen
+	}
+	return &selectorRules{resource: resource, chosen: chosen, protected: selector.MatchLabels}, nil
+}
+
+// selectorRules keep a provider to the objects that a consumer's selector chooses: it cannot reach others, nor turn
+// others into such.
+type selectorRules struct {
+	resource schema.GroupResource
+	chosen   labels.Selector
+	// protected are the labels that every such object must have.
+	protected map[string]string
+}
+
+var (
+	_ admission.MutationInterface   = &selectorRules{}
+	_ admission.ValidationInterface = &selectorRules{}
+)
+
+// Handles implements admission.Interface.
+func (r *selectorRules) Handles(operation admission.Operation) bool {
+	return operation == admission.Create || operation == admission.Update || operation == admission.Delete
+}
+
+// Admit implements admission.MutationInterface.
+func (r *selectorRules) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != r.resource {
+		return nil
+	}
+	if err := r.reaches(a, a.GetOldObject()); err != nil || a.GetOperation() == admission.Delete || a.GetSubresource() != "" {
+		return err
+	}
+	object, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return err
+	}
+	set := maps.Clone(object.GetLabels())
+	if set == nil {
+		set = map[string]string{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.protected)) {
+		if value, has := set[key]; has && value != r.protected[key] {
+			return admission.NewForbidden(a, fmt.Errorf("protected label %s must have value %s", key, r.protected[key]))
+		}
+		set[key] = r.protected[key]
+	}
+	object.SetLabels(set)
+	return nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (r *selectorRules) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != r.resource {
+		return nil
+	}
+	if err := r.reaches(a, a.GetOldObject()); err != nil || a.GetOperation() == admission.Delete || a.GetSubresource() != "" {
+		return err
+	}
+	return r.reaches(a, a.GetObject())
+}
+
+// reaches fails for an object, if there is one, that the selector does not choose.
+func (r *selectorRules) reaches(a admission.Attributes, of runtime.Object) error {
+	if of == nil {
+		return nil
+	}
+	object, err := meta.Accessor(of)
+	if err != nil {
+		return err
+	}
+	if !r.chosen.Matches(labels.Set(object.GetLabels())) {
+		return admission.NewForbidden(a, fmt.Errorf("object does not match required labels"))
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package apiexport
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/openapi"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// name is that of the virtual workspace, and of its readiness check.
+const name = "apiexport"
+
+// Config is what the virtual workspace is made of. All fields are required.
+type Config struct {
+	// Registry is where bindings and claimed objects are read from.
+	Registry *storage.Registry
+	// Exports finds exports and schemas, and tells of their changes.
+	Exports Catalog
+	// Authorizer is the shard's whole authorization chain.
+	Authorizer authorizer.Authorizer
+	// Policy decides about claimed resources of other exports.
+	Policy PolicyAuthorizer
+	// Documents returns the handlers of documents about logical clusters. They are there when requests are.
+	Documents func() (*discovery.Handler, *openapi.Handler)
+	// IsLong tells which requests last.
+	IsLong request.LongRunningRequestCheck
+	// Serializer writes errors.
+	Serializer runtime.NegotiatedSerializer
+}
+
+// Catalog is Exports with news.
+type Catalog interface {
+	Exports
+	Subscribe(changed func(bindings.Export))
+}
+
+// workspace serves the virtual workspace of all exports.
+type workspace struct {
+	config     Config
+	consumers  consumers
+	authorizer stepsAuthorizer
+	streams    *Streams
+}
+
+// New returns the virtual workspace, and what ends watches in it when they must: run that for as long as the server does.
+func New(cfg Config) (*virtual.Workspace, *Streams) {
+	w := &workspace{config: cfg, consumers: consumers{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
+	w.authorizer = stepsAuthorizer{exports: cfg.Exports, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
+	w.streams = newStreams(w.authorizer, w.consumers.reader)
+	cfg.Exports.Subscribe(w.streams.exportChanged)
+	return &virtual.Workspace{
+		Name:       name,
+		Resolve:    resolve,
+		Authorizer: w.authorizer,
+		Handler:    w.handler,
+		Open:       func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
+		Checks:     []healthz.HealthChecker{healthz.NamedCheck(name, w.check)},
+	}, w.streams
+}
+
+// resolve reads "<cluster of the export>/<its name>/clusters/<*|name>/<path>".
+func resolve(path string) (virtual.Request, bool) {
+	resolved, ok := virtual.OwnerAndCluster(2)(path)
+	if !ok || resolved.Owner[1] == "" {
+		return virtual.Request{}, false
+	}
+	_, err := logicalcluster.ParseName(resolved.Owner[0])
+	return resolved, err == nil
+}
+
+func (w *workspace) check(*http.Request) error {
+	resource, err := w.config.Registry.Get(apisv1alpha2.Resource("apiexports"))
+	if err != nil {
+		return err
+	}
+	if storage, ok := resource.Store.(interface{ ReadinessCheck() error }); ok {
+		return storage.ReadinessCheck()
+	}
+	return nil
+}
+
+// handler serves what was authorized.
+func (w *workspace) handler(content http.Handler) http.Handler {
+	documents, resources := w.documents(content), w.resources(content)
+	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest {
+			resources.ServeHTTP(rw, req)
+			return
+		}
+		documents.ServeHTTP(rw, req)
+	})
+}
+
+// fail answers with an error. What is no Kubernetes status went wrong inside and is for the log.
+func (w *workspace) fail(rw http.ResponseWriter, req *http.Request, err error) {
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		if req.Context().Err() == nil {
+			klog.FromContext(req.Context()).Error(err, "Serving the virtual workspace of an export failed", "path", req.URL.Path)
+		}
+		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot answer now"))
+	}
+	responsewriters.ErrorNegotiated(err, w.config.Serializer, schema.GroupVersion{}, rw, req)
+}
