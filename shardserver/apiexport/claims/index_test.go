@@ -1,0 +1,154 @@
+package claims
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var configMaps = schema.GroupResource{Resource: "configmaps"}
+
+// acceptingIn returns a binding of a logical cluster that accepts one claim.
+func acceptingIn(cluster, name string, claim apisv1alpha2.ScopedPermissionClaim) *apisv1alpha2.APIBinding {
+	binding := boundTo(claim.PermissionClaim)
+	binding.Name = name
+	binding.Annotations = map[string]string{"kcp.io/cluster": cluster}
+	binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{answered(claim, apisv1alpha2.ClaimAccepted)}
+	return binding
+}
+
+// complete returns an index that has seen some bindings.
+func complete(t testing.TB, seen ...*apisv1alpha2.APIBinding) *Index {
+	t.Helper()
+	registry := storage.NewRegistry()
+	index := NewIndex(registry, bindings.NewIndex(registry))
+	for _, binding := range seen {
+		if err := index.update(binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index.settle()
+	return index
+}
+
+func TestWhichLabelsAnObjectCarries(t *testing.T) {
+	claim := exported("", "configmaps", "*")
+	index := complete(t,
+		acceptingIn("all", "binding", scoped(claim, nil)),
+		acceptingIn("some", "binding", scoped(claim, map[string]string{"a": "b"})),
+		acceptingIn("nothing", "binding", scoped(claim, map[string]string{})),
+		acceptingIn("events", "binding", scoped(exported("events.k8s.io", "events", "*"), nil)),
+	)
+	export := bindings.Export{Cluster: logicalcluster.MustParseName("provider"), Name: "export"}
+	key, value := apiexport.ClaimLabel(export, claim)
+	eventKey, eventValue := apiexport.ClaimLabel(export, exported("", "events"))
+	for name, tc := range map[string]struct {
+		cluster  string
+		resource schema.GroupResource
+		own      map[string]string
+		want     map[string]string
+	}{
+		"all objects where all are selected":           {"all", configMaps, nil, map[string]string{key: value}},
+		"no objects of other resources":                {"all", schema.GroupResource{Resource: "secrets"}, nil, nil},
+		"no objects of other logical clusters":         {"other", configMaps, nil, nil},
+		"those whose labels match":                     {"some", configMaps, map[string]string{"a": "b"}, map[string]string{key: value}},
+		"not those whose labels do not":                {"some", configMaps, map[string]string{"a": "c"}, nil},
+		"nothing where nothing is selected":            {"nothing", configMaps, map[string]string{"a": "b"}, nil},
+		"events of the core group":                     {"events", schema.GroupResource{Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
+		"and of their own":                             {"events", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
+		"bindings without an export carry none":        {"other", apiBindings, nil, nil},
+		"bindings carry the label of their own export": {"other", apiBindings, map[string]string{apisv1alpha2.ExportLabelKey: "e"}, map[string]string{prefix + "e": apiexport.ReflexiveClaimValue}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := index.Labels(logicalcluster.With(t.Context(), logicalcluster.MustParseName(tc.cluster)), tc.resource, tc.own)
+			if err != nil || !maps.Equal(got, tc.want) {
+				t.Errorf("got %v, %v, want %v", got, err, tc.want)
+			}
+		})
+	}
+	if _, err := index.Labels(logicalcluster.With(t.Context(), logicalcluster.Wildcard), configMaps, nil); err == nil {
+		t.Error("there are labels in all logical clusters at once")
+	}
+}
+
+func TestEqualBindingsShareWhatTheySay(t *testing.T) {
+	claim := scoped(exported("", "configmaps", "*"), nil)
+	index := complete(t)
+	for i := range 1000 {
+		if err := index.update(acceptingIn(fmt.Sprintf("c%d", i), "binding", claim)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if clusters, sets := index.Sizes(); clusters != 1000 || sets != 1 {
+		t.Errorf("%d clusters have %d sets", clusters, sets)
+	}
+	for i := range 1000 {
+		switch binding := acceptingIn(fmt.Sprintf("c%d", i), "binding", claim); i % 3 {
+		case 0:
+			index.remove(binding)
+		case 1:
+			binding.Spec.PermissionClaims = nil
+			if err := index.update(binding); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			now := metav1.Now()
+			binding.DeletionTimestamp = &now
+			if err := index.update(binding); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if clusters, sets := index.Sizes(); clusters != 0 || sets != 0 {
+		t.Errorf("%d clusters and %d sets remain of bindings that are gone", clusters, sets)
+	}
+}
+
+func TestTheIndexSaysWhatItHasSeen(t *testing.T) {
+	before := acceptingIn("c", "binding", scoped(exported("", "configmaps", "*"), nil))
+	after := acceptingIn("c", "binding", scoped(exported("", "configmaps", "*"), map[string]string{"a": "b"}))
+	index := complete(t, before, acceptingIn("c", "another", scoped(exported("", "secrets", "*"), nil)))
+	for name, tc := range map[string]struct {
+		binding *apisv1alpha2.APIBinding
+		want    bool
+	}{
+		"what it has seen":          {before, true},
+		"not what came after":       {after, false},
+		"nor a binding that is new": {acceptingIn("c", "new", scoped(exported("", "configmaps", "*"), nil)), false},
+		"one that shows nothing":    {boundTo(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := index.reflects(tc.binding); err != nil || got != tc.want {
+				t.Errorf("got %v, %v, want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// What a write costs where nobody claims anything: 100,000 other clusters do.
+func BenchmarkLabelsWithoutClaims(b *testing.B) {
+	index := complete(b)
+	claim := scoped(exported("", "configmaps", "*"), nil)
+	for i := range 100_000 {
+		if err := index.update(acceptingIn(fmt.Sprintf("c%d", i), "binding", claim)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ctx := logicalcluster.With(b.Context(), logicalcluster.MustParseName("other"))
+	own := map[string]string{"app": "x", "tier": "y"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if wanted, err := index.Labels(ctx, configMaps, own); err != nil || !Right(own, wanted) {
+			b.Fatal(wanted, err)
+		}
+	}
+}
