@@ -278,7 +278,7 @@ func (c *Config) applyAdmission(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--enable-admission-plugins, --disable-admission-plugins: %w", err)
 	}
-	c.Generic.AdmissionControl = control
+	c.Generic.AdmissionControl = virtual.Admission(control)
 	return nil
 }
 
@@ -297,7 +297,7 @@ func (c *Config) applyFairness(context.Context) error {
 // keeps to it (wall W7: nothing is served outside of this chain).
 func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
 	handler := c.withDocuments(c.custom.Wrap(apiHandler), generic)
-	handler = filters.WithResourceRules(handler, c.registry, c.rest.identities, generic.Serializer)
+	handler = filters.WithResourceRules(handler, c.registry, generic.Serializer)
 	handler = authorization.WithDeepReview(handler)
 	handler = authorization.WithImpersonationScope(handler)
 	handler = c.withHome(handler, generic.Serializer)

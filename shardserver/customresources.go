@@ -33,13 +33,12 @@ func (c *Config) serveCustomResources(groups *apiGroups) {
 		Shared:     groups.shared,
 		Pool:       pool,
 		CompiledIn: groups.resources(),
-		Identities: c.rest.identities,
 		Bindings:   c.bindings,
 		Exported:   c.exported,
 	})
 	c.custom = customresources.NewHandler(c.definitions, customresources.Serving{
 		Admission:           c.Generic.AdmissionControl,
-		Authorizer:          c.authorizer,
+		Authorizer:          c.Generic.Authorization.Authorizer,
 		RequestTimeout:      c.Generic.RequestTimeout,
 		MinRequestTimeout:   time.Duration(c.Generic.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: c.Generic.MaxRequestBodyBytes,

@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 )
 
 // Names of the post-start hooks, each a check of /readyz.
@@ -48,6 +49,8 @@ type Server struct {
 
 	running  sync.WaitGroup
 	profiler *http.Server
+	// streams are the open watches in virtual workspaces of exports; nil where there are none.
+	streams *virtualapiexport.Streams
 	// ran says that the API server was run, which destroys its storage when it ends.
 	ran bool
 }
@@ -97,6 +100,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	s.Generic.AddPostStartHookOrDie(hookConfigurations, s.followConfigurations)
 	s.Generic.AddPostStartHookOrDie(hookConnections, s.followConnections)
 	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
+	s.Generic.AddPostStartHookOrDie(hookViews, s.followViews)
 	return s, s.config.writeKubeconfig()
 }
 

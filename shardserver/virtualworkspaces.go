@@ -4,10 +4,18 @@ import (
 	"fmt"
 
 	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/openapi"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
 )
+
+// hookViews is the name of the post-start hook that begins to end watches in virtual workspaces.
+const hookViews = "kcp-follow-virtual-workspaces"
 
 // addVirtualWorkspaces makes the virtual workspaces over the storages of the shard. They are ready with it.
 func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
@@ -15,6 +23,31 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 	if !c.options.RunVirtualWorkspaces {
 		return nil
 	}
+	all, err := c.lifecycleViews(groups)
+	if err != nil {
+		return err
+	}
+	exports, streams := virtualapiexport.New(virtualapiexport.Config{
+		Registry:   c.registry,
+		Exports:    c.exports,
+		Authorizer: c.authorizer,
+		Policy:     c.authorizer.AuthorizeClaimed,
+		Documents:  func() (*discovery.Handler, *openapi.Handler) { return c.discovery, c.openapi },
+		Serializer: c.Generic.Serializer,
+	})
+	s.streams = streams
+	all = append(all, exports)
+	if err := c.virtual.Add(all...); err != nil {
+		return fmt.Errorf("adding virtual workspaces: %w", err)
+	}
+	for _, check := range c.virtual.Checks() {
+		c.Generic.AddReadyzChecks(check)
+	}
+	return nil
+}
+
+// lifecycleViews makes the virtual workspaces of initializers and terminators.
+func (c *Config) lifecycleViews(groups *apiGroups) ([]*virtual.Workspace, error) {
 	stores := map[string]rest.Storage{}
 	for _, info := range groups.named {
 		if version := info.PrioritizedVersions[0]; version == corev1alpha1.SchemeGroupVersion {
@@ -23,7 +56,7 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 			}
 		}
 	}
-	lifecycles, err := lifecycle.New(lifecycle.Config{
+	return lifecycle.New(lifecycle.Config{
 		Base:            c.Generic,
 		Registry:        c.registry,
 		Authorizer:      c.authorizer,
@@ -31,14 +64,12 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 		Status:          stores["logicalclusters/status"],
 		Serializer:      c.Generic.Serializer,
 	})
-	if err != nil {
-		return err
-	}
-	if err := c.virtual.Add(lifecycles...); err != nil {
-		return fmt.Errorf("adding virtual workspaces: %w", err)
-	}
-	for _, check := range c.virtual.Checks() {
-		c.Generic.AddReadyzChecks(check)
+}
+
+// followViews keeps watches in virtual workspaces to what their providers may see.
+func (s *Server) followViews(hook genericapiserver.PostStartHookContext) error {
+	if s.streams != nil {
+		s.running.Go(func() { s.streams.Run(hook) })
 	}
 	return nil
 }

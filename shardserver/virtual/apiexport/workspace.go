@@ -38,8 +38,6 @@ type Config struct {
 	Policy PolicyAuthorizer
 	// Documents returns the handlers of documents about logical clusters. They are there when requests are.
 	Documents func() (*discovery.Handler, *openapi.Handler)
-	// IsLong tells which requests last.
-	IsLong request.LongRunningRequestCheck
 	// Serializer writes errors.
 	Serializer runtime.NegotiatedSerializer
 }
