@@ -37,6 +37,27 @@ func (s *Server) Bindings() *bindings.Index { return s.config.bindings }
 // Exports returns what finds exports and their schemas.
 func (s *Server) Exports() *apiexport.Catalog { return s.config.exports }
 
+// visible is the rule that says which logical clusters show a resource that is compiled in: what is stored with an
+// identity is shown where it is bound with that identity, everything else everywhere. In root and system:shard all is
+// shown, for a fresh shard writes there before anything can be bound; requests over all logical clusters, and outside of
+// any, see all, too.
+func (c *Config) visible(ctx context.Context, gr schema.GroupResource) bool {
+	resource, err := c.registry.Get(gr)
+	if err != nil {
+		return true // not stored
+	}
+	identity := resource.Segment()
+	if identity == "" || identity == customResourceSegment {
+		return true
+	}
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() || cluster == logicalcluster.Root || cluster == logicalcluster.Shard {
+		return true
+	}
+	bound, ok := c.bindings.Get(ctx, gr)
+	return ok && bound.Identity == identity
+}
+
 // exported returns a resource as some export of this shard with an identity has it now, or nil.
 func (c *Config) exported(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error) {
 	exports, err := c.exports.ByIdentity(ctx, identity)

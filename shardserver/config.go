@@ -24,6 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
@@ -77,6 +78,8 @@ type Config struct {
 	// bindings knows what logical clusters have bound, exports where that comes from.
 	bindings *bindings.Index
 	exports  *apiexport.Catalog
+	// claims knows which labels objects carry for providers that claim them.
+	claims *claims.Index
 	// inFlight is what admission charged quotas for.
 	inFlight *quota.InFlight
 	// keys is what lies in etcd, below all registries.
@@ -98,6 +101,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		virtual: virtual.NewSet(),
 	}
 	c.bindings, c.exports = bindings.NewIndex(registry), apiexport.NewCatalog(registry, c.types.Locate)
+	c.claims = claims.NewIndex(registry, c.bindings)
 	c.counts = objectcount.New(objectcount.Config{
 		Registry: registry, Keys: c.keys, Shard: opts.Shard.Name,
 		DefaultLimit: opts.Objects.DefaultLimit, Interval: opts.Objects.ScanInterval,
@@ -228,7 +232,7 @@ func acceptClientCertificates(stock kubeauthenticator.Config, info *genericapise
 
 func (c *Config) applyAuthorization(context.Context) error {
 	given := c.options.Authorization
-	config := authorization.Config{Registry: c.registry, AlwaysAllowPaths: given.AlwaysAllowPaths, Order: given.Order}
+	config := authorization.Config{Registry: c.registry, Bound: c.bindings, Exports: c.exports, AlwaysAllowPaths: given.AlwaysAllowPaths, Order: given.Order}
 	if given.WebhookConfigFile != "" {
 		webhook, err := authorization.NewWebhook(authorization.WebhookConfig{
 			Kubeconfig: given.WebhookConfigFile,
@@ -263,6 +267,7 @@ func (c *Config) applyAdmission(context.Context) error {
 		Authorizer: c.authorizer,
 		Deep:       authorization.WithDeep,
 		Dynamic:    c.dynamic,
+		Claims:     c.claims,
 		InFlight:   c.inFlight,
 		Mounts:     c.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Counts:     c.counts,

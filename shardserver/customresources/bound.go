@@ -34,13 +34,20 @@ func (c *Catalog) stored(r *bindings.Resource) bool {
 }
 
 // native tells whether a bound resource is one that is compiled in.
-func (c *Catalog) native(r *bindings.Resource) bool {
-	return r.Identity != "" && c.Identities[r.GroupResource] == r.Identity
+func (c *Catalog) native(r *bindings.Resource) bool { return c.hasIdentity(r.GroupResource, r.Identity) }
+
+// hasIdentity tells whether a compiled-in resource is stored with an identity.
+func (c *Catalog) hasIdentity(gr schema.GroupResource, identity string) bool {
+	builtin, err := c.Registry.Get(gr)
+	return err == nil && identity != "" && builtin.Segment() == identity
 }
 
 // useBound takes what serves a bound resource, for a request to one logical cluster. Without one it fails.
 func (c *Catalog) useBound(ctx context.Context, b bindings.Bound, writes bool) (*use, error) {
 	if identity := bindings.IdentityFrom(ctx); identity != "" && identity != b.Identity {
+		return nil, nil
+	}
+	if c.native(b.Resource) {
 		return nil, nil
 	}
 	if !c.stored(b.Resource) {

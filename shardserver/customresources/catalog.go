@@ -33,8 +33,6 @@ type Config struct {
 	// CompiledIn are the resources of the shard's own types. Where a logical cluster shows one, nothing else can be served
 	// under its name.
 	CompiledIn sets.Set[schema.GroupResource]
-	// Identities are those of compiled-in resources that are exported: bound with it, they are served compiled in.
-	Identities map[schema.GroupResource]string
 	// Bindings tells what logical clusters have bound.
 	Bindings *bindings.Index
 	// Exported returns a resource as some export of this shard with an identity has it now, or nil.

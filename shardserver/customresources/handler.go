@@ -75,10 +75,13 @@ func (h *Handler) serve(w http.ResponseWriter, req *http.Request, info *request.
 		return
 	}
 	use, err := h.catalog.use(req.Context(), gr, slices.Contains(writingVerbs, info.Verb))
+	identity := bindings.IdentityFrom(req.Context())
 	switch {
 	case err != nil:
 		h.fail(w, req, info, err)
-	case use == nil && bindings.IdentityFrom(req.Context()) != "":
+	case use == nil && h.catalog.shadowed(req.Context(), gr) && (identity == "" || h.catalog.hasIdentity(gr, identity)):
+		h.serveCompiledIn(w, req, info, gr, next) // its binding was found just now
+	case use == nil && (identity != "" || h.catalog.CompiledIn.Has(gr)):
 		h.refuse(w, req, info, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, gr, info.Name, "", 0, true))
 	case use == nil:
 		next.ServeHTTP(w, req)
@@ -132,8 +135,8 @@ func (h *Handler) serveIdentity(w http.ResponseWriter, req *http.Request, info *
 // serveCompiledIn hands on a request for what is compiled in, unless it would create what is about to go with the binding
 // that brought it.
 func (h *Handler) serveCompiledIn(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, gr schema.GroupResource, next http.Handler) {
-	if info.Verb == "create" && info.Subresource == "" && h.catalog.Identities[gr] != "" {
-		if b, ok := h.catalog.Bindings.Get(req.Context(), gr); ok && b.Terminating {
+	if info.Verb == "create" && info.Subresource == "" {
+		if b, ok := h.catalog.Bindings.Get(req.Context(), gr); ok && b.Terminating && h.catalog.native(b.Resource) {
 			h.refuse(w, req, info, creationRefused(gr, info.Name))
 			return
 		}

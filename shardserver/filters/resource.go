@@ -1,6 +1,7 @@
 package filters
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,12 +12,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// WithResourceRules is the innermost filter, behind authorization: it keeps wildcard requests to list and watch,
-// serves "<resource>:<identity>", and hides resources where they do not exist.
-func WithResourceRules(handler http.Handler, resources *storage.Registry, identities map[schema.GroupResource]string, serializer runtime.NegotiatedSerializer) http.Handler {
+// WithResourceRules is the innermost filter, behind authorization: it keeps wildcard requests to list and watch, and
+// takes "<resource>:<identity>" apart, which leads to what is compiled in if it is stored with that identity, and else
+// is for the handlers below to find.
+func WithResourceRules(handler http.Handler, resources *storage.Registry, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest {
@@ -36,25 +39,13 @@ func WithResourceRules(handler http.Handler, resources *storage.Registry, identi
 			respond(w, req, serializer, apierrors.NewBadRequest(`a request to the "*" logical cluster cannot name a namespace`))
 			return
 		}
-		var err error
-		if req, info, err = withoutIdentity(req, info, identities); err != nil {
+		req, err := withoutIdentity(req, info, resources)
+		if err != nil {
 			respond(w, req, serializer, err)
-			return
-		}
-		resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-		if !resources.Shows(req.Context(), resource) && !isCustom(req, resources, resource) {
-			respond(w, req, serializer, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, resource, info.Name, "", 0, true))
 			return
 		}
 		handler.ServeHTTP(w, req)
 	})
-}
-
-// isCustom tells whether a definition of the request's logical cluster takes the place of a resource that is compiled in
-// and not shown there.
-func isCustom(req *http.Request, resources *storage.Registry, resource schema.GroupResource) bool {
-	custom, err := resources.For(req.Context(), resource)
-	return err == nil && custom != nil
 }
 
 func notOverAllClusters(info *request.RequestInfo) error {
@@ -63,26 +54,32 @@ func notOverAllClusters(info *request.RequestInfo) error {
 	return err
 }
 
-// withoutIdentity removes the identity from "<resource>:<identity>" in the path and the request info, after
-// checking that it is the one whose objects this shard stores under that resource.
-func withoutIdentity(req *http.Request, info *request.RequestInfo, identities map[schema.GroupResource]string) (*http.Request, *request.RequestInfo, error) {
+// withoutIdentity removes the identity from "<resource>:<identity>" in the path and the request info, and puts it into
+// the context unless what is compiled in has it.
+func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *storage.Registry) (*http.Request, error) {
 	resource, identity, ok := strings.Cut(info.Resource, ":")
 	if !ok {
-		return req, info, nil
+		return req, nil
 	}
 	if identity == "" {
-		return req, info, apierrors.NewInternalError(fmt.Errorf("resource %q: the identity behind the colon is empty", info.Resource))
-	}
-	gr := schema.GroupResource{Group: info.APIGroup, Resource: resource}
-	if identities[gr] != identity {
-		return req, info, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, gr, info.Name, "", 0, true)
+		return req, apierrors.NewInternalError(fmt.Errorf("resource %q: the identity behind the colon is empty", info.Resource))
 	}
 	stripped := *info
 	stripped.Resource = resource
 	stripped.Parts = append([]string{resource}, info.Parts[min(1, len(info.Parts)):]...)
 	stripped.Path = strings.Replace(info.Path, "/"+info.Resource, "/"+resource, 1)
-	clone := req.Clone(request.WithRequestInfo(req.Context(), &stripped))
+	ctx := request.WithRequestInfo(req.Context(), &stripped)
+	if gr := (schema.GroupResource{Group: info.APIGroup, Resource: resource}); !compiledIn(ctx, resources, gr, identity) {
+		ctx = bindings.WithIdentity(ctx, identity)
+	}
+	clone := req.Clone(ctx)
 	clone.URL.Path = strings.Replace(req.URL.Path, "/"+info.Resource, "/"+resource, 1)
 	clone.URL.RawPath = ""
-	return clone, &stripped, nil
+	return clone, nil
+}
+
+// compiledIn tells whether the context's logical cluster shows a compiled-in resource that is stored with an identity.
+func compiledIn(ctx context.Context, resources *storage.Registry, gr schema.GroupResource, identity string) bool {
+	builtin, err := resources.Get(gr)
+	return err == nil && builtin.Segment() == identity && resources.Shows(ctx, gr)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,16 @@ type Resource struct {
 	Store  Store
 	// Deletable tells whether clients may delete its objects, hence whether draining a logical cluster must.
 	Deletable bool
+}
+
+// Segment returns what stands in the keys of the resource between its name and the logical cluster, to tell several
+// storages of one name apart: an identity, a word for all definitions, or nothing for what only is there once.
+func (r *Resource) Segment() string {
+	parts := strings.Split(strings.Trim(r.Prefix, "/"), "/")
+	if len(parts) < 3 {
+		return ""
+	}
+	return parts[2]
 }
 
 // Registry knows every resource that is stored on this shard: those compiled in, which are added while APIs are
@@ -160,12 +171,13 @@ func (r *Registry) In(ctx context.Context) ([]*Resource, error) {
 	r.mu.RLock()
 	local, visible := r.local, r.visible
 	all := make([]*Resource, 0, len(r.resources))
-	for gr, resource := range r.resources {
-		if visible == nil || visible(ctx, gr) {
-			all = append(all, resource)
-		}
+	for _, resource := range r.resources {
+		all = append(all, resource)
 	}
 	r.mu.RUnlock()
+	if visible != nil { // asked without the lock, for it may ask back
+		all = slices.DeleteFunc(all, func(resource *Resource) bool { return !visible(ctx, resource.GVR.GroupResource()) })
+	}
 	if local != nil {
 		custom, err := local.In(ctx)
 		if err != nil {
