@@ -25,11 +25,12 @@ func (s *Server) tenancyConfig() tenancy.Config {
 // lifecycleConfig is what the controllers of namespaces and service accounts get.
 func (s *Server) lifecycleConfig() lifecycle.Config {
 	return lifecycle.Config{
-		Registry: s.Registry,
-		Clients:  s.config.clients,
-		Tokens:   s.config.tokenIssuer,
-		Keys:     s.config.keys,
-		InFlight: s.config.inFlight,
+		Registry:  s.Registry,
+		Clients:   s.config.clients,
+		Tokens:    s.config.tokenIssuer,
+		Keys:      s.config.keys,
+		InFlight:  s.config.inFlight,
+		Observers: []func() lifecycle.Observer{s.claimsObserver},
 		RootCA: func() []byte {
 			bundle, err := s.config.rootCA()
 			if err != nil {

@@ -23,6 +23,7 @@ func (c *Config) newDynamicAdmission() (*dynamicadmission.Plugins, error) {
 	}
 	return dynamicadmission.New(dynamicadmission.Config{
 		Registry:   c.registry,
+		Bound:      c.bindings,
 		Authorizer: c.authorizer,
 		Custom:     client,
 		Scheme:     legacyscheme.Scheme,

@@ -97,6 +97,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 		return nil, err
 	}
 	s.Generic.AddPostStartHookOrDie(hookPolicy, s.followPolicy)
+	s.Generic.AddPostStartHookOrDie(hookClaims, s.followClaims)
 	s.Generic.AddPostStartHookOrDie(hookConfigurations, s.followConfigurations)
 	s.Generic.AddPostStartHookOrDie(hookConnections, s.followConnections)
 	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
