@@ -1,5 +1,6 @@
 // Package bootstrap writes what a shard must hold before it is of use: the RBAC of system:admin, the logical cluster
-// system:shard and, on the root shard, the logical cluster root with its RBAC, workspace types and Shard object.
+// system:shard and, on the root shard, the logical cluster root with its exports (package rootapis), RBAC, workspace types
+// and Shard object.
 //
 // Everything is compared and, where it differs, overwritten at every start; objects marked create-only are written
 // once and belong to the administrator from then on. It must not know how requests are decided or served: it is an
@@ -65,8 +66,12 @@ func (o Options) virtualWorkspaceURL() string { return cmp.Or(o.VirtualWorkspace
 // and may do everything. It tries again until it is done, the context ends, or the server says that an object can
 // never be accepted. Several replicas may run it at once.
 func Run(ctx context.Context, c client.Client, options Options) error {
+	all, err := stages(options)
+	if err != nil {
+		return err
+	}
 	return persist(ctx, "bootstrapping the shard", func(ctx context.Context) error {
-		for _, s := range stages(options) {
+		for _, s := range all {
 			if err := s.apply(ctx, c); err != nil {
 				return err
 			}
@@ -85,24 +90,33 @@ func RegisterShard(ctx context.Context, c client.Client, options Options) error 
 
 // stages lists everything in order: a stage may rely on those before it. System clusters come first, because the
 // RBAC of system:admin decides about all the others; a LogicalCluster comes before what it contains.
-func stages(options Options) []stage {
+func stages(options Options) ([]stage, error) {
+	schemas, err := rootSchemas()
+	if err != nil {
+		return nil, err
+	}
 	all := []stage{
 		{cluster: logicalcluster.Admin, objects: systemPolicy()},
 		{cluster: logicalcluster.Admin, objects: namespaces("default", "kube-system")},
 		{cluster: logicalcluster.Shard, objects: []client.Object{shardLogicalCluster(options)}},
 		{cluster: logicalcluster.Shard, objects: namespaces("default")},
 	}
+	ofShard := stage{cluster: logicalcluster.Shard, objects: shardBindings()}
 	if !options.Root {
-		return all
+		return append(all, ofShard), nil
 	}
 	return append(all,
 		stage{cluster: logicalcluster.Root, objects: []client.Object{rootLogicalCluster(options)}},
+		stage{cluster: logicalcluster.Root, objects: schemas},
+		stage{cluster: logicalcluster.Root, objects: rootExports()},
+		stage{cluster: logicalcluster.Root, objects: rootBindings(options)},
+		ofShard,
 		stage{cluster: logicalcluster.Root, objects: rootPolicy(options)},
 		stage{cluster: logicalcluster.Root, objects: namespaces("default", "kube-system")},
 		stage{cluster: logicalcluster.Root, objects: workspaceTypes(options)},
 		stage{cluster: logicalcluster.Root, objects: metricsViewer(options)},
 		stage{cluster: logicalcluster.Root, objects: []client.Object{shard(options)}},
-	)
+	), nil
 }
 
 // persist calls f until it succeeds or can never succeed.

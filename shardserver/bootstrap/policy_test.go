@@ -84,8 +84,17 @@ func TestNoTenantCanBecomeASubjectOfTheSystemPolicy(t *testing.T) {
 	}
 }
 
+func allStages(t *testing.T, options Options) []stage {
+	t.Helper()
+	all, err := stages(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestObjectsOfAStageAreWrittenOnce(t *testing.T) {
-	for _, s := range stages(everything()) {
+	for _, s := range allStages(t, everything()) {
 		seen := map[string]bool{}
 		for _, obj := range s.objects {
 			key := strings.Join([]string{fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName()}, "/")
@@ -100,7 +109,7 @@ func TestObjectsOfAStageAreWrittenOnce(t *testing.T) {
 func TestOnlyTheRootShardHoldsRoot(t *testing.T) {
 	options := everything()
 	options.Root = false
-	for _, s := range stages(options) {
+	for _, s := range allStages(t, options) {
 		if !s.cluster.IsSystem() {
 			t.Errorf("writes to %s", s.cluster)
 		}
