@@ -29,13 +29,14 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 	ValidateSpec:       validateBindingSpec,
 	ValidateStatus:     validateBindingStatus,
 	ValidateTransition: validateBindingTransition,
+	ValidateVersion: map[string]func(*apisv1alpha2.APIBinding) field.ErrorList{
+		apisv1alpha1.SchemeGroupVersion.Version: validateBindingV1alpha1,
+	},
 
+	AgeFirst: true,
 	Columns: []registry.Column[*apisv1alpha2.APIBinding]{
 		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: func(binding *apisv1alpha2.APIBinding) string {
-			if ready := conditionsv1alpha1.Get(binding, conditionsv1alpha1.Ready); ready != nil {
-				return string(ready.Status)
-			}
-			return ""
+			return conditionStatus(binding, conditionsv1alpha1.Ready)
 		}},
 	},
 }

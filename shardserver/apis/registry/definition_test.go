@@ -3,6 +3,7 @@ package registry_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -37,7 +38,8 @@ func loadDefinition(t *testing.T, resource schema.GroupVersionResource) *definit
 		t.Fatal(err)
 	}
 	var props apiextensions.CustomResourceValidation
-	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(crd.Spec.Versions[0].Schema, &props, nil); err != nil {
+	version := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == resource.Version })
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(crd.Spec.Versions[version].Schema, &props, nil); err != nil {
 		t.Fatal(err)
 	}
 	structural, err := structuralschema.NewStructural(props.OpenAPIV3Schema)
@@ -92,10 +94,17 @@ func TestTheServerAgreesWithTheDefinition(t *testing.T) {
 		{shards, "x", shardVerdicts},
 		{workspaces, "x", workspaceVerdicts},
 		{workspaceTypes, "x", workspaceTypeVerdicts},
+		{apiExports, "x", apiExportVerdicts},
+		{apiExportsV1, "x", apiExportV1alpha1Verdicts},
+		{apiBindings, "x", apiBindingVerdicts},
+		{apiBindingsV1, "x", apiBindingV1alpha1Verdicts},
+		{apiSchemas, "v1.widgets.example.com", apiResourceSchemaVerdicts},
+		{apiSlices, "x", apiExportEndpointSliceVerdicts},
+		{apiConversions, "x", apiConversionVerdicts},
 	} {
 		defined := loadDefinition(t, group.resource)
 		for _, tc := range group.cases {
-			t.Run(group.resource.Resource+"/"+tc.sentence, func(t *testing.T) {
+			t.Run(group.resource.Resource+"."+group.resource.Version+"/"+tc.sentence, func(t *testing.T) {
 				name := tc.name
 				if name == "" {
 					name = group.name

@@ -53,8 +53,15 @@ type Kind[T Object] struct {
 	// ValidateTransition checks what may not change in the spec. May be nil.
 	ValidateTransition func(obj, old T) field.ErrorList
 
-	// Columns are shown after the name, and before the age.
-	Columns []Column[T]
+	// ValidateVersion checks what only another version demands, of the spec that a client sent in that version. Such an
+	// object has been converted, so that it must tell by what the conversion kept. May be nil.
+	ValidateVersion map[string]func(obj T) field.ErrorList
+
+	// Columns are shown after the name, and before the age unless AgeFirst is set.
+	Columns  []Column[T]
+	AgeFirst bool
+	// VersionColumns are shown in place of Columns to who asks in another version. May be nil.
+	VersionColumns map[string][]Column[T]
 }
 
 func (k *Kind[T]) hasStatus() bool { return k.CopyStatus != nil }

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,9 +31,12 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // ListOptions and the like, as in every server
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/apis"
 	"github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
@@ -45,6 +50,13 @@ var (
 	shards          = corev1alpha1.SchemeGroupVersion.WithResource("shards")
 	workspaces      = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")
 	workspaceTypes  = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspacetypes")
+	apiExports      = apisv1alpha2.SchemeGroupVersion.WithResource("apiexports")
+	apiBindings     = apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")
+	apiExportsV1    = apisv1alpha1.SchemeGroupVersion.WithResource("apiexports")
+	apiBindingsV1   = apisv1alpha1.SchemeGroupVersion.WithResource("apibindings")
+	apiSchemas      = apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas")
+	apiSlices       = apisv1alpha1.SchemeGroupVersion.WithResource("apiexportendpointslices")
+	apiConversions  = apisv1alpha1.SchemeGroupVersion.WithResource("apiconversions")
 )
 
 // serverURL is where the tests of this package find a server that serves nothing but kcp's own kinds, through the
@@ -91,9 +103,8 @@ func newServer(store *etcd.Server) (*genericapiserver.GenericAPIServer, error) {
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := generatedopenapi.GetOpenAPIDefinitions(ref)
-		for name, definition := range kcpopenapi.GetOpenAPIDefinitions(ref) {
-			all[name] = definition
-		}
+		maps.Copy(all, apiextensionsopenapi.GetOpenAPIDefinitions(ref))
+		maps.Copy(all, kcpopenapi.GetOpenAPIDefinitions(ref))
 		return all
 	}
 	namer := openapinamer.NewDefinitionNamer(legacyscheme.Scheme)
@@ -107,34 +118,47 @@ func newServer(store *etcd.Server) (*genericapiserver.GenericAPIServer, error) {
 		return nil, fmt.Errorf("creating the server: %w", err)
 	}
 	for _, group := range []struct {
-		version  schema.GroupVersion
+		name     string
 		storages storagesFunc
 	}{
-		{corev1alpha1.SchemeGroupVersion, core.Storages},
-		{tenancyv1alpha1.SchemeGroupVersion, tenancy.Storages},
+		{corev1alpha1.GroupName, inOneVersion(core.Storages)},
+		{tenancyv1alpha1.GroupName, inOneVersion(tenancy.Storages)},
+		{apisv1alpha2.GroupName, apis.Storages},
 	} {
 		storages, err := group.storages(restOptions{store})
 		if err != nil {
 			return nil, err
 		}
-		info := genericapiserver.NewDefaultAPIGroupInfo(group.version.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+		info := genericapiserver.NewDefaultAPIGroupInfo(group.name, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 		info.NegotiatedSerializer = registry.WithoutProtobuf(legacyscheme.Codecs)
-		info.VersionedResourcesStorageMap[group.version.Version] = storages
+		info.VersionedResourcesStorageMap = storages
 		if err := server.InstallAPIGroup(&info); err != nil {
-			return nil, fmt.Errorf("installing %s: %w", group.version.Group, err)
+			return nil, fmt.Errorf("installing %s: %w", group.name, err)
 		}
 	}
 	server.PrepareRun() // OpenAPI is installed here
 	return server, nil
 }
 
-type storagesFunc = func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)
+// storagesFunc returns stores by version and resource.
+type storagesFunc = func(generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error)
+
+func inOneVersion(storages func(generic.RESTOptionsGetter) (map[string]rest.Storage, error)) storagesFunc {
+	return func(getter generic.RESTOptionsGetter) (map[string]map[string]rest.Storage, error) {
+		stores, err := storages(getter)
+		return map[string]map[string]rest.Storage{"v1alpha1": stores}, err
+	}
+}
 
 // restOptions stores a resource as the shard does: as JSON, with the logical cluster in key and object.
 type restOptions struct{ etcd *etcd.Server }
 
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	codec := legacyscheme.Codecs.LegacyCodec(schema.GroupVersion{Group: resource.Group, Version: "v1alpha1"})
+	version := "v1alpha1"
+	if resource == apiExports.GroupResource() || resource == apiBindings.GroupResource() {
+		version = apiExports.Version
+	}
+	codec := legacyscheme.Codecs.LegacyCodec(schema.GroupVersion{Group: resource.Group, Version: version})
 	config := storagebackend.NewDefaultConfig("/registry", codec)
 	config.Transport.ServerList = []string{o.etcd.Endpoint}
 	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = o.etcd.CAFile, o.etcd.CertFile, o.etcd.KeyFile
@@ -175,7 +199,8 @@ func in(t *testing.T, cluster string) dynamic.Interface {
 
 // object returns an object of the resource, its fields given as "spec" and so on.
 func object(resource schema.GroupVersionResource, name string, fields map[string]any) *unstructured.Unstructured {
-	kinds := map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard", "workspaces": "Workspace", "workspacetypes": "WorkspaceType"}
+	kinds := map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard", "workspaces": "Workspace", "workspacetypes": "WorkspaceType",
+		"apiexports": "APIExport", "apibindings": "APIBinding", "apiresourceschemas": "APIResourceSchema", "apiexportendpointslices": "APIExportEndpointSlice", "apiconversions": "APIConversion"}
 	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(fields)}
 	if obj.Object == nil {
 		obj.Object = map[string]any{}

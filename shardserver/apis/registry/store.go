@@ -49,7 +49,7 @@ func NewStores[T Object](kind *Kind[T], typer runtime.ObjectTyper, getter generi
 		UpdateStrategy:            write,
 		DeleteStrategy:            write,
 		ResetFieldsStrategy:       write,
-		TableConvertor:            newTable(kind.Columns),
+		TableConvertor:            newTable(kind),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
 		return fmt.Errorf("creating the store of %s: %w", kind.groupResource(), err)

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -84,20 +85,35 @@ func (s strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 }
 
 // Validate checks a new object. Its status was dropped and needs no check.
-func (s strategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	created := s.typed(obj)
 	errs := s.kind.ValidateName(objectMeta(created).Name, field.NewPath("metadata", "name"))
-	return append(errs, s.kind.ValidateSpec(created)...)
+	errs = append(errs, s.kind.ValidateSpec(created)...)
+	return append(errs, s.validateVersion(ctx, created)...)
+}
+
+// validateVersion checks what the version that the client speaks demands beside the one that is stored.
+func (s strategy[T]) validateVersion(ctx context.Context, obj T) field.ErrorList {
+	if len(s.kind.ValidateVersion) == 0 {
+		return nil
+	}
+	if info, ok := request.RequestInfoFrom(ctx); ok {
+		if validate := s.kind.ValidateVersion[info.APIVersion]; validate != nil {
+			return validate(obj)
+		}
+	}
+	return nil
 }
 
 // ValidateUpdate checks a changed spec. One that is as it was stays acceptable, whatever the rules are today: labels,
 // annotations and finalizers of old objects can always be written.
-func (s strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	updated, before := s.typed(obj), s.typed(old)
+	errs := s.validateVersion(ctx, updated)
 	if s.kind.SameSpec(updated, before) {
-		return nil
+		return errs
 	}
-	errs := s.kind.ValidateSpec(updated)
+	errs = append(errs, s.kind.ValidateSpec(updated)...)
 	if s.kind.ValidateTransition != nil {
 		errs = append(errs, s.kind.ValidateTransition(updated, before)...)
 	}

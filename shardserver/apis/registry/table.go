@@ -8,6 +8,7 @@ import (
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -30,26 +31,57 @@ func Label[T Object](name, label string) Column[T] {
 }
 
 type table[T Object] struct {
-	headers []metav1.TableColumnDefinition
-	columns []Column[T]
+	layout   layout[T]
+	versions map[string]layout[T]
 }
 
-// newTable returns the printer of a kind: name, the given columns, age.
-func newTable[T Object](columns []Column[T]) rest.TableConvertor {
+// layout is how objects are printed for one version.
+type layout[T Object] struct {
+	headers  []metav1.TableColumnDefinition
+	columns  []Column[T]
+	ageFirst bool
+}
+
+// newTable returns the printer of a kind: name, columns and age.
+func newTable[T Object](kind *Kind[T]) rest.TableConvertor {
+	printer := &table[T]{layout: newLayout(kind.Columns, kind.AgeFirst), versions: map[string]layout[T]{}}
+	for version, columns := range kind.VersionColumns {
+		printer.versions[version] = newLayout(columns, kind.AgeFirst)
+	}
+	return printer
+}
+
+func newLayout[T Object](columns []Column[T], ageFirst bool) layout[T] {
 	descriptions := metav1.ObjectMeta{}.SwaggerDoc()
+	age := metav1.TableColumnDefinition{Name: "Age", Type: "date", Description: descriptions["creationTimestamp"]}
 	headers := []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name", Description: descriptions["name"]}}
+	if ageFirst {
+		headers = append(headers, age)
+	}
 	for _, column := range columns {
 		headers = append(headers, metav1.TableColumnDefinition{Name: column.Name, Type: "string", Description: "Value of " + column.Path})
 	}
-	headers = append(headers, metav1.TableColumnDefinition{Name: "Age", Type: "date", Description: descriptions["creationTimestamp"]})
-	return &table[T]{headers: headers, columns: columns}
+	if !ageFirst {
+		headers = append(headers, age)
+	}
+	return layout[T]{headers: headers, columns: columns, ageFirst: ageFirst}
+}
+
+// layoutFor returns the layout of the version that the client speaks.
+func (t *table[T]) layoutFor(ctx context.Context) layout[T] {
+	if info, ok := request.RequestInfoFrom(ctx); ok && len(t.versions) > 0 {
+		if special, ok := t.versions[info.APIVersion]; ok {
+			return special
+		}
+	}
+	return t.layout
 }
 
 // ConvertToTable implements rest.TableConvertor.
-func (t *table[T]) ConvertToTable(_ context.Context, obj, tableOptions runtime.Object) (*metav1.Table, error) {
-	result := &metav1.Table{}
+func (t *table[T]) ConvertToTable(ctx context.Context, obj, tableOptions runtime.Object) (*metav1.Table, error) {
+	layout, result := t.layoutFor(ctx), &metav1.Table{}
 	if options, ok := tableOptions.(*metav1.TableOptions); !ok || options == nil || !options.NoHeaders {
-		result.ColumnDefinitions = t.headers
+		result.ColumnDefinitions = layout.headers
 	}
 	if list, err := meta.ListAccessor(obj); err == nil {
 		result.ResourceVersion = list.GetResourceVersion()
@@ -59,23 +91,29 @@ func (t *table[T]) ConvertToTable(_ context.Context, obj, tableOptions runtime.O
 		result.ResourceVersion = object.GetResourceVersion()
 	}
 	var err error
-	result.Rows, err = metatable.MetaToTableRow(obj, t.cells)
+	result.Rows, err = metatable.MetaToTableRow(obj, layout.cells)
 	return result, err
 }
 
-func (t *table[T]) cells(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
+func (l layout[T]) cells(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
 	typed, ok := obj.(T)
 	if !ok {
 		return nil, fmt.Errorf("printing %T: it is not of the kind that this table prints", obj)
 	}
-	cells := make([]any, 0, len(t.columns)+2)
+	cells := make([]any, 0, len(l.columns)+2)
 	cells = append(cells, name)
-	for _, column := range t.columns {
+	if l.ageFirst {
+		cells = append(cells, age)
+	}
+	for _, column := range l.columns {
 		if value := column.Value(typed); value != "" {
 			cells = append(cells, value)
 		} else {
 			cells = append(cells, nil)
 		}
 	}
-	return append(cells, age), nil
+	if !l.ageFirst {
+		cells = append(cells, age)
+	}
+	return cells, nil
 }
