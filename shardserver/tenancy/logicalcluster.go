@@ -18,6 +18,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/replication/marks"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -157,7 +158,7 @@ func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clust
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: adminBinding},
+		ObjectMeta: metav1.ObjectMeta{Name: adminBinding, Annotations: map[string]string{corev1alpha1.ReplicateAnnotationKey: marks.OfAdministrators}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: admin}},
 	}

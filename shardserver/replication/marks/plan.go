@@ -17,6 +17,10 @@ const (
 	forCore    = "core.kcp.io"
 )
 
+// OfAdministrators is the annotation that bindings to cluster-admin get. Who creates one may set it at once, which saves
+// a second write.
+const OfAdministrators = forAPIs + "," + forTenancy
+
 // policySubjectPrefix starts the users and groups that maximal permission policies speak of.
 const policySubjectPrefix = "apis.kcp.io:binding:"
 
