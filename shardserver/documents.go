@@ -1,11 +1,13 @@
 package shardserver
 
 import (
+	"context"
 	"net/http"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
@@ -15,10 +17,26 @@ import (
 // below tells about what is compiled in, and of definitions.
 func (c *Config) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
 	compiled := discovery.NewSource(handler)
-	sets := discovery.NewSets(compiled, c.registry, c.shared.HashOf)
+	sets := discovery.NewSets(compiled, c.registry, c.shared.HashOf, c.boundDefinitions)
 	c.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
 	c.openapi = openapi.With(c.discovery, sets, compiled, func() *spec.Swagger { return c.server.StaticOpenAPISpec }, generic.Serializer)
 	return c.openapi
+}
+
+// boundDefinitions returns what the context's logical cluster binds as discovery takes it.
+func (c *Config) boundDefinitions(ctx context.Context) ([]discovery.Defined, error) {
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
+		return nil, nil
+	}
+	served, err := c.definitions.Bound(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bound := make([]discovery.Defined, 0, len(served))
+	for _, b := range served {
+		bound = append(bound, discovery.Defined{Object: b.Definition, Terminating: b.Terminating, ReadOnly: b.Virtual})
+	}
+	return bound, nil
 }
 
 // DocumentStats are numbers about the documents about APIs that the server keeps.

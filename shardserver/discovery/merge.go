@@ -125,6 +125,9 @@ func (d Definition) addTo(to *groupVersion) {
 }
 
 func (d Definition) verbs() metav1.Verbs {
+	if d.ReadOnly {
+		return metav1.Verbs{"get", "list", "watch"}
+	}
 	if d.Terminating {
 		return metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}
 	}

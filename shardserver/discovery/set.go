@@ -29,7 +29,8 @@ type Set struct {
 	Compiled *Compiled
 	// Hidden are the resources compiled in that the logical cluster does not show, ordered.
 	Hidden []schema.GroupResource
-	// Definitions are those in force, ordered by name. None brings a resource that is compiled in and shown.
+	// Definitions are those in force, bound or the cluster's own, ordered by "<resource>.<group>". None brings a resource
+	// that is compiled in and shown, and no two the same.
 	Definitions []Definition
 }
 
@@ -37,8 +38,10 @@ type Set struct {
 type Definition struct {
 	// Content is the hash of all that documents about its resource are made of, but for Terminating.
 	Content Hash
-	// Terminating tells that the definition and its objects are being deleted.
+	// Terminating tells that the definition, or what binds it, is being deleted with its objects.
 	Terminating bool
+	// ReadOnly tells that objects are not stored here: a virtual workspace shows them.
+	ReadOnly bool
 	// Object is shared with the watch cache: it must be neither changed nor kept.
 	Object *apiextensions.CustomResourceDefinition
 }
@@ -100,7 +103,7 @@ func (s *Set) Key() Hash {
 	s.Compiled.writeOnly(hash, everyGroup)
 	writeHidden(hash, s.Hidden)
 	for _, definition := range s.Definitions {
-		fmt.Fprintf(hash, "%x %t\n", definition.Content, definition.Terminating)
+		fmt.Fprintf(hash, "%x %t %t\n", definition.Content, definition.Terminating, definition.ReadOnly)
 	}
 	return Hash(hash.Sum(nil))
 }
@@ -137,16 +140,24 @@ type Sets struct {
 	compiled    *Source
 	registry    *storage.Registry
 	definitions *storage.Reader[*apiextensions.CustomResourceDefinition]
+	bound       func(context.Context) ([]Defined, error)
 	hashes      *hashes
 }
 
+// Defined is a resource by its definition, bound or the cluster's own.
+type Defined struct {
+	Object                *apiextensions.CustomResourceDefinition
+	Terminating, ReadOnly bool
+}
+
 // NewSets returns the API sets of the logical clusters whose definitions and rules of visibility the registry knows.
-// The hash of a definition's specification is asked for at every request.
-func NewSets(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)) *Sets {
+// What the context's logical cluster binds, and the hash of a definition's specification, are asked for at every request.
+func NewSets(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error), bound func(context.Context) ([]Defined, error)) *Sets {
 	return &Sets{
 		compiled:    compiled,
 		registry:    registry,
 		definitions: storage.NewReader[*apiextensions.CustomResourceDefinition](registry, shared.Definitions),
+		bound:       bound,
 		hashes:      newHashes(hashOf),
 	}
 }
@@ -158,41 +169,60 @@ func (s *Sets) Of(ctx context.Context) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	bound, err := s.bound(ctx) // first: what is compiled in may be shown because it is bound
+	if err != nil {
+		return nil, fmt.Errorf("finding what the logical cluster binds: %w", err)
+	}
 	set := &Set{Compiled: compiled}
 	for _, resource := range compiled.resources {
 		if !s.registry.Shows(ctx, resource) {
 			set.Hidden = append(set.Hidden, resource)
 		}
 	}
-	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
-		return set, nil
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() || cluster == logicalcluster.BoundCRDs {
+		return set, nil // the definitions of system:bound-crds are for wherever they are bound
 	}
 	all, err := s.definitions.ListLatest(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the definitions of the logical cluster: %w", err)
 	}
-	return set, s.hashes.add(ctx, set, all)
+	return set, s.hashes.add(ctx, set, append(bound, own(all)...))
 }
 
-// add puts the definitions in force into a set.
-func (h *hashes) add(ctx context.Context, set *Set, all []*apiextensions.CustomResourceDefinition) error {
+func own(all []*apiextensions.CustomResourceDefinition) []Defined {
+	defined := make([]Defined, 0, len(all))
 	for _, object := range all {
-		resource := schema.GroupResource{Group: object.Spec.Group, Resource: object.Spec.Names.Plural}
-		if !inForce(object) || (set.Compiled.has(resource) && !set.Hides(resource)) {
+		defined = append(defined, Defined{Object: object, Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating)})
+	}
+	return defined
+}
+
+// add puts the definitions in force into a set. Of two with one resource, the first counts.
+func (h *hashes) add(ctx context.Context, set *Set, all []Defined) error {
+	taken := map[schema.GroupResource]bool{}
+	for _, defined := range all {
+		object := defined.Object
+		resource := resourceOf(object)
+		if !inForce(object) || taken[resource] || (set.Compiled.has(resource) && !set.Hides(resource)) {
 			continue
 		}
+		taken[resource] = true
 		content, err := h.of(ctx, object)
 		if err != nil {
 			return fmt.Errorf("hashing definition %q: %w", object.Name, err)
 		}
 		set.Definitions = append(set.Definitions, Definition{
-			Content:     content,
-			Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating),
-			Object:      object,
+			Content: content, Terminating: defined.Terminating, ReadOnly: defined.ReadOnly, Object: object,
 		})
 	}
-	slices.SortFunc(set.Definitions, func(a, b Definition) int { return cmp.Compare(a.Object.Name, b.Object.Name) })
+	slices.SortFunc(set.Definitions, func(a, b Definition) int {
+		return cmp.Compare(resourceOf(a.Object).String(), resourceOf(b.Object).String())
+	})
 	return nil
+}
+
+func resourceOf(object *apiextensions.CustomResourceDefinition) schema.GroupResource {
+	return schema.GroupResource{Group: object.Spec.Group, Resource: object.Spec.Names.Plural}
 }
 
 func inForce(object *apiextensions.CustomResourceDefinition) bool {
