@@ -1,0 +1,157 @@
+package conversion
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/randfill"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// reserved are the annotations that conversions write.
+var reserved = []string{
+	apisv1alpha2.ResourceSchemasAnnotationKey, apisv1alpha2.PermissionClaimsAnnotationKey, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey,
+	apisv1alpha2.AcceptablePermissionClaimsAnnotationKey, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
+	apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey,
+}
+
+// FuzzNothingIsLost converts random objects to the other version and back.
+func FuzzNothingIsLost(f *testing.F) {
+	for seed := range uint64(200) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, seed))
+		filler := randfill.NewWithSeed(int64(seed)).NilChance(.3).NumElements(0, 4).Funcs(fillers(random)...)
+		thereAndBack(t, filler, ExportToV1alpha2, ExportToV1alpha1, func(export *apisv1alpha1.APIExport) *apisv1alpha1.APIExport { return export })
+		thereAndBack(t, filler, ExportToV1alpha1, ExportToV1alpha2, func(export *apisv1alpha2.APIExport) *apisv1alpha2.APIExport {
+			clean(&export.ObjectMeta)
+			// In v1alpha1 resources stand in two places, which forgets the order of a list that has none by its nature.
+			slices.SortFunc(export.Spec.Resources, func(a, b apisv1alpha2.ResourceSchema) int {
+				return slices.Compare([]string{a.Group, a.Name}, []string{b.Group, b.Name})
+			})
+			return export
+		})
+		thereAndBack(t, filler, BindingToV1alpha2, BindingToV1alpha1, func(binding *apisv1alpha1.APIBinding) *apisv1alpha1.APIBinding { return binding })
+		thereAndBack(t, filler, BindingToV1alpha1, BindingToV1alpha2, func(binding *apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
+			clean(&binding.ObjectMeta)
+			return binding
+		})
+	})
+}
+
+// thereAndBack compares what comes back with what went there, both in normal form.
+func thereAndBack[A, B any](t *testing.T, filler *randfill.Filler, there func(*A, *B) error, back func(*B, *A) error, normal func(*A) *A) {
+	t.Helper()
+	start, other, end := new(A), new(B), new(A)
+	filler.Fill(start)
+	if err := there(start, other); err != nil {
+		t.Fatal(err)
+	}
+	if err := back(other, end); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := normal(end), normal(start); !equality.Semantic.DeepEqual(got, want) {
+		same(t, got, want)
+	}
+}
+
+// clean removes what v1alpha1 is remembered by in v1alpha2.
+func clean(meta *metav1.ObjectMeta) {
+	for _, key := range reserved {
+		delete(meta.Annotations, key)
+	}
+}
+
+// fillers make objects that the server would accept: names of schemas tell resources, claims occur once.
+func fillers(random *rand.Rand) []any {
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	name := func() string { return pick("alpha", "beta", "gamma", "delta") }
+	group := func() string { return pick("", "example.com", "apps", "a.b.c.d") }
+	schema := func(name, group string) string {
+		if group == "" {
+			group = coreGroup
+		}
+		return pick("v1", "today", "a-b") + "." + name + "." + group
+	}
+	return []any{
+		func(*metav1.TypeMeta, randfill.Continue) {}, // the codec's
+		func(meta *metav1.ObjectMeta, c randfill.Continue) {
+			meta.Name = c.String(0)
+			if c.Bool() {
+				meta.Annotations = map[string]string{"own": c.String(0)}
+			}
+		},
+		func(resource *apisv1alpha2.ResourceSchema, c randfill.Continue) {
+			resource.Name, resource.Group = name(), group()
+			resource.Schema = pick("", "x.") + schema(resource.Name, resource.Group)
+			c.Fill(&resource.Storage.Virtual)
+			if resource.Storage.Virtual == nil {
+				resource.Storage.CRD = &apisv1alpha2.ResourceSchemaStorageCRD{}
+			}
+		},
+		func(spec *apisv1alpha2.APIExportSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			spec.Resources = distinct(spec.Resources, func(r apisv1alpha2.ResourceSchema) identified { return identified{r.Group, r.Name, ""} })
+		},
+		func(spec *apisv1alpha1.APIExportSpec, c randfill.Continue) {
+			c.FillNoCustom(spec)
+			for i := range spec.LatestResourceSchemas {
+				spec.LatestResourceSchemas[i] = schema(name(), group())
+			}
+			slices.Sort(spec.LatestResourceSchemas)
+			spec.LatestResourceSchemas = slices.Compact(spec.LatestResourceSchemas)
+		},
+		func(claims *[]apisv1alpha1.PermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claims)
+			*claims = distinct(*claims, idV1alpha1)
+		},
+		func(claims *[]apisv1alpha1.AcceptablePermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claims)
+			*claims = distinct(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) identified { return idV1alpha1(claim.PermissionClaim) })
+		},
+		func(claims *[]apisv1alpha2.PermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claims)
+			*claims = distinct(*claims, idV1alpha2)
+		},
+		func(claims *[]apisv1alpha2.ScopedPermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claims)
+			*claims = distinct(*claims, func(claim apisv1alpha2.ScopedPermissionClaim) identified { return idV1alpha2(claim.PermissionClaim) })
+		},
+		func(claims *[]apisv1alpha2.AcceptablePermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claims)
+			*claims = distinct(*claims, idAcceptable)
+		},
+		func(gr *apisv1alpha1.GroupResource, _ randfill.Continue) { gr.Group, gr.Resource = group(), name() },
+		func(gr *apisv1alpha2.GroupResource, _ randfill.Continue) { gr.Group, gr.Resource = group(), name() },
+		func(claim *apisv1alpha1.PermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claim)
+			claim.All = len(claim.ResourceSelector) == 0
+		},
+		func(claim *apisv1alpha2.PermissionClaim, c randfill.Continue) {
+			c.FillNoCustom(claim)
+			if len(claim.Verbs) == 0 || c.Bool() {
+				claim.Verbs = []string{apisv1alpha2.VerbAll}
+			}
+		},
+		func(selector *apisv1alpha2.PermissionClaimSelector, c randfill.Continue) {
+			c.Fill(&selector.LabelSelector)
+			selector.MatchAll = c.Bool()
+		},
+	}
+}
+
+// distinct keeps the first of the items that say the same.
+func distinct[T any](items []T, id func(T) identified) []T {
+	seen := map[identified]bool{}
+	return filtered(items, func(item T) bool {
+		first := !seen[id(item)]
+		seen[id(item)] = true
+		return first
+	})
+}
