@@ -31,6 +31,7 @@ func NewStorage(getter generic.RESTOptionsGetter, shared *Shared) (genericapiser
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of customresourcedefinitions: %w", err)
 	}
+	definitions.CreateStrategy, definitions.UpdateStrategy = creating{definitions.CreateStrategy}, updating{definitions.UpdateStrategy}
 	info := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.VersionedResourcesStorageMap[apiextensionsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		Definitions.Resource:             registry{definitions},

@@ -1,0 +1,168 @@
+package registry_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+func fieldsOf(t *testing.T, text string) fields {
+	t.Helper()
+	var content fields
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func read(t *testing.T, client dynamic.ResourceInterface, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+// text returns a field as JSON.
+func text(t *testing.T, obj *unstructured.Unstructured, path ...string) string {
+	t.Helper()
+	encoded, err := json.Marshal(nested(t, obj, path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(encoded)
+}
+
+func TestWhatIsWrittenInOneVersionIsReadInTheOther(t *testing.T) {
+	client := in(t, fresh("versions"))
+	create(t, client.Resource(apiExportsV1), object(apiExportsV1, "old", fieldsOf(t,
+		`spec: {latestResourceSchemas: [v1.widgets.example.com], permissionClaims: [{resource: pods, resourceSelector: [{name: a}]}]}`)))
+	stored := read(t, client.Resource(apiExports), "old")
+	if got := text(t, stored, "spec", "resources"); got != `[{"group":"example.com","name":"widgets","schema":"v1.widgets.example.com","storage":{"crd":{}}}]` {
+		t.Errorf("resources in v1alpha2: %s", got)
+	}
+	if got := text(t, stored, "spec", "permissionClaims"); got != `[{"group":"","identityHash":"","resource":"pods","verbs":["*"]}]` {
+		t.Errorf("claims in v1alpha2: %s", got)
+	}
+	if got := text(t, read(t, client.Resource(apiExportsV1), "old"), "spec", "permissionClaims"); got != `[{"resource":"pods","resourceSelector":[{"name":"a"}]}]` {
+		t.Errorf("claims in v1alpha1: %s", got)
+	}
+
+	create(t, client.Resource(apiBindings), object(apiBindings, "new", fieldsOf(t,
+		`spec: {reference: {export: {name: e}}, permissionClaims: [{resource: pods, verbs: [get], selector: {matchAll: true}, state: Accepted}]}`)))
+	if got := text(t, read(t, client.Resource(apiBindingsV1), "new"), "spec", "permissionClaims"); got != `[{"all":true,"resource":"pods","state":"Accepted"}]` {
+		t.Errorf("claims of the binding in v1alpha1: %s", got)
+	}
+	// A client of v1alpha1 takes away nothing that it does not know.
+	if _, err := client.Resource(apiBindingsV1).Patch(t.Context(), "new", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, read(t, client.Resource(apiBindings), "new"), "spec", "permissionClaims"); got != `[{"group":"","identityHash":"","resource":"pods","selector":{"matchAll":true},"state":"Accepted","verbs":["get"]}]` {
+		t.Errorf("claims of the binding after a patch in v1alpha1: %s", got)
+	}
+}
+
+func TestFieldsAreOwnedAcrossVersions(t *testing.T) {
+	client := in(t, fresh("owners"))
+	options := metav1.ApplyOptions{FieldManager: "tester"}
+	first := object(apiExports, "x", fieldsOf(t, `spec: {resources: [{name: widgets, group: example.com, schema: v1.widgets.example.com}], permissionClaims: [{resource: pods, verbs: [get]}]}`))
+	if _, err := client.Resource(apiExports).Apply(t.Context(), "x", first, options); err != nil {
+		t.Fatal(err)
+	}
+	other := object(apiExportsV1, "x", fieldsOf(t, `metadata: {labels: {from: v1alpha1}}`))
+	other.SetName("x")
+	if _, err := client.Resource(apiExportsV1).Apply(t.Context(), "x", other, metav1.ApplyOptions{FieldManager: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	first = object(apiExports, "x", fieldsOf(t, `spec: {resources: [{name: gadgets, group: example.com, schema: v1.gadgets.example.com}], permissionClaims: [{resource: pods, verbs: [get, list]}]}`))
+	applied, err := client.Resource(apiExports).Apply(t.Context(), "x", first, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, applied, "spec", "resources"); got != `[{"group":"example.com","name":"gadgets","schema":"v1.gadgets.example.com","storage":{"crd":{}}}]` {
+		t.Errorf("resources: %s", got)
+	}
+	if got := text(t, applied, "spec", "permissionClaims"); got != `[{"group":"","identityHash":"","resource":"pods","verbs":["get","list"]}]` {
+		t.Errorf("claims: %s", got)
+	}
+	if applied.GetLabels()["from"] != "v1alpha1" {
+		t.Errorf("labels: %v", applied.GetLabels())
+	}
+}
+
+func TestStatusIsServedInBothVersions(t *testing.T) {
+	client := in(t, fresh("status"))
+	created := create(t, client.Resource(apiBindings), object(apiBindings, "x", fieldsOf(t, `spec: {reference: {export: {name: e}}}`)))
+	unstructured.RemoveNestedField(created.Object, "status")
+	if err := unstructured.SetNestedField(created.Object, "Binding", "status", "phase"); err != nil {
+		t.Fatal(err)
+	}
+	updated, err := client.Resource(apiBindings).UpdateStatus(t.Context(), created, updateOptions)
+	if err != nil || text(t, updated, "status", "phase") != `"Binding"` || updated.GetGeneration() != 1 {
+		t.Fatalf("%v, %v", updated, err)
+	}
+	patched, err := client.Resource(apiBindingsV1).Patch(t.Context(), "x", types.MergePatchType, []byte(`{"status":{"phase":"Bound"},"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}, "status")
+	if err != nil || text(t, patched, "status", "phase") != `"Bound"` || len(patched.GetLabels()) != 0 {
+		t.Fatalf("%v, %v", patched, err)
+	}
+	if got := text(t, read(t, client.Resource(apiBindings), "x"), "status", "phase"); got != `"Bound"` {
+		t.Errorf("phase %s", got)
+	}
+}
+
+func TestTablesOfBothVersions(t *testing.T) {
+	cluster := fresh("tables")
+	client := in(t, cluster)
+	create(t, client.Resource(apiExports), object(apiExports, "x", fields{}))
+	create(t, client.Resource(apiBindings), object(apiBindings, "x", fieldsOf(t, `spec: {reference: {export: {name: e}}}`)))
+	create(t, client.Resource(apiSlices), object(apiSlices, "x", fieldsOf(t, `spec: {export: {name: e}, partition: p}`)))
+	for path, want := range map[string][]string{
+		"v1alpha2/apiexports":              {"Name", "Age"},
+		"v1alpha1/apiexports":              {"Name", "Age", "Ready"},
+		"v1alpha2/apibindings":             {"Name", "Age", "Ready"},
+		"v1alpha1/apibindings":             {"Name", "Age", "Ready"},
+		"v1alpha1/apiexportendpointslices": {"Name", "Export", "Partition", "Age"},
+	} {
+		body := get(t, "/clusters/"+cluster+"/apis/apis.kcp.io/"+path, "application/json;as=Table;v=v1;g=meta.k8s.io")
+		var table metav1.Table
+		if err := json.Unmarshal(body, &table); err != nil || len(table.Rows) != 1 {
+			t.Fatalf("%s: %s, %v", path, body, err)
+		}
+		var names []string
+		for _, column := range table.ColumnDefinitions {
+			names = append(names, column.Name)
+		}
+		if !slices.Equal(names, want) || len(table.Rows[0].Cells) != len(want) {
+			t.Errorf("%s: columns %v, cells %v", path, names, table.Rows[0].Cells)
+		}
+	}
+}
+
+func TestASchemaKeepsWhatItsVersionsSay(t *testing.T) {
+	client := in(t, fresh("schemas")).Resource(apiSchemas)
+	const name = "v1.widgets.example.com"
+	created := create(t, client, object(apiSchemas, name, fieldsOf(t,
+		schemaSpec(`, versions: [{name: v1, storage: true, schema: {type: object, properties: {b: {type: string}, a: {x-unknown: kept}}}}]`))))
+	if got := text(t, created, "spec", "versions"); got != `[{"name":"v1","schema":{"properties":{"a":{"x-unknown":"kept"},"b":{"type":"string"}},"type":"object"},"served":true,"storage":true,"subresources":{}}]` {
+		t.Errorf("versions: %s", got)
+	}
+	if got := text(t, created, "spec", "nameValidation"); got != `"DNS1123Subdomain"` {
+		t.Errorf("name validation: %s", got)
+	}
+	// What a schema says is the same in another order.
+	applied, err := client.Apply(t.Context(), name, object(apiSchemas, name, fieldsOf(t,
+		schemaSpec(`, versions: [{name: v1, served: true, storage: true, schema: {properties: {a: {x-unknown: kept}, b: {type: string}}, type: object}}]`))), metav1.ApplyOptions{FieldManager: "tester", Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if applied.GetGeneration() != 1 {
+		t.Errorf("generation %d", applied.GetGeneration())
+	}
+}
