@@ -5,21 +5,17 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Verbs are what a view offers of one resource, subresources included.
+// Verbs are what a view offers of each resource and subresource ("<resource>/<subresource>").
 type Verbs map[schema.GroupResource][]string
 
-// subresource is the only one that views show.
-const subresource = "status"
-
-// Only returns what is compiled in as a view shows it, such as that of a virtual workspace: the given resources, their
-// status, and of their verbs those given.
+// Only returns what is compiled in as a view shows it, such as that of a virtual workspace: the given resources and
+// subresources, and of their verbs those given.
 func (c *Compiled) Only(offered Verbs) *Compiled {
 	view := &Compiled{only: offered}
 	for _, from := range c.groups {
@@ -41,22 +37,20 @@ func (c *Compiled) Only(offered Verbs) *Compiled {
 func (v Verbs) of(group string, from groupVersion) groupVersion {
 	kept := groupVersion{name: from.name}
 	for _, resource := range from.listed {
-		name, sub, _ := strings.Cut(resource.Name, "/")
-		resource.Verbs = v.common(schema.GroupResource{Group: group, Resource: name}, resource.Verbs)
-		if len(resource.Verbs) > 0 && (sub == "" || sub == subresource) {
+		resource.Verbs = v.common(schema.GroupResource{Group: group, Resource: resource.Name}, resource.Verbs)
+		if len(resource.Verbs) > 0 {
 			kept.listed = append(kept.listed, resource)
 		}
 	}
 	for _, resource := range from.aggregated {
-		gr := schema.GroupResource{Group: group, Resource: resource.Resource}
-		var status []apidiscoveryv2.APISubresourceDiscovery
+		var offered []apidiscoveryv2.APISubresourceDiscovery
 		for _, sub := range resource.Subresources {
-			sub.Verbs = v.common(gr, sub.Verbs)
-			if len(sub.Verbs) > 0 && sub.Subresource == subresource {
-				status = append(status, sub)
+			sub.Verbs = v.common(schema.GroupResource{Group: group, Resource: resource.Resource + "/" + sub.Subresource}, sub.Verbs)
+			if len(sub.Verbs) > 0 {
+				offered = append(offered, sub)
 			}
 		}
-		resource.Verbs, resource.Subresources = v.common(gr, resource.Verbs), status
+		resource.Verbs, resource.Subresources = v.common(schema.GroupResource{Group: group, Resource: resource.Resource}, resource.Verbs), offered
 		if len(resource.Verbs) > 0 {
 			kept.aggregated = append(kept.aggregated, resource)
 		}
@@ -95,9 +89,13 @@ func (c *Compiled) writeOnly(w io.Writer, ofGroup func(string) bool) {
 	if !c.IsView() {
 		return
 	}
-	for _, resource := range c.resources {
-		if ofGroup(resource.Group) {
-			fmt.Fprintf(w, "+%s %q\n", resource, c.only[resource])
+	for _, group := range c.groups {
+		for _, version := range group.versions {
+			for _, listed := range version.listed {
+				if ofGroup(group.name) {
+					fmt.Fprintf(w, "+%s/%s/%s %q\n", group.name, version.name, listed.Name, listed.Verbs)
+				}
+			}
 		}
 	}
 	fmt.Fprintln(w, "view")

@@ -51,7 +51,8 @@ type offer struct {
 	described *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources, and for bindings that it does not claim.
 	claim *apisv1alpha2.PermissionClaim
-	verbs metav1.Verbs
+	// verbs are those of the resource, status those of its status.
+	verbs, status metav1.Verbs
 }
 
 // own tells whether the resource is one of the export itself.
@@ -93,7 +94,7 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, err
 		if described == nil || err != nil {
 			return nil, err
 		}
-		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, described: described, verbs: offeredVerbs}, nil
+		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, described: described, verbs: offeredVerbs, status: statusVerbs}, nil
 	}
 	for i := range s.export.Spec.PermissionClaims {
 		if claim := &s.export.Spec.PermissionClaims[i]; covers(claim, gr) {
@@ -108,7 +109,7 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, err
 
 // claimed returns what a claim offers, or nil if nobody knows what the claimed resource is.
 func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*offer, error) {
-	found := &offer{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: offeredVerbs}
+	found := &offer{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: offeredVerbs, status: statusVerbs}
 	if claim.IdentityHash == "" {
 		if !slices.Contains(claimable, gr) {
 			return nil, nil

@@ -60,6 +60,7 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 	for _, o := range offers {
 		if o.described == nil {
 			selected[o.GroupResource] = o.verbs
+			selected[schema.GroupResource{Group: o.Group, Resource: o.Resource + "/status"}] = o.status
 			continue
 		}
 		definition, err := f.definition(ctx, o.described)

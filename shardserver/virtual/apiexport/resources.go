@@ -92,7 +92,7 @@ func (w *workspace) verbs(ctx context.Context, c *call) ([]string, error) {
 	}
 	offered := []string(c.offered.verbs)
 	if c.info.Subresource != "" {
-		offered = intersection(statusVerbs, offered)
+		offered = c.offered.status
 	}
 	if c.offered.described == nil {
 		_, documents := w.config.Documents()
