@@ -1,0 +1,166 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/atoll-dev/atoll/plugin/kcp"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+const horses = `
+apiVersion: apis.kcp.io/v1alpha1
+kind: APIResourceSchema
+metadata: {name: v1.horses.stable.example.org}
+spec:
+  group: stable.example.org
+  names: {kind: Horse, plural: horses}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIExport
+metadata: {name: horses}
+spec:
+  resources: [{name: horses, group: stable.example.org, schema: v1.horses.stable.example.org, storage: {crd: {}}}]
+  permissionClaims:
+  - {group: "", resource: configmaps, verbs: ["*"]}
+  - {group: "", resource: secrets, verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bind-horses}
+rules: [{apiGroups: [apis.kcp.io], resources: [apiexports], resourceNames: [horses], verbs: [bind]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bind-horses}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bind-horses}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: rider}]
+`
+
+// export offers horses in a new workspace below root.
+func export(t *testing.T, i *installation.Installation, name string) {
+	t.Helper()
+	c, err := client.New(i.NewWorkspace(t, name, "breeder"), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range strings.Split(horses, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %s: %v", object.GetKind(), err)
+		}
+	}
+	shardtesting.Eventually(t, "the export has an identity", func(ctx context.Context) error {
+		object := &unstructured.Unstructured{}
+		object.SetAPIVersion("apis.kcp.io/v1alpha2")
+		object.SetKind("APIExport")
+		if err := c.Get(ctx, client.ObjectKey{Name: "horses"}, object); err != nil {
+			return err
+		}
+		if hash, _, _ := unstructured.NestedString(object.Object, "status", "identityHash"); hash == "" {
+			return fmt.Errorf("status is %v", object.Object["status"])
+		}
+		return nil
+	})
+}
+
+func bindings(t *testing.T, i *installation.Installation) {
+	export(t, i, "stable")
+	u := newUser(t, i, i.NewWorkspace(t, "ranch", "rider"))
+
+	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{out: "" +
+		"apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n"})
+	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{
+		err: `workspace "root:ranch" has an APIBinding "horses" already; choose another name with --name, or delete it first`})
+	u.expect(u.kcp("claims get apibinding"), answer{out: "APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n"})
+	u.expect(u.kcp("ws :root:ranch"), answer{
+		out: "Current workspace is 'root:ranch' (type root:universal).\n",
+		errOut: "Warning: claim for configmaps exported but not specified on APIBinding horses\n" +
+			"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
+			"Warning: claim for configmaps specified on APIBinding horses but not accepted or rejected.\n" +
+			"Warning: allowed verbs () on claim for configmaps on APIBinding horses do not match expected verbs (*).\n" +
+			"Warning: claim for secrets exported but not specified on APIBinding horses\n" +
+			"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
+			"Warning: claim for secrets specified on APIBinding horses but not accepted or rejected.\n" +
+			"Warning: allowed verbs () on claim for secrets on APIBinding horses do not match expected verbs (get).\n",
+	})
+	u.expect(u.kcp("claims accept horses --resource configmaps.core"), answer{out: "claim \"configmaps.core\" on APIBinding \"horses\" is accepted\n"})
+	u.expect(u.kcp("claims reject horses --resource secrets.core"), answer{out: "claim \"secrets.core\" on APIBinding \"horses\" is rejected\n"})
+	u.expect(u.kcp("claims get apibindings horses"), answer{out: "" +
+		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
+		"horses       configmaps       *       Accepted\n" +
+		"horses       secrets          get     Rejected\n"})
+	u.expect(u.kcp("ws :root:ranch"), answer{out: "Current workspace is 'root:ranch' (type root:universal).\n"})
+	u.expect(u.kcp("claims accept horses"), answer{out: "on APIBinding \"horses\" is accepted\n"})
+	u.expect(u.kcp("claims accept horses --resource pods"), answer{
+		err: `APIBinding "horses" has no such permission claim; it has configmaps.core, secrets.core`})
+	u.expect(u.kcp("claims accept"), answer{err: "error APIBinding name is missing"})
+
+	farm := newUser(t, i, i.NewWorkspace(t, "farm", "rider"))
+	farm.expect(farm.kcp("bind apiexport root:stable:horses --name ponies --accept-permission-claim configmaps.core --reject-permission-claim secrets.core"),
+		answer{out: "apibinding ponies created. Waiting to successfully bind ...\nponies created and bound.\n"})
+	farm.expect(farm.kcp("claims get apibinding"), answer{out: "" +
+		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
+		"ponies       configmaps       *       Accepted\n" +
+		"ponies       secrets          *       Rejected\n"})
+	admin := newUser(t, i, i.Admin(t, "root"))
+	i.NewWorkspace(t, "meadow", "rider")
+	admin.expect(admin.kcp("bind apiexport root:stable:horses -w :root:meadow --accept-all-permission-claims"),
+		answer{out: "apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n"})
+	admin.expect(admin.kcp("claims get apibinding horses -w meadow"), answer{out: "" +
+		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
+		"horses       configmaps       *       Accepted\n" +
+		"horses       secrets          *       Accepted\n"})
+
+	stranger := newUser(t, i, i.NewWorkspace(t, "hill", "stranger"))
+	refused := stranger.kcp("bind apiexport root:stable:horses")
+	if !strings.Contains(refused.err, "root:stable:horses") || refused.out != "" {
+		t.Errorf("a stranger binds: %+v", refused)
+	}
+	u.expect(u.kcp("bind apiexport horses"), answer{
+		err: `"horses" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`})
+}
+
+// directive is the last line of a completion: what the shell is to do.
+var directive = regexp.MustCompile(`^:\d+$`)
+
+func completion(t *testing.T, i *installation.Installation) {
+	export(t, i, "paddock")
+	u := newUser(t, i, i.Admin(t, "root"))
+	for line, want := range map[string]string{ // the word after the last blank is being typed
+		"bind apiexport root:pad":         "root:paddock:",
+		"bind apiexport root:paddock:":    "root:paddock:horses",
+		"bind apiexport ":                 "root:",
+		"ws :root:pad":                    ":root:paddock",
+		"crd snapshot --output ":          "yaml json",
+		"quickstart --scenario ":          "api-provider workspaces",
+		"claims accept -w :root:paddock ": "",
+	} {
+		at := strings.LastIndex(line, " ") + 1
+		words := append([]string{"__complete"}, strings.Fields(line[:at])...)
+		got := u.run(kcp.NewCommand, append(words, line[at:])...)
+		var lines []string
+		for _, line := range strings.Split(got.out, "\n") {
+			if line != "" && !directive.MatchString(line) {
+				lines = append(lines, line)
+			}
+		}
+		if strings.Join(lines, " ") != want {
+			t.Errorf("%q completes to %q, want %q", line, lines, want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Package plugins tests the kubectl plug-ins against real servers, a shard behind a front proxy: that the servers answer
+// as the plug-ins expect, and what users then read. What plug-ins make of answers that are hard to get is tested beside
+// them.
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/plugin"
+	"github.com/atoll-dev/atoll/plugin/connection"
+	"github.com/atoll-dev/atoll/plugin/kcp"
+	"github.com/atoll-dev/atoll/plugin/workspace"
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "plugins-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	if err := installation.Build(context.Background(), "../..", directory); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	bin = directory
+	return m.Run()
+}
+
+// TestPlugins shares one installation; every part works below a workspace of its own.
+func TestPlugins(t *testing.T) {
+	i := installation.Start(t, bin)
+	for name, test := range map[string]func(*testing.T, *installation.Installation){
+		"workspaces":            workspaces,
+		"bindings and claims":   bindings,
+		"completion":            completion,
+		"quickstart of an API":  quickstartOfAnAPI,
+		"quickstart of a tree":  quickstartOfATree,
+		"servers that are none": noServer,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, i) })
+	}
+}
+
+// user is somebody with a kubeconfig.
+type user struct {
+	*testing.T
+	kubeconfig string
+	url        string // of the front proxy; reads as SERVER in all answers
+}
+
+func newUser(t *testing.T, i *installation.Installation, config *rest.Config) *user {
+	t.Helper()
+	t.Setenv("HOME", t.TempDir())
+	u := &user{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), url: i.URL}
+	installation.WriteKubeconfig(t, config, u.kubeconfig)
+	return u
+}
+
+// answer is what a command left behind.
+type answer struct{ out, errOut, err string }
+
+// kcp runs "kubectl kcp" with the words of a line.
+func (u *user) kcp(line string) answer {
+	u.Helper()
+	return u.run(kcp.NewCommand, strings.Fields(line)...)
+}
+
+// create runs "kubectl create workspace" with the words of a line.
+func (u *user) create(line string) answer {
+	u.Helper()
+	return u.run(workspace.NewCreateCommand, strings.Fields(line)...)
+}
+
+func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string) answer {
+	u.Helper()
+	var out, errOut bytes.Buffer
+	cmd := plugin.Root("kubectl test", connection.NewFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}), build)
+	cmd.SilenceErrors = true
+	u.Setenv("KUBECONFIG", u.kubeconfig)
+	cmd.SetOut(&out)
+	cmd.SetArgs(args)
+	var got answer
+	if err := cmd.ExecuteContext(u.Context()); err != nil {
+		got.err = u.anonymous(err.Error())
+	}
+	got.out, got.errOut = u.anonymous(out.String()), u.anonymous(errOut.String())
+	return got
+}
+
+func (u *user) anonymous(s string) string { return strings.ReplaceAll(s, u.url, "SERVER") }
+
+// expect fails unless a command answered as it should.
+func (u *user) expect(got, want answer) {
+	u.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+		u.Fatalf("(-want +got):\n%s", diff)
+	}
+}

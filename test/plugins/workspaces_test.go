@@ -1,0 +1,77 @@
+package plugins
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/atoll-dev/atoll/test/installation"
+)
+
+func workspaces(t *testing.T, i *installation.Installation) {
+	u := newUser(t, i, i.Admin(t, "root"))
+	u.expect(u.kcp("ws ."), answer{out: "Current workspace is 'root'.\n"})
+	u.expect(u.create("moves --type root:organization --enter"), answer{out: "" +
+		"Workspace \"moves\" (type root:organization) created. Waiting for it to be ready...\n" +
+		"Workspace \"moves\" (type root:organization) is ready to use.\n" +
+		"Current workspace is 'root:moves' (type root:organization).\n"})
+	for _, name := range []string{"a", "b"} {
+		u.expect(u.create(name), answer{out: "" +
+			"Workspace \"" + name + "\" (type root:universal) created. Waiting for it to be ready...\n" +
+			"Workspace \"" + name + "\" (type root:universal) is ready to use.\n"})
+	}
+	u.expect(u.create("a --ignore-existing --type root:universal"), answer{out: "Workspace \"a\" (type root:universal) already exists.\n"})
+	u.expect(u.create("a --ignore-existing --type root:team"), answer{
+		err: `workspace "a" cannot be created with type root:team, it already exists with different type root:universal`})
+	u.expect(u.kcp("ws tree"), answer{out: ".\n└── moves\n    ├── a\n    └── b\n"})
+	u.expect(u.kcp("ws tree --full --wide"), answer{out: ".\n" +
+		"└── root:moves        ws=-             lc=Ready\n" +
+		"    ├── root:moves:a  ws=Ready         lc=Ready\n" +
+		"    └── root:moves:b  ws=Ready         lc=Ready\n"})
+	u.expect(u.kcp("ws tree -w a"), answer{out: ".\n└── a\n"})
+	u.expect(u.kcp("workspace a"), answer{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
+	u.expect(u.kcp("ws use ../b"), answer{out: "Current workspace is 'root:moves:b' (type root:universal).\n"})
+	u.expect(u.kcp("ws -"), answer{out: "Current workspace is 'root:moves:a'.\n"})
+	u.expect(u.kcp("ws cd :"), answer{out: "Current workspace is 'root'.\n"})
+	u.expect(u.kcp("ws nowhere"), answer{err: `workspace "root:nowhere" not found`})
+	u.expect(u.kcp("ws :root:moves:a"), answer{out: "Current workspace is 'root:moves:a' (type root:universal).\n"})
+	u.expect(u.kcp("ws create-context mine"), answer{out: "Created context \"mine\" and switched to it.\n"})
+	u.expect(u.kcp("ws create-context mine"), answer{err: `context "mine" already exists in kubeconfig, use --overwrite to update it`})
+	u.expect(u.kcp("ws current --short"), answer{out: "root:moves:a\n"})
+
+	config, err := clientcmd.LoadFromFile(u.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for context, want := range map[string]string{
+		"workspace": "SERVER/clusters/root", "workspace.kcp.io/current": "SERVER/clusters/root:moves:a",
+		"workspace.kcp.io/previous": "SERVER/clusters/root", "mine": "SERVER/clusters/root:moves:a",
+	} {
+		if got := u.anonymous(config.Clusters[config.Contexts[context].Cluster].Server); got != want {
+			t.Errorf("context %s leads to %s, want %s", context, got, want)
+		}
+	}
+
+	stranger := newUser(t, i, i.User(t, "root:moves:a", "stranger"))
+	stranger.expect(stranger.kcp("ws :root:moves:b"), answer{err: `access to workspace "root:moves:b" denied`})
+	home := stranger.kcp("ws ~")
+	if home.err != "" || !strings.HasPrefix(home.out, "Current workspace is '") {
+		t.Errorf("the way home: %+v", home)
+	}
+}
+
+func noServer(t *testing.T, i *installation.Installation) {
+	config := i.Admin(t, "root")
+	config.Host = "https://127.0.0.1:1/clusters/root"
+	u := newUser(t, i, config)
+	got := u.kcp("quickstart")
+	for _, want := range []string{"https://127.0.0.1:1/clusters/root", `Start one with "kcp start"`} {
+		if !strings.Contains(got.err, want) {
+			t.Errorf("quickstart without a server says %q and not %q", got.err, want)
+		}
+	}
+	config.Host = "https://127.0.0.1:1"
+	u = newUser(t, i, config)
+	u.expect(u.kcp("bind apiexport root:a:b"), answer{err: `current URL "https://127.0.0.1:1" does not point to a workspace`})
+}
