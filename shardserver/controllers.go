@@ -32,6 +32,7 @@ func (s *Server) addControllers() error {
 			s.definitionControllers(),
 			tenancy.Controllers(s.tenancyConfig()),
 			lifecycle.Controllers(s.lifecycleConfig()),
+			s.exportControllers(),
 			s.sharingControllers(),
 			[]controller.Controller{
 				policystatus.Controller(s.policyStatusConfig()),

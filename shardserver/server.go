@@ -47,6 +47,9 @@ type Server struct {
 	// have ended.
 	booted, ending, controlled chan struct{}
 
+	// referrers know who refers to which export.
+	referrers referrers
+
 	running  sync.WaitGroup
 	profiler *http.Server
 	// streams are the open watches in virtual workspaces of exports; nil where there are none.
@@ -90,6 +93,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 		return nil, err
 	}
 	s.followBindings()
+	s.followReferrers()
 	s.followDefinitions()
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)

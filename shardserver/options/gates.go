@@ -18,6 +18,8 @@ const (
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
 	// GateCacheAPIs serves cache.kcp.io, by which objects of a workspace are offered for reading on all shards.
 	GateCacheAPIs = "CacheAPIs"
+	// GateDeprecatedURLs lists in the status of APIExports the addresses that APIExportEndpointSlices have.
+	GateDeprecatedURLs = "EnableDeprecatedAPIExportVirtualWorkspacesUrls"
 	// GateCBOR is the gate of Kubernetes behind which objects are read and written as CBOR. Upstream has it off; here it
 	// is on. What is stored is not changed by it.
 	GateCBOR = string(features.CBORServingAndStorage)
@@ -29,8 +31,8 @@ var gates = map[string]bool{
 	GateCacheAPIs:               true,
 	GateWorkspaceAuthentication: true,
 	GateWorkspaceMounts:         true,
-	"EnableDeprecatedAPIExportVirtualWorkspacesUrls": false,
-	"LogicalClusterMigration":                        false,
+	GateDeprecatedURLs:          true,
+	"LogicalClusterMigration":   false,
 }
 
 func knownGates() []string { return slices.Sorted(maps.Keys(gates)) }

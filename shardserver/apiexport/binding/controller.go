@@ -1,0 +1,225 @@
+package binding
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
+	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// workers is how many logical clusters are worked on at once. They mostly wait for etcd.
+const workers = 24
+
+// clusterPass is the name in the keys of logical clusters.
+const clusterPass = "bindings"
+
+// Config is what the controllers need.
+type Config struct {
+	Registry *storage.Registry
+	// Clients write through the shard's own API.
+	Clients *loopback.Clients
+	Exports *apiexport.Catalog
+	// Consumers tells which bindings refer to an export.
+	Consumers *apiexport.Referrers[*apisv1alpha2.APIBinding]
+	// Definitions makes the definitions that bindings need.
+	Definitions *definitions.Definitions
+	// Custom gives the objects that bindings have brought.
+	Custom *customresources.Catalog
+	Clock  clock.PassiveClock
+}
+
+// Controllers returns the controllers of this package.
+func Controllers(cfg Config) []controller.Controller {
+	return []controller.Controller{newClusterController(cfg), newDeletionController(cfg)}
+}
+
+// clusterController brings all bindings of a logical cluster to their desired state.
+type clusterController struct {
+	cfg      Config
+	bindings *storage.Reader[*apisv1alpha2.APIBinding]
+	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	// local reads definitions that tenants made.
+	local *storage.Reader[*apiextensions.CustomResourceDefinition]
+
+	mu sync.Mutex
+	// offers is what the last event of each export said that matters to bindings.
+	offers map[bindings.Export]fingerprint
+	// waiting are the logical clusters that wait for a definition to be served.
+	waiting map[types.UID]sets.Set[logicalcluster.Name]
+}
+
+func newClusterController(cfg Config) controller.Controller {
+	c := &clusterController{
+		cfg:      cfg,
+		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apibindings),
+		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		local:    storage.NewReader[*apiextensions.CustomResourceDefinition](cfg.Registry, ownapiextensions.Definitions),
+		offers:   map[bindings.Export]fingerprint{},
+		waiting:  map[types.UID]sets.Set[logicalcluster.Name]{},
+	}
+	return controller.Controller{
+		Name: "apibinding",
+		Inputs: []controller.Input{
+			{Resource: apibindings, Keys: c.bindingKeys},
+			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.exportKeys},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: c.schemaKeys},
+			{Resource: ownapiextensions.Definitions, Keys: c.definitionKeys},
+			{Resource: logicalClusters, Keys: clusterKeys},
+		},
+		Workers:   workers,
+		Reconcile: c.reconcile,
+	}
+}
+
+var (
+	apibindings     = apisv1alpha2.Resource("apibindings")
+	logicalClusters = corev1alpha1.Resource("logicalclusters")
+)
+
+func key(cluster logicalcluster.Name) controller.Key {
+	return controller.Key{Cluster: cluster, Name: clusterPass}
+}
+
+func (c *clusterController) bindingKeys(event watch.Event) []controller.Key {
+	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
+	if !ok {
+		return nil
+	}
+	// Whoever asks for the consumers of an export from now on must get this one: no later event would tell it.
+	c.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
+	return []controller.Key{key(logicalcluster.Of(binding))}
+}
+
+// exportKeys returns the logical clusters that refer to an export, if something changed that concerns them.
+func (c *clusterController) exportKeys(event watch.Event) []controller.Key {
+	export, ok := event.Object.(*apisv1alpha2.APIExport)
+	if !ok || !c.changed(export, event.Type == watch.Deleted) {
+		return nil
+	}
+	return c.consumers(export)
+}
+
+func (c *clusterController) consumers(export *apisv1alpha2.APIExport) []controller.Key {
+	keys := c.cfg.Consumers.To(export)
+	for i := range keys {
+		keys[i] = key(keys[i].Cluster)
+	}
+	return keys
+}
+
+func (c *clusterController) changed(export *apisv1alpha2.APIExport, deleted bool) bool {
+	name, now := apiexport.ExportOf(export), fingerprintOf(export)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, known := c.offers[name]
+	if deleted {
+		delete(c.offers, name)
+		return true
+	}
+	c.offers[name] = now
+	return !known || before != now
+}
+
+// schemaKeys returns the logical clusters that refer to an export which offers a schema.
+func (c *clusterController) schemaKeys(event watch.Event) []controller.Key {
+	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
+	if !ok || event.Type == watch.Modified {
+		return nil // what matters of a schema never changes
+	}
+	return c.offering(logicalcluster.Of(schema), schema.Name)
+}
+
+// offering returns the logical clusters that refer to an export which offers a schema.
+func (c *clusterController) offering(cluster logicalcluster.Name, schema string) []controller.Key {
+	exports, err := c.cfg.Exports.In(context.Background(), cluster)
+	if err != nil {
+		return nil // not installed yet: its events will come
+	}
+	var keys []controller.Key
+	for _, export := range exports {
+		for _, offered := range export.Spec.Resources {
+			if offered.Schema == schema {
+				keys = append(keys, c.consumers(export)...)
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// definitionKeys returns who waits for a definition made of a schema, or who needs one that went, or the logical cluster
+// that a definition of a tenant is in.
+func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
+	definition, ok := event.Object.(*apiextensions.CustomResourceDefinition)
+	if !ok {
+		return nil
+	}
+	cluster := logicalcluster.Of(definition)
+	if cluster != apiexport.BoundDefinitionsCluster {
+		return []controller.Key{key(cluster)}
+	}
+	if event.Type != watch.Deleted {
+		if !apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) {
+			return nil
+		}
+		return c.awoken(types.UID(definition.Name))
+	}
+	keys := c.awoken(types.UID(definition.Name))
+	if provider, err := logicalcluster.ParseName(definition.Annotations[apisv1alpha2.SchemaClusterAnnotationKey]); err == nil {
+		keys = append(keys, c.offering(provider, definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey])...)
+	}
+	return keys
+}
+
+// await has a logical cluster looked at again when a definition is served, or gone.
+func (c *clusterController) await(uid types.UID, cluster logicalcluster.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting[uid] == nil {
+		c.waiting[uid] = sets.New[logicalcluster.Name]()
+	}
+	c.waiting[uid].Insert(cluster)
+}
+
+func (c *clusterController) awoken(uid types.UID) []controller.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []controller.Key
+	for cluster := range c.waiting[uid] {
+		keys = append(keys, key(cluster))
+	}
+	delete(c.waiting, uid)
+	return keys
+}
+
+// clusterKeys returns a logical cluster that has just come, or whose locks have to be made anew. Others have nothing to
+// say about bindings, and most events are theirs.
+func clusterKeys(event watch.Event) []controller.Key {
+	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
+	if !ok || event.Type == watch.Deleted {
+		return nil
+	}
+	if event.Type == watch.Modified {
+		if _, err := parseLocks(cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]); err == nil {
+			return nil
+		}
+	}
+	return []controller.Key{key(logicalcluster.Of(cluster))}
+}

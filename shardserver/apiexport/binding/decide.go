@@ -1,0 +1,199 @@
+package binding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+)
+
+// facts are what the status of a binding follows from.
+type facts struct {
+	// clusterMissing says that there is no LogicalCluster, which could hold the locks.
+	clusterMissing bool
+	// export is nil if there is none.
+	export *apisv1alpha2.APIExport
+	// problem says why the export cannot be bound now, or is nil.
+	problem *problem
+	// resources are what the export offers, ordered by group and name; none if there is a problem.
+	resources []*resource
+}
+
+// resource is one resource that an export offers to a binding.
+type resource struct {
+	schema.GroupResource
+	schema   *apisv1alpha1.APIResourceSchema
+	identity string
+	virtual  bool
+	// lockedBy is who else has it, or "".
+	lockedBy string
+	// conflict says whose names are in the way, or is "".
+	conflict string
+	// invalid says why no definition can be made of it.
+	invalid error
+	// established says that it can be served.
+	established bool
+}
+
+func (r *resource) bindable() bool {
+	return r.lockedBy == "" && r.conflict == "" && r.invalid == nil && r.established
+}
+
+// problem is why a condition is False.
+type problem struct {
+	reason, message string
+	severity        conditionsv1alpha1.Severity
+}
+
+func failing(reason, format string, args ...any) *problem {
+	return &problem{reason, fmt.Sprintf(format, args...), conditionsv1alpha1.SeverityError}
+}
+
+func invalidReference(err error) *problem {
+	return failing(apisv1alpha2.APIExportInvalidReferenceReason, "spec.reference.export cannot be used: %v; create a binding with another one", err)
+}
+
+func notFound(reference apiexport.Reference) *problem {
+	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q was not found; ask its provider, or delete the binding", reference)
+}
+
+func missingIdentity(reference apiexport.Reference) *problem {
+	return &problem{
+		apisv1alpha2.MissingIdentityHashReason,
+		fmt.Sprintf("APIExport %q has no identity yet; if that does not change, its provider finds the reason in the condition %s of the export", reference, apisv1alpha2.APIExportIdentityValid),
+		conditionsv1alpha1.SeverityWarning,
+	}
+}
+
+func schemaMissing(export *apisv1alpha2.APIExport, schema string) *problem {
+	return failing(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q, which APIExport %q names, was not found; its provider has to create it", schema, export.Name)
+}
+
+func schemaUnusable(err error, schema string) *problem {
+	return failing(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q of the export cannot be used: %v; its provider has to offer another", schema, err)
+}
+
+// decide brings the status of a binding in line with the facts. Nothing in it depends on when it is called.
+func decide(binding *apisv1alpha2.APIBinding, facts facts) {
+	if binding.Status.Phase == "" {
+		binding.Status.Phase = apisv1alpha2.APIBindingPhaseBinding
+	}
+	if facts.problem != nil {
+		setFalse(binding, apisv1alpha2.APIExportValid, facts.problem)
+	} else {
+		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.APIExportValid)
+	}
+	if facts.export != nil {
+		binding.Status.APIExportClusterName = logicalcluster.Of(facts.export).String()
+		binding.Status.ExportPermissionClaims = facts.export.Spec.PermissionClaims
+	}
+	switch lacking := facts.lacking(); {
+	case facts.problem != nil:
+		setIncomplete(binding, waitingForExport())
+	case lacking != nil:
+		bind(binding, facts.resources)
+		setIncomplete(binding, lacking)
+		setFalse(binding, apisv1alpha2.BindingUpToDate, lacking)
+	default:
+		bind(binding, facts.resources)
+		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.InitialBindingCompleted)
+		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingUpToDate)
+		binding.Status.Phase = apisv1alpha2.APIBindingPhaseBound
+	}
+	conditionsv1alpha1.SetSummary(binding, apisv1alpha2.InitialBindingCompleted)
+}
+
+func waitingForExport() *problem {
+	return &problem{
+		apisv1alpha2.WaitingForEstablishedReason,
+		fmt.Sprintf("Nothing can be bound before the export is valid; see the condition %s", apisv1alpha2.APIExportValid),
+		conditionsv1alpha1.SeverityInfo,
+	}
+}
+
+// setIncomplete says that the first binding is not done, unless it once was.
+func setIncomplete(binding *apisv1alpha2.APIBinding, lacking *problem) {
+	if !conditionsv1alpha1.IsTrue(binding, apisv1alpha2.InitialBindingCompleted) {
+		setFalse(binding, apisv1alpha2.InitialBindingCompleted, lacking)
+	}
+}
+
+func setFalse(binding *apisv1alpha2.APIBinding, condition conditionsv1alpha1.Type, problem *problem) {
+	conditionsv1alpha1.MarkFalse(binding, condition, problem.reason, problem.severity, "%s", problem.message)
+}
+
+// lacking returns what keeps some of the offered resources from being bound, the worst first, or nil.
+func (f facts) lacking() *problem {
+	var invalid, taken, waiting []string
+	for _, resource := range f.resources {
+		switch {
+		case resource.lockedBy != "":
+			taken = append(taken, fmt.Sprintf("resource %q belongs to %s; delete that, or do without", resource.GroupResource, resource.lockedBy))
+		case resource.conflict != "":
+			taken = append(taken, resource.conflict)
+		case resource.invalid != nil:
+			invalid = append(invalid, resource.invalid.Error())
+		case !resource.established:
+			waiting = append(waiting, resource.String())
+		}
+	}
+	switch {
+	case f.clusterMissing:
+		return failing(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; bindings work in workspaces")
+	case len(invalid) > 0:
+		return failing(apisv1alpha2.APIResourceSchemaInvalidReason, "The provider of the export has to offer another schema: %s", strings.Join(invalid, "; "))
+	case len(taken) > 0:
+		return failing(apisv1alpha2.NamingConflictsReason, "%s", strings.Join(taken, "; "))
+	case len(waiting) > 0:
+		return &problem{
+			apisv1alpha2.WaitingForEstablishedReason,
+			fmt.Sprintf("Waiting for the shard to serve %s, which takes seconds at most", strings.Join(waiting, ", ")),
+			conditionsv1alpha1.SeverityInfo,
+		}
+	}
+	return nil
+}
+
+// bind takes what can be bound into the status. What was bound before and is not offered any more stays.
+func bind(binding *apisv1alpha2.APIBinding, resources []*resource) {
+	bound := slices.Clone(binding.Status.BoundResources)
+	for _, resource := range resources {
+		if !resource.bindable() {
+			continue
+		}
+		at := slices.IndexFunc(bound, func(b apisv1alpha2.BoundAPIResource) bool {
+			return b.Group == resource.Group && b.Resource == resource.Resource
+		})
+		if at < 0 {
+			bound = append(bound, apisv1alpha2.BoundAPIResource{Group: resource.Group, Resource: resource.Resource})
+			at = len(bound) - 1
+		}
+		bound[at].Schema = apisv1alpha2.BoundAPIResourceSchema{Name: resource.schema.Name, UID: string(resource.schema.UID), IdentityHash: resource.identity}
+		if !resource.virtual {
+			bound[at].StorageVersions = sets.List(sets.New(bound[at].StorageVersions...).Insert(apiexport.StorageVersion(resource.schema)))
+		}
+	}
+	slices.SortFunc(bound, func(a, b apisv1alpha2.BoundAPIResource) int {
+		if a.Group != b.Group {
+			return strings.Compare(a.Group, b.Group)
+		}
+		return strings.Compare(a.Resource, b.Resource)
+	})
+	binding.Status.BoundResources = bound
+}
+
+func referenceText(binding *apisv1alpha2.APIBinding) string {
+	reference, err := apiexport.ReferenceOf(binding)
+	if err != nil {
+		return ""
+	}
+	return reference.String()
+}

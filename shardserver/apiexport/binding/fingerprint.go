@@ -1,0 +1,40 @@
+package binding
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"maps"
+	"strings"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// fingerprint identifies what an export says to those that bind it. An export of everybody's can have as many bindings
+// as the shard has workspaces: they are not to be looked at because a condition of the export has changed.
+type fingerprint [sha256.Size]byte
+
+func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
+	text, err := json.Marshal(struct {
+		UID       string
+		Path      string
+		Resources []apisv1alpha2.ResourceSchema
+		Claims    []apisv1alpha2.PermissionClaim
+		Identity  string
+		Extra     map[string]string
+	}{
+		string(export.UID), export.Annotations[logicalcluster.PathAnnotationKey], export.Spec.Resources,
+		export.Spec.PermissionClaims, export.Status.IdentityHash, extra(export.Annotations),
+	})
+	if err != nil {
+		panic(err) // types of an API can always be encoded
+	}
+	return sha256.Sum256(text)
+}
+
+// extra returns the annotations that go from an export to its bindings.
+func extra(annotations map[string]string) map[string]string {
+	copied := maps.Clone(annotations)
+	maps.DeleteFunc(copied, func(key, _ string) bool { return !strings.HasPrefix(key, apisv1alpha2.ExtraAnnotationKeyPrefix) })
+	return copied
+}

@@ -1,0 +1,85 @@
+package binding_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+var (
+	widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
+	gadgets = schema.GroupResource{Group: "example.io", Resource: "gadgets"}
+)
+
+// site is one shard that tests share, with workspaces of their own.
+type site struct {
+	*shardtesting.Shard
+	client.Client
+	t testing.TB
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	shard := shardtesting.Start(t)
+	return &site{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
+}
+
+// workspaces creates workspaces below root at once, and returns their logical clusters.
+func (s *site) workspaces(names ...string) []string {
+	s.t.Helper()
+	clusters := make([]string, len(names))
+	var made sync.WaitGroup
+	for i, name := range names {
+		made.Go(func() { clusters[i] = s.NewWorkspace(s.t, "root", name).Spec.Cluster })
+	}
+	made.Wait()
+	return clusters
+}
+
+// binding waits until a binding is as the condition wants it, and returns it.
+func (s *site) binding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
+	s.t.Helper()
+	binding := &apisv1alpha2.APIBinding{}
+	shardtesting.Eventually(s.t, "APIBinding "+name, func(ctx context.Context) error {
+		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: name}, binding); err != nil {
+			return err
+		}
+		if err := condition(binding); err != nil {
+			return fmt.Errorf("%w; status %+v", err, binding.Status)
+		}
+		return nil
+	})
+	return binding
+}
+
+// says is true of a binding with a condition that is False for a reason, or True for "".
+func says(condition conditionsv1alpha1.Type, reason string) func(*apisv1alpha2.APIBinding) error {
+	return func(binding *apisv1alpha2.APIBinding) error {
+		found := conditionsv1alpha1.Get(binding, condition)
+		if found == nil || found.Reason != reason || (found.Status == "True") != (reason == "") {
+			return fmt.Errorf("%s is %+v, want reason %q", condition, found, reason)
+		}
+		return nil
+	}
+}
+
+func all(conditions ...func(*apisv1alpha2.APIBinding) error) func(*apisv1alpha2.APIBinding) error {
+	return func(binding *apisv1alpha2.APIBinding) error {
+		for _, condition := range conditions {
+			if err := condition(binding); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func in(cluster string) context.Context { return shardtesting.In(context.Background(), cluster) }

@@ -1,0 +1,125 @@
+package binding
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+)
+
+// writeLocks stores the locks, if they still are what this pass has begun with. Nothing else of the LogicalCluster
+// matters, so that others may write it meanwhile.
+func (p *pass) writeLocks(ctx context.Context) error {
+	const path = "/metadata/annotations/internal.apis.kcp.io~1resource-bindings"
+	before, there := p.cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+	var patch client.Patch
+	if there {
+		operations, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": path, "value": before},
+			{"op": "replace", "path": path, "value": p.locks.String()},
+		})
+		if err != nil {
+			return err
+		}
+		patch = client.RawPatch(types.JSONPatchType, operations)
+	} else {
+		merged, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": p.cluster.ResourceVersion,
+			"annotations":     map[string]string{corev1alpha1.ResourceBindingsAnnotationKey: p.locks.String()},
+		}})
+		if err != nil {
+			return err
+		}
+		patch = client.RawPatch(types.MergePatchType, merged)
+	}
+	written := &corev1alpha1.LogicalCluster{}
+	written.Name = corev1alpha1.LogicalClusterName
+	err := p.cfg.Clients.Typed.Patch(ctx, written, patch)
+	if there && apierrors.IsInvalid(err) { // the test has failed: somebody has written locks since
+		return apierrors.NewConflict(logicalClusters, written.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the locks of logical cluster %q: %w", p.name, err)
+	}
+	_, _ = p.clusters.GetNotOlderThan(ctx, "", written.Name, written.ResourceVersion) // the next pass shall see them; a cache that lags costs time, not truth
+	return nil
+}
+
+// write stores what follows for each binding.
+func (p *pass) write(ctx context.Context) (failed []error) {
+	var last string
+	for _, offer := range p.offers {
+		written, err := p.writeOne(ctx, offer)
+		if client.IgnoreNotFound(err) != nil {
+			failed = append(failed, err)
+		}
+		if written != "" {
+			last = written
+		}
+	}
+	if last != "" {
+		_, _ = p.clusterController.bindings.GetNotOlderThan(ctx, "", p.offers[0].binding.Name, last)
+	}
+	return failed
+}
+
+// writeOne stores what changes for one binding, and returns the resource version of that, or "".
+func (p *pass) writeOne(ctx context.Context, offer *offer) (string, error) {
+	binding := offer.binding.DeepCopy()
+	written := ""
+	if export := offer.facts.export; export != nil {
+		if change := extraChange(binding.Annotations, export.Annotations); len(change) > 0 {
+			if err := p.annotate(ctx, binding, change); err != nil {
+				return "", err
+			}
+			written = binding.ResourceVersion
+		}
+	}
+	before := binding.Status.DeepCopy()
+	decide(binding, offer.facts)
+	claims.Judge(binding)
+	if equality.Semantic.DeepEqual(*before, binding.Status) {
+		return written, nil
+	}
+	if err := p.cfg.Clients.Typed.Status().Update(ctx, binding); err != nil {
+		return written, fmt.Errorf("writing the status of APIBinding %q of %q: %w", binding.Name, p.name, err)
+	}
+	return binding.ResourceVersion, nil
+}
+
+// extraChange returns what has to change for a binding to have the extra annotations of its export: a value, or nil for
+// what has to go.
+func extraChange(has, wants map[string]string) map[string]any {
+	change := map[string]any{}
+	for key := range extra(has) {
+		if _, wanted := wants[key]; !wanted {
+			change[key] = nil
+		}
+	}
+	for key, value := range extra(wants) {
+		if had, ok := has[key]; !ok || had != value {
+			change[key] = value
+		}
+	}
+	return change
+}
+
+// annotate changes annotations of a binding, and takes in what became of it.
+func (p *pass) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": binding.UID, "resourceVersion": binding.ResourceVersion, "annotations": change}})
+	if err != nil {
+		return err
+	}
+	if err := p.cfg.Clients.Typed.Patch(ctx, binding, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("copying annotations to APIBinding %q of %q: %w", binding.Name, p.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+)
+
+// UnusedFor is how long nobody has to have used a definition before it goes. The time since its creation counts.
+const UnusedFor = 30 * time.Minute
+
+// lookAgain is how often a definition that is in use is looked at.
+const lookAgain = 10 * time.Minute
+
+// Controllers returns the controllers of this package.
+func (d *Definitions) Controllers() []controller.Controller {
+	return []controller.Controller{d.claimedController(), d.cleanupController()}
+}
+
+func (d *Definitions) cleanupController() controller.Controller {
+	return controller.Controller{
+		Name:      "apiexport-definition-cleanup",
+		Inputs:    []controller.Input{{Resource: ownapiextensions.Definitions, Keys: boundKey}},
+		Workers:   1,
+		Reconcile: d.cleanup,
+	}
+}
+
+func boundKey(event watch.Event) []controller.Key {
+	keys := controller.ObjectKey(event)
+	if len(keys) == 0 || keys[0].Cluster != apiexport.BoundDefinitionsCluster {
+		return nil
+	}
+	return keys
+}
+
+// cleanup deletes a definition that nobody uses, or says when to look again.
+func (d *Definitions) cleanup(ctx context.Context, key controller.Key) (controller.Result, error) {
+	definition, err := d.reader.Get(ctx, "", key.Name)
+	uid := types.UID(key.Name)
+	if apierrors.IsNotFound(err) {
+		d.forget(uid)
+		return controller.Result{}, nil
+	}
+	if err != nil || definition.DeletionTimestamp != nil {
+		return controller.Result{}, err
+	}
+	if err := d.cfg.Index.WaitForSync(ctx); err != nil {
+		return controller.Result{}, err
+	}
+	now := d.cfg.Clock.Now()
+	if left := UnusedFor - now.Sub(definition.CreationTimestamp.Time); left > 0 {
+		return controller.Result{RequeueAfter: left}, nil
+	}
+	needed, err := d.needed(ctx, uid, definition)
+	if err != nil || needed {
+		return controller.Result{RequeueAfter: lookAgain}, err
+	}
+	left := d.start(uid, now)
+	if left > 0 {
+		return controller.Result{RequeueAfter: left}, nil
+	}
+	defer d.done(uid)
+	return controller.Result{}, d.delete(ctx, definition)
+}
+
+// needed tells whether a definition is bound, or claimed by an export.
+func (d *Definitions) needed(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
+	if len(d.cfg.Index.WithSchema(uid)) > 0 {
+		return true, nil
+	}
+	resource := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
+	d.mu.Lock()
+	claims := make([]controller.Key, 0, len(d.claims))
+	for export := range d.claims {
+		claims = append(claims, controller.Key{Cluster: export.Cluster, Name: export.Name})
+	}
+	d.mu.Unlock()
+	for _, key := range claims {
+		claimed, err := d.claimedBy(ctx, key, resource, uid)
+		if claimed || err != nil {
+			return claimed, err
+		}
+	}
+	return false, nil
+}
+
+// claimedBy tells whether an export claims a resource with a schema.
+func (d *Definitions) claimedBy(ctx context.Context, key controller.Key, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
+	export, err := d.cfg.Exports.Get(ctx, exportOf(key))
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	for _, claim := range export.Spec.PermissionClaims {
+		if claim.Group != resource.Group || claim.Resource != resource.Resource {
+			continue
+		}
+		err := d.claimed(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
+			claimed = claimed || schema.UID == uid
+			return nil
+		})
+		if claimed || err != nil {
+			return claimed, err
+		}
+	}
+	return false, nil
+}
+
+// start begins the deletion of a definition, unless somebody needed it not long ago: then it returns when that will be
+// long ago. Until done is called nobody can begin to use it.
+func (d *Definitions) start(uid types.UID, now time.Time) (left time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last, ok := d.used[uid]; ok {
+		if left := UnusedFor - now.Sub(last); left > 0 {
+			return left
+		}
+	}
+	d.going.Insert(uid)
+	return 0
+}
+
+func (d *Definitions) done(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.going.Delete(uid)
+}
+
+func (d *Definitions) forget(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.used, uid)
+}
+
+func (d *Definitions) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
+	err := d.cfg.Client.Delete(logicalcluster.With(ctx, apiexport.BoundDefinitionsCluster),
+		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}},
+		client.Preconditions{UID: &definition.UID, ResourceVersion: &definition.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting definition %q, which nobody uses: %w", definition.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// Package export holds the controller of APIExports: it gives an export its identity, which it keeps for good, and makes
+// the endpoint slice by which its provider finds what consumers made.
+//
+// What bindings make of an export is the matter of package binding, what endpoint slices say that of package
+// endpointslice.
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var (
+	exports        = apisv1alpha2.Resource("apiexports")
+	endpointSlices = apisv1alpha1.Resource("apiexportendpointslices")
+	secrets        = schema.GroupResource{Resource: "secrets"}
+	shards         = corev1alpha1.Resource("shards")
+)
+
+// Config is what the controller needs.
+type Config struct {
+	Registry *storage.Registry
+	// Clients write through the shard's own API.
+	Clients *loopback.Clients
+	// DeprecatedURLs lists the addresses of virtual workspaces in the status of exports.
+	DeprecatedURLs bool
+}
+
+// Controllers returns the controllers of this package.
+func Controllers(cfg Config) []controller.Controller {
+	c := &exportController{
+		cfg:     cfg,
+		exports: storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports),
+		slices:  storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, endpointSlices),
+		secrets: storage.NewReader[*core.Secret](cfg.Registry, secrets),
+		shards:  storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
+	}
+	inputs := []controller.Input{
+		{Resource: exports, Keys: controller.ObjectKey},
+		{Resource: endpointSlices, Keys: deletedKey},
+		{Resource: secrets, Keys: c.secretKeys},
+	}
+	if cfg.DeprecatedURLs {
+		inputs = append(inputs, controller.Input{Resource: shards, Keys: c.allKeys})
+	}
+	return []controller.Controller{{Name: "apiexport", Inputs: inputs, Reconcile: c.reconcile}}
+}
+
+type exportController struct {
+	cfg     Config
+	exports *storage.Reader[*apisv1alpha2.APIExport]
+	slices  *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
+	secrets *storage.Reader[*core.Secret]
+	shards  *storage.Reader[*corev1alpha1.Shard]
+}
+
+// deletedKey returns the export that a default slice which went was of: they have one name.
+func deletedKey(event watch.Event) []controller.Key {
+	if event.Type != watch.Deleted {
+		return nil
+	}
+	return controller.ObjectKey(event)
+}
+
+// secretKeys returns the exports whose identity is in a secret.
+func (c *exportController) secretKeys(event watch.Event) []controller.Key {
+	secret, ok := event.Object.(*core.Secret)
+	if !ok {
+		return nil
+	}
+	return c.keysIn(logicalcluster.Of(secret), func(export *apisv1alpha2.APIExport) bool {
+		identity := export.Spec.Identity
+		return identity == nil || identity.SecretRef == nil ||
+			(identity.SecretRef.Name == secret.Name && identity.SecretRef.Namespace == secret.Namespace)
+	})
+}
+
+func (c *exportController) allKeys(watch.Event) []controller.Key {
+	return c.keysIn(logicalcluster.Wildcard, func(*apisv1alpha2.APIExport) bool { return true })
+}
+
+func (c *exportController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha2.APIExport) bool) []controller.Key {
+	all, err := c.exports.List(logicalcluster.With(context.Background(), cluster), "", nil)
+	if err != nil {
+		return nil // not installed yet: its own events will come
+	}
+	var keys []controller.Key
+	for _, export := range all {
+		if matches(export) {
+			keys = append(keys, controller.Key{Cluster: logicalcluster.Of(export), Name: export.Name})
+		}
+	}
+	return keys
+}
+
+// reconcile is a ladder: identity, default slice, addresses, write.
+func (c *exportController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	stored, err := c.exports.Get(ctx, "", key.Name)
+	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
+		return controller.Result{}, nil
+	}
+	if err != nil {
+		return controller.Result{}, err
+	}
+	export := stored.DeepCopy()
+	failed := []error{c.identify(ctx, export)}
+	status := export.Status.DeepCopy()
+	if c.cfg.DeprecatedURLs {
+		failed = append(failed, c.setURLs(ctx, export, status))
+	} else {
+		withoutURLs(status)
+	}
+	if !equality.Semantic.DeepEqual(stored.Status, *status) {
+		export.Status = *status
+		if err := c.cfg.Clients.Typed.Status().Update(ctx, export); err != nil {
+			return controller.Result{}, errors.Join(append(failed, fmt.Errorf("writing the status of APIExport %q: %w", export.Name, err))...)
+		}
+	}
+	failed = append(failed, c.ensureSlice(ctx, export))
+	if export.ResourceVersion != stored.ResourceVersion {
+		_, _ = c.exports.GetNotOlderThan(ctx, "", export.Name, export.ResourceVersion) // a cache that lags costs time, not truth
+	}
+	return controller.Result{}, errors.Join(failed...)
+}
+
+// ensureSlice makes the default endpoint slice of an export, unless it asks for none or there is one.
+func (c *exportController) ensureSlice(ctx context.Context, export *apisv1alpha2.APIExport) error {
+	if _, skip := export.Annotations[apisv1alpha2.SkipEndpointSliceAnnotationKey]; skip {
+		return nil
+	}
+	if _, err := c.slices.Get(ctx, "", export.Name); err == nil || !apierrors.IsNotFound(err) {
+		return err
+	}
+	slice := &apisv1alpha1.APIExportEndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: export.Name,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: apisv1alpha2.SchemeGroupVersion.String(), Kind: "APIExport", Name: export.Name, UID: export.UID,
+			}},
+		},
+		Spec: apisv1alpha1.APIExportEndpointSliceSpec{APIExport: apisv1alpha1.ExportBindingReference{
+			Path: logicalcluster.Of(export).String(), Name: export.Name,
+		}},
+	}
+	if err := c.cfg.Clients.Typed.Create(ctx, slice); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making the endpoint slice of APIExport %q: %w", export.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+)
+
+// setURLs lists the addresses of all shards in a status, as exports had them before there were endpoint slices.
+func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.APIExport, status *apisv1alpha2.APIExportStatus) error {
+	all, err := c.shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+	if err != nil {
+		return fmt.Errorf("listing shards: %w", err)
+	}
+	var urls []string
+	var fault string
+	for _, shard := range all {
+		if shard.Spec.VirtualWorkspaceURL == "" {
+			continue // not registered completely
+		}
+		if _, err := url.Parse(shard.Spec.VirtualWorkspaceURL); err != nil {
+			fault = fmt.Sprintf("shard %q has no usable spec.virtualWorkspaceURL; its administrator has to correct it", shard.Name)
+			continue
+		}
+		urls = append(urls, apiexport.VirtualWorkspaceURL(shard, apiexport.ExportOf(export)))
+	}
+	slices.SortFunc(urls, strings.Compare)
+	status.VirtualWorkspaces = nil
+	for _, address := range slices.Compact(urls) {
+		status.VirtualWorkspaces = append(status.VirtualWorkspaces, apisv1alpha2.VirtualWorkspace{URL: address})
+	}
+	holder := &apisv1alpha2.APIExport{Status: *status}
+	if fault != "" {
+		conditionsv1alpha1.MarkFalse(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady, apisv1alpha2.ErrorGeneratingURLsReason, conditionsv1alpha1.SeverityError, "%s", fault)
+	} else {
+		conditionsv1alpha1.MarkTrue(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady)
+	}
+	status.Conditions = holder.Status.Conditions
+	return nil
+}
+
+// withoutURLs takes away what setURLs set when it was still asked for.
+func withoutURLs(status *apisv1alpha2.APIExportStatus) {
+	holder := &apisv1alpha2.APIExport{Status: *status}
+	conditionsv1alpha1.Delete(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady)
+	status.Conditions, status.VirtualWorkspaces = holder.Status.Conditions, nil
+}

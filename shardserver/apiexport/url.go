@@ -1,0 +1,13 @@
+package apiexport
+
+import (
+	"strings"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+)
+
+// VirtualWorkspaceURL returns where the provider of an export finds what consumers on a shard made.
+func VirtualWorkspaceURL(shard *corev1alpha1.Shard, export bindings.Export) string {
+	return strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/") + "/services/apiexport/" + export.Cluster.String() + "/" + export.Name
+}

@@ -1,0 +1,68 @@
+package shardserver
+
+import (
+	"context"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/export"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/options"
+)
+
+// hookReferrers is the name of the post-start hook that is done when it is known who refers to which export.
+const hookReferrers = "kcp-follow-export-references"
+
+// referrers know which objects refer to which export.
+type referrers struct {
+	consumers *apiexport.Referrers[*apisv1alpha2.APIBinding]
+	slices    *apiexport.Referrers[*apisv1alpha1.APIExportEndpointSlice]
+}
+
+// followReferrers ties what is known of references to exports to the life of the server.
+func (s *Server) followReferrers() {
+	s.referrers = referrers{consumers: apiexport.NewConsumers(s.Registry), slices: apiexport.NewSlices(s.Registry)}
+	consumers, slices := s.referrers.consumers, s.referrers.slices
+	s.Generic.AddPostStartHookOrDie(hookReferrers, func(hook genericapiserver.PostStartHookContext) error {
+		s.running.Go(func() { consumers.Run(hook) })
+		s.running.Go(func() { slices.Run(hook) })
+		for _, wait := range []func(context.Context) error{consumers.WaitForSync, slices.WaitForSync} {
+			if err := wait(hook); err != nil && hook.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Consumers returns the index of the bindings of this shard by export.
+func (s *Server) Consumers() *apiexport.Referrers[*apisv1alpha2.APIBinding] {
+	return s.referrers.consumers
+}
+
+// exportControllers returns the controllers of exports, endpoint slices and bindings.
+func (s *Server) exportControllers() []controller.Controller {
+	made := definitions.New(definitions.Config{
+		Registry: s.Registry, Client: s.config.clients.Typed, Exports: s.config.exports, Index: s.config.bindings, Clock: clock.RealClock{},
+	})
+	controllers := export.Controllers(export.Config{
+		Registry: s.Registry, Clients: s.config.clients,
+		DeprecatedURLs: s.options.FeatureEnabled(options.GateDeprecatedURLs),
+	})
+	controllers = append(controllers, endpointslice.Controllers(endpointslice.Config{
+		Registry: s.Registry, Clients: s.config.clients, Exports: s.config.exports,
+		Consumers: s.referrers.consumers, Slices: s.referrers.slices, ShardName: s.options.Shard.Name,
+	})...)
+	controllers = append(controllers, binding.Controllers(binding.Config{
+		Registry: s.Registry, Clients: s.config.clients, Exports: s.config.exports, Consumers: s.referrers.consumers,
+		Definitions: made, Custom: s.config.definitions, Clock: clock.RealClock{},
+	})...)
+	return append(controllers, made.Controllers()...)
+}
