@@ -34,7 +34,9 @@ func (c *Catalog) stored(r *bindings.Resource) bool {
 }
 
 // native tells whether a bound resource is one that is compiled in.
-func (c *Catalog) native(r *bindings.Resource) bool { return c.hasIdentity(r.GroupResource, r.Identity) }
+func (c *Catalog) native(r *bindings.Resource) bool {
+	return c.hasIdentity(r.GroupResource, r.Identity)
+}
 
 // hasIdentity tells whether a compiled-in resource is stored with an identity.
 func (c *Catalog) hasIdentity(gr schema.GroupResource, identity string) bool {

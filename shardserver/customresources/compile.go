@@ -45,7 +45,7 @@ type compiled struct {
 
 // compiler returns what makes the stock handler of a content, over the storage that all contents of its resource share.
 // The stock handler knows one definition, which never changes: what the definitions with this content agree on.
-func compiler(serving Serving, storageOf func(*Content) (*raw.Storage, error)) func(*Content) (*compiled, error) {
+func compiler(serving Serving) func(*Content) (*compiled, error) {
 	models := sync.OnceValue(func() map[string]*spec.Schema {
 		models := map[string]*spec.Schema{}
 		for name, model := range serving.OpenAPI() {
@@ -61,11 +61,7 @@ func compiler(serving Serving, storageOf func(*Content) (*raw.Storage, error)) f
 		if err != nil {
 			return nil, err
 		}
-		storage, err := storageOf(c)
-		if err != nil {
-			return nil, err
-		}
-		views := storage.Views()
+		views := c.store.Views()
 		// Webhooks get no credentials and lead nowhere else: a tenant writes their configuration.
 		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, fixed{definition: definition}, http.NotFoundHandler(),
 			views, guarded, nil, noServices{}, wrapConversions, 1, serving.Authorizer,

@@ -31,7 +31,7 @@ type Content struct {
 	anyPathNames bool
 	// segment tells its storage from others of the resource.
 	segment string
-	// store holds its objects. It is closed when the last definition of the resource goes.
+	// store holds its objects. It stays open as long as the content is in use.
 	store *raw.Storage
 	// resource is what the shard's own parts see, the same in every logical cluster.
 	resource *storage.Resource

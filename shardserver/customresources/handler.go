@@ -34,7 +34,7 @@ var writingVerbs = []string{"create", "update", "patch"}
 
 // NewHandler returns a handler over a catalog.
 func NewHandler(catalog *Catalog, serving Serving, serializer runtime.NegotiatedSerializer) *Handler {
-	catalog.compile = compiler(serving, catalog.storageOf)
+	catalog.compile = compiler(serving)
 	return &Handler{catalog: catalog, metadata: raw.NewMetadata(serving.MinRequestTimeout), serializer: serializer, maxBody: serving.MaxRequestBodyBytes}
 }
 

@@ -1,8 +1,6 @@
 package customresources
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
@@ -23,7 +21,8 @@ type contentKey struct {
 	segment string
 }
 
-// opened is a storage and how many definitions, or bound resources, are there for it.
+// opened is a storage and how many definitions, bound resources and contents are there for it: it stays as long as a
+// request works in it.
 type opened struct {
 	storage *raw.Storage
 	users   int
@@ -35,9 +34,11 @@ func (c *Catalog) contentOf(o observed, segment string) *Content {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := contentKey{o.hash, segment}
-	content, store := c.contents[key], c.storages[storageKey{o.resource, segment}].storage
-	// A request that is still under way may hold the content of definitions that are all gone, and so is their storage.
-	if content == nil || content.store != store {
+	content := c.contents[key]
+	if content == nil {
+		holding := c.storages[storageKey{o.resource, segment}]
+		holding.users++
+		store := holding.storage
 		content = &Content{
 			Hash:         o.hash,
 			segment:      segment,
@@ -61,13 +62,14 @@ func (c *Catalog) release(content *Content) {
 	}
 	key := contentKey{content.Hash, content.segment}
 	c.mu.Lock()
-	unused := content.users.Load() == 0 // nobody took it up again
-	if unused && c.contents[key] == content {
+	last := content.users.Load() == 0 && c.contents[key] == content // nobody took it up again, or dropped it before
+	if last {
 		delete(c.contents, key)
 	}
 	c.mu.Unlock()
-	if unused {
+	if last {
 		content.drop()
+		c.close(storageKey{content.GroupResource(), content.segment})
 	}
 }
 
@@ -87,8 +89,8 @@ func (c *Catalog) open(key storageKey, o observed) error {
 		return err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.storages[key] = &opened{storage: store, users: 1, release: release}
-	c.mu.Unlock()
 	c.Registry.AddCustom(resourceOf(o.object, store.Store(), store.Prefix()))
 	return nil
 }
@@ -106,10 +108,10 @@ func (c *Catalog) close(key storageKey) {
 	last := known.users == 0
 	if last {
 		delete(c.storages, key)
+		c.Registry.RemoveCustom(known.storage.Prefix())
 	}
 	c.mu.Unlock()
 	if last {
-		c.Registry.RemoveCustom(known.storage.Prefix())
 		known.release()
 	}
 }
@@ -122,12 +124,4 @@ func (c *Catalog) storage(key storageKey) *raw.Storage {
 		return known.storage
 	}
 	return nil
-}
-
-// storageOf returns the storage of a content.
-func (c *Catalog) storageOf(content *Content) (*raw.Storage, error) {
-	if found := c.storage(storageKey{content.GroupResource(), content.segment}); found != nil && found == content.store {
-		return found, nil
-	}
-	return nil, fmt.Errorf("the last definition of %s is gone", content.GroupResource())
 }

@@ -109,6 +109,8 @@ func (c *cleanupController) reconcile(ctx context.Context, key controller.Key) (
 	gr := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 	done := terminating(apiextensions.ConditionFalse, "NeverEstablished", "resource was never established")
 	switch {
+	case key.Cluster == logicalcluster.BoundCRDs:
+		done = terminating(apiextensions.ConditionFalse, "NeverServed", "the definition is for what bindings in other logical clusters bind")
 	case c.catalog.Barred(gr):
 		done = terminating(apiextensions.ConditionFalse, "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
 	case apiextensions.IsCRDConditionTrue(definition, apiextensions.Established):

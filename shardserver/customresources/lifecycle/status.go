@@ -55,14 +55,18 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	if err != nil || len(undecided(group)) == 0 {
 		return controller.Result{}, err
 	}
-	if slices.ContainsFunc(undecided(group), func(d *apiextensions.CustomResourceDefinition) bool { return disputed(d, group) }) {
+	if key.Cluster != logicalcluster.BoundCRDs && slices.ContainsFunc(undecided(group), func(d *apiextensions.CustomResourceDefinition) bool { return disputed(d, group) }) {
 		// The cache may not show yet whom a name was given to a moment ago.
 		if group, err = c.group(ctx, key.Name, c.reader.ListLatest); err != nil {
 			return controller.Result{}, err
 		}
 	}
 	for _, definition := range undecided(group) {
-		decided := decide(definition, takenBy(group, definition.Name))
+		others := takenBy(group, definition.Name)
+		if key.Cluster == logicalcluster.BoundCRDs { // where nothing is served: whoever binds two of one name is told then
+			others = taken{}
+		}
+		decided := decide(definition, others)
 		if equality.Semantic.DeepEqual(decided.Status, definition.Status) {
 			continue
 		}
