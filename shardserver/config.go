@@ -264,6 +264,7 @@ func (c *Config) applyAdmission(context.Context) error {
 	config := admission.Config{
 		Registry:   c.registry,
 		Types:      c.types,
+		Exports:    c.exports,
 		Authorizer: c.authorizer,
 		Deep:       authorization.WithDeep,
 		Dynamic:    c.dynamic,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
@@ -29,6 +30,8 @@ type Config struct {
 	Registry *storage.Registry
 	// Types resolves references to workspace types and paths.
 	Types *workspacetype.Resolver
+	// Exports finds the exports that bindings and endpoint slices refer to.
+	Exports *apiexport.Catalog
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
 	// Deep marks a context so that Authorizer does not ask for access to the workspace itself, but only for the
@@ -68,12 +71,17 @@ var plugins = []plugin{
 	{"CertificateSigning", newCertificateSigning},
 	{"CertificateSubjectRestriction", newCertificateSubjectRestriction},
 	{"WorkspaceNamespaceLifecycle", newNamespaceLifecycle},
+	{"tenancy.kcp.io/APIResourceSchema", ofOurKinds(newAPIResourceSchema)}, // the name is historical
 	{"tenancy.kcp.io/Workspace", ofOurKinds(newWorkspace)},
 	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", ofOurKinds(newLogicalClusterFinalizer)},
 	{"tenancy.kcp.io/Shard", ofOurKinds(newShard)},
 	{"tenancy.kcp.io/WorkspaceType", ofOurKinds(newWorkspaceType)},
 	{"tenancy.kcp.io/WorkspaceTypeExists", ofOurKinds(newWorkspaceTypeExists)},
 	{"core.kcp.io/LogicalCluster", ofOurKinds(newLogicalCluster)},
+	{"apis.kcp.io/APIExport", ofOurKinds(newAPIExport)},
+	{"apis.kcp.io/APIBinding", ofOurKinds(newAPIBinding)},
+	{"apis.kcp.io/APIBindingDeletionFinalizer", ofOurKinds(newAPIBindingFinalizer)},
+	{"apis.kcp.io/APIExportEndpointSlice", ofOurKinds(newAPIExportEndpointSlice)},
 	{"apis.kcp.io/MutatingWebhook", func(c Config) admission.Interface { return c.Dynamic.MutatingWebhook() }},
 	{"KCPMutatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.MutatingPolicy() }},
 	{"KCPValidatingAdmissionPolicy", func(c Config) admission.Interface { return c.Dynamic.ValidatingPolicy() }},
@@ -119,6 +127,8 @@ func New(config Config) (admission.Interface, error) {
 		return nil, fmt.Errorf("creating admission: no registry")
 	case config.Types == nil:
 		return nil, fmt.Errorf("creating admission: no resolver of workspace types")
+	case config.Exports == nil:
+		return nil, fmt.Errorf("creating admission: no catalog of exports")
 	case config.Authorizer == nil:
 		return nil, fmt.Errorf("creating admission: no authorizer")
 	case config.Deep == nil:

@@ -70,6 +70,7 @@ func TestNew(t *testing.T) {
 		"everything given":          {func(*Config) {}, ""},
 		"no registry":               {func(c *Config) { c.Registry = nil }, "no registry"},
 		"no types":                  {func(c *Config) { c.Types = nil }, "no resolver"},
+		"no exports":                {func(c *Config) { c.Exports = nil }, "no catalog"},
 		"no authorizer":             {func(c *Config) { c.Authorizer = nil }, "no authorizer"},
 		"no deep reviews":           {func(c *Config) { c.Deep = nil }, "deep"},
 		"no dynamic admission":      {func(c *Config) { c.Dynamic = nil }, "webhooks"},

@@ -9,12 +9,20 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 var (
+	apiExports              = apisv1alpha2.Resource("apiexports")
+	apiBindings             = apisv1alpha2.Resource("apibindings")
+	apiResourceSchemas      = apisv1alpha2.Resource("apiresourceschemas")
+	apiExportEndpointSlices = apisv1alpha2.Resource("apiexportendpointslices")
+	clusterCachedResources  = cachev1alpha1.Resource("clustercachedresources")
+
 	logicalClusters = corev1alpha1.Resource("logicalclusters")
 	shards          = corev1alpha1.Resource("shards")
 	workspaces      = tenancyv1alpha1.Resource("workspaces")

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
@@ -24,6 +25,14 @@ func newLogicalClusterFinalizer(Config) admission.Interface {
 		Handler:   admission.NewHandler(admission.Create, admission.Update),
 		resource:  logicalClusters,
 		finalizer: corev1alpha1.LogicalClusterDeletionFinalizer,
+	}
+}
+
+func newAPIBindingFinalizer(Config) admission.Interface {
+	return &finalizerGuard{
+		Handler:   admission.NewHandler(admission.Create, admission.Update),
+		resource:  apiBindings,
+		finalizer: apisv1alpha2.APIBindingFinalizer,
 	}
 }
 

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -20,9 +21,11 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	"k8s.io/kubernetes/pkg/apis/core"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -83,7 +86,7 @@ type shardState struct {
 func newShardState() *shardState {
 	s := &shardState{registry: storage.NewRegistry(), stores: map[schema.GroupResource]*memory{}, permits: map[string]bool{}}
 	for _, resource := range []schema.GroupResource{
-		namespaces, logicalClusters, workspaces, workspaceTypes,
+		namespaces, logicalClusters, workspaces, workspaceTypes, apiExports, apiResourceSchemas,
 		admissionregistration.Resource("mutatingwebhookconfigurations"), admissionregistration.Resource("validatingwebhookconfigurations"),
 		{Resource: "resourcequotas"}, admissionregistration.Resource("mutatingadmissionpolicybindings"), admissionregistration.Resource("validatingadmissionpolicybindings"),
 	} {
@@ -109,6 +112,8 @@ func (s *shardState) put(cluster string, obj runtime.Object, cached bool) *shard
 		resource = workspaces
 	case *tenancyv1alpha1.WorkspaceType:
 		resource = workspaceTypes
+	case *apisv1alpha2.APIExport:
+		resource = apiExports
 	}
 	key := cluster + "/" + accessor.GetName()
 	s.stores[resource].latest[key] = obj
@@ -142,9 +147,11 @@ type deepKey struct{}
 
 // config returns the configuration of admission over the state.
 func (s *shardState) config() Config {
+	types := workspacetype.NewResolver(workspacetype.Local(s.registry))
 	return Config{
 		Registry: s.registry,
-		Types:    workspacetype.NewResolver(workspacetype.Local(s.registry)),
+		Types:    types,
+		Exports:  apiexport.NewCatalog(s.registry, types.Locate),
 		Deep:     func(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) },
 		Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			cluster, _ := logicalcluster.From(ctx)
@@ -168,6 +175,7 @@ func member(group string) *user.DefaultInfo {
 
 // ask is one request to admission.
 type ask struct {
+	version     string // that the client speaks; v1alpha1 if empty
 	cluster     string
 	resource    schema.GroupResource
 	subresource string
@@ -180,8 +188,9 @@ type ask struct {
 }
 
 func (q ask) attributes() admission.Attributes {
-	return admission.NewAttributesRecord(q.obj, q.old, schema.GroupVersionKind{Group: q.resource.Group}, q.namespace, q.name,
-		q.resource.WithVersion("v1alpha1"), q.subresource, q.operation, nil, q.dryRun, q.by)
+	version := cmp.Or(q.version, "v1alpha1")
+	return admission.NewAttributesRecord(q.obj, q.old, schema.GroupVersionKind{Group: q.resource.Group, Version: version}, q.namespace, q.name,
+		q.resource.WithVersion(version), q.subresource, q.operation, nil, q.dryRun, q.by)
 }
 
 // through runs a request through mutation, as far as that goes, and validation.

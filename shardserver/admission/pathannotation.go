@@ -8,10 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// foundByPath are the resources whose objects others refer to by path, or that say by it where they belong.
+var foundByPath = sets.New(workspaceTypes, apiExports, apiBindings, clusterCachedResources)
 
 // pathAnnotation writes the canonical path of the logical cluster on objects that are found by path from elsewhere,
 // and on every object that claims a path. Logical clusters are where the path comes from; they are left alone.
@@ -34,7 +38,7 @@ func (p *pathAnnotation) Admit(ctx context.Context, a admission.Attributes, _ ad
 		return nil
 	}
 	path, err := p.path(ctx, a)
-	if err != nil {
+	if err != nil || path == "" {
 		return err
 	}
 	if obj.GetAnnotations()[logicalcluster.PathAnnotationKey] == path {
@@ -56,7 +60,7 @@ func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _
 		return nil
 	}
 	path, err := p.path(ctx, a)
-	if err != nil {
+	if err != nil || path == "" {
 		return err
 	}
 	if got := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]; got != path {
@@ -76,12 +80,15 @@ func (p *pathAnnotation) annotated(a admission.Attributes) (metav1.Object, bool)
 		return nil, false // reviews and the like, which are not stored
 	}
 	_, claims := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]
-	return obj, claims || resource == workspaceTypes
+	return obj, claims || foundByPath.Has(resource)
 }
 
+// path returns what the annotation has to say, or "" for what may go without.
 func (p *pathAnnotation) path(ctx context.Context, a admission.Attributes) (string, error) {
 	path, err := p.clusters.canonicalPath(ctx)
 	switch {
+	case apierrors.IsNotFound(err) && a.GetResource().GroupResource() == apiBindings:
+		return "", nil // bindings may come before their logical cluster
 	case apierrors.IsNotFound(err):
 		return "", forbid(a, "the logical cluster does not exist, so annotation %s cannot be set", logicalcluster.PathAnnotationKey)
 	case errors.Is(err, errNoCluster):

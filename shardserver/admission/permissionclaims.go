@@ -22,7 +22,8 @@ func newPermissionClaims(config Config) admission.Interface {
 	return permissionClaims{admission.NewHandler(admission.Create, admission.Update), config.Claims}
 }
 
-// Admit implements admission.MutationInterface.
+// Admit implements admission.MutationInterface. It looks at subresources, too: by the status or the finalizers of some
+// kinds of Kubernetes, labels can be written.
 func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	object, wanted, err := p.look(ctx, a)
 	if object == nil || err != nil {
@@ -34,8 +35,12 @@ func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ a
 	return nil
 }
 
-// Validate refuses what a later plug-in made of the labels.
+// Validate refuses what a later plug-in made of the labels. With a subresource most registries write the labels that are
+// stored, right or wrong, which is not the user's fault.
 func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetSubresource() != "" {
+		return nil
+	}
 	object, wanted, err := p.look(ctx, a)
 	if object == nil || err != nil {
 		return err
@@ -48,7 +53,7 @@ func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, 
 
 // look returns the object and the labels of claims that it has to carry, or no object if the request is not about one.
 func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (metav1.Object, map[string]string, error) {
-	if p.index == nil || a.GetSubresource() != "" {
+	if p.index == nil || !writesLabels(a) {
 		return nil, nil, nil
 	}
 	object, err := meta.Accessor(a.GetObject())
@@ -60,4 +65,10 @@ func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (met
 		return nil, nil, apierrors.NewInternalError(err)
 	}
 	return object, wanted, nil
+}
+
+// writesLabels tells whether a request may write the labels of a stored object. A Scale, and what is created below an
+// object, is another.
+func writesLabels(a admission.Attributes) bool {
+	return a.GetSubresource() == "" || (a.GetOperation() == admission.Update && a.GetSubresource() != "scale")
 }

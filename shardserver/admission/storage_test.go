@@ -25,6 +25,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	coreapis "github.com/atoll-dev/atoll/shardserver/apis/core"
 	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/etcd"
@@ -78,6 +79,7 @@ func startStored(t *testing.T, permits ...string) *stored {
 	}
 	config := state.config()
 	config.Types = workspacetype.NewResolver(workspacetype.Local(state.registry))
+	config.Exports = apiexport.NewCatalog(state.registry, config.Types.Locate)
 	config = withDynamic(t, config)
 	// What these read is not stored here.
 	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook", "KCPKubeResourceQuota")

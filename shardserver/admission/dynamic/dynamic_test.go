@@ -27,6 +27,7 @@ func TestDynamicAdmission(t *testing.T) {
 		"a workspace is deleted despite its webhooks and policies":             testDeletion,
 		"certificate signing requests are approved by who may":                 testCertificates,
 		"policies and webhooks see custom resources":                           testCustomResources,
+		"who exports an API judges its objects where they are bound":           testBoundResources,
 		"equal policies compile once, and what is kept has bounds":             testBounds,
 		"a workspace without configurations costs a look":                      testNothingKept,
 		"a webhook that hangs holds few of the shard's own requests":           testOwnRequests,

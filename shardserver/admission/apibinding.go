@@ -1,0 +1,156 @@
+package admission
+
+import (
+	"context"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+)
+
+// apiBinding labels bindings with the export that they bind, and lets only those bind it who may.
+type apiBinding struct {
+	*admission.Handler
+	access exportAccess
+}
+
+func newAPIBinding(config Config) admission.Interface {
+	return &apiBinding{admission.NewHandler(admission.Create, admission.Update), newExportAccess(config)}
+}
+
+// Admit puts the label of the export on the binding, whatever the user wrote there.
+func (b *apiBinding) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != apiBindings || a.GetSubresource() != "" {
+		return nil
+	}
+	binding, err := objectOf[*apisv1alpha2.APIBinding](a.GetObject())
+	if err != nil {
+		return err
+	}
+	label, labelled := "", false
+	export, err := b.exportOf(ctx, binding)
+	switch {
+	case err == nil:
+		_, label = apiexport.ExportLabel(export)
+		labelled = true
+	case a.GetOperation() == admission.Update:
+		// An export that is gone, or cannot be found at the moment, was known before.
+		old, err := objectOf[*apisv1alpha2.APIBinding](a.GetOldObject())
+		if err != nil {
+			return err
+		}
+		label, labelled = old.Labels[apisv1alpha2.ExportLabelKey]
+	}
+	setExportLabel(binding, label, labelled)
+	return nil
+}
+
+func setExportLabel(binding *apisv1alpha2.APIBinding, label string, labelled bool) {
+	if has, ok := binding.Labels[apisv1alpha2.ExportLabelKey]; ok == labelled && has == label {
+		return
+	}
+	labels := maps.Clone(binding.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	delete(labels, apisv1alpha2.ExportLabelKey)
+	if labelled {
+		labels[apisv1alpha2.ExportLabelKey] = label
+	}
+	binding.Labels = labels
+}
+
+// exportOf returns the export that a binding refers to.
+func (b *apiBinding) exportOf(ctx context.Context, binding *apisv1alpha2.APIBinding) (bindings.Export, error) {
+	export := binding.Spec.Reference.Export
+	if export == nil {
+		return bindings.Export{}, apierrors.NewNotFound(apiExports, "")
+	}
+	own, reference, err := referenceIn(ctx, export.Path, export.Name)
+	if err != nil {
+		return bindings.Export{}, err
+	}
+	return b.access.locate(ctx, own, reference)
+}
+
+// Validate implements admission.ValidationInterface.
+func (b *apiBinding) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != apiBindings {
+		return nil
+	}
+	binding, err := objectOf[*apisv1alpha2.APIBinding](a.GetObject())
+	if err != nil {
+		return err
+	}
+	old := &apisv1alpha2.APIBinding{}
+	if a.GetOperation() == admission.Update {
+		if old, err = objectOf[*apisv1alpha2.APIBinding](a.GetOldObject()); err != nil {
+			return err
+		}
+	}
+	switch a.GetSubresource() {
+	case "status":
+		if old.Status.Phase != "" && binding.Status.Phase == "" {
+			return forbid(a, "status.phase: cannot transition from %q to %q", old.Status.Phase, binding.Status.Phase)
+		}
+		return nil
+	case "":
+	default:
+		return nil
+	}
+	if isV1alpha1(a) {
+		if err := conversion.LeftOnBinding(binding); err != nil {
+			return forbid(a, "%w", err)
+		}
+	}
+	if errs := validateSelectors(binding.Spec.PermissionClaims, field.NewPath("spec", "permissionClaims")); len(errs) > 0 {
+		return forbid(a, "%w", errs.ToAggregate())
+	}
+	return b.mayBind(ctx, a, binding, old)
+}
+
+// mayBind checks a binding that is new or about to bind another export.
+func (b *apiBinding) mayBind(ctx context.Context, a admission.Attributes, binding, old *apisv1alpha2.APIBinding) error {
+	label, labelled := binding.Labels[apisv1alpha2.ExportLabelKey]
+	if before, was := old.Labels[apisv1alpha2.ExportLabelKey]; a.GetOperation() == admission.Update && label == before && labelled == was {
+		return nil
+	}
+	named := binding.Spec.Reference.Export
+	if named == nil {
+		return nil // it binds nothing
+	}
+	_, reference, err := referenceIn(ctx, named.Path, named.Name)
+	if err != nil {
+		// A reference that cannot be read is no secret of anybody.
+		return forbid(a, "spec.reference.export: %w", err)
+	}
+	export, err := b.exportOf(ctx, binding)
+	if err != nil || !b.access.mayBind(ctx, a, export) {
+		return refuseBinding(a, reference)
+	}
+	if _, want := apiexport.ExportLabel(export); label != want {
+		return forbid(a, "label %s must be %q", apisv1alpha2.ExportLabelKey, want)
+	}
+	return nil
+}
+
+// validateSelectors wants every claim to choose its objects in one way.
+func validateSelectors(claims []apisv1alpha2.AcceptablePermissionClaim, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, claim := range claims {
+		at := path.Index(i).Child("selector")
+		byLabels := len(claim.Selector.MatchLabels)+len(claim.Selector.MatchExpressions) > 0
+		if claim.Selector.MatchAll == byLabels {
+			errs = append(errs, field.Invalid(at, claim.Selector, "must have either matchAll, or matchLabels and matchExpressions"))
+		}
+		errs = append(errs, metav1validation.ValidateLabelSelector(&claim.Selector.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, at)...)
+	}
+	return errs
+}

@@ -1,0 +1,64 @@
+package admission
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
+)
+
+// apiExport accepts only exports whose resources and claims can be told apart from others of the same names.
+type apiExport struct{ *admission.Handler }
+
+func newAPIExport(Config) admission.Interface {
+	return apiExport{admission.NewHandler(admission.Create, admission.Update)}
+}
+
+// Validate implements admission.ValidationInterface.
+func (apiExport) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != apiExports || a.GetSubresource() != "" {
+		return nil
+	}
+	export, err := objectOf[*apisv1alpha2.APIExport](a.GetObject())
+	if err != nil {
+		return err
+	}
+	if isV1alpha1(a) {
+		if err := conversion.LeftOnExport(export); err != nil {
+			return forbid(a, "%w", err)
+		}
+	}
+	if errs := validateExport(export.Spec); len(errs) > 0 {
+		return forbid(a, "%w", errs.ToAggregate())
+	}
+	return nil
+}
+
+func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	for i, resource := range spec.Resources {
+		if suffix := schemaSuffix(resource.Name, resource.Group); !strings.HasSuffix(resource.Schema, suffix) {
+			errs = append(errs, field.Invalid(path.Child("resources").Index(i).Child("schema"), resource.Schema, "must end in "+suffix))
+		}
+	}
+	for i, claim := range spec.PermissionClaims {
+		claimed := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
+		if claim.IdentityHash == "" && apiexport.NeedsIdentity(claimed) {
+			errs = append(errs, field.Required(path.Child("permissionClaims").Index(i).Child("identityHash"), "of a resource that is not built in"))
+		}
+	}
+	return errs
+}
+
+// isV1alpha1 tells whether the client spoke v1alpha1. What admission sees has been converted.
+func isV1alpha1(a admission.Attributes) bool {
+	return a.GetKind().Version == apisv1alpha1.SchemeGroupVersion.Version
+}

@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apis/apis"
+)
+
+var (
+	schemaPrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+
+	// groupsWithoutDot are those of Kubernetes, which is older than the rule that groups are domains.
+	groupsWithoutDot = sets.New("apps", "batch", "extensions", "policy", "autoscaling")
+)
+
+const (
+	// coreGroup stands in names of schemas for the group that has no name.
+	coreGroup = "core"
+	// anyGroup is put in the place of a group that no definition may have.
+	anyGroup = "any.group"
+)
+
+// apiResourceSchema accepts only schemas that a definition can be made of, named after the resource, and never another
+// spec of one: what was bound by its UID stays true.
+type apiResourceSchema struct{ *admission.Handler }
+
+func newAPIResourceSchema(Config) admission.Interface {
+	return apiResourceSchema{admission.NewHandler(admission.Create, admission.Update)}
+}
+
+// Validate implements admission.ValidationInterface.
+func (apiResourceSchema) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != apiResourceSchemas || a.GetSubresource() != "" {
+		return nil
+	}
+	if a.GetOperation() == admission.Update {
+		schema, old, err := updated[*apisv1alpha1.APIResourceSchema](a)
+		if err == nil && !apis.SameSchemaSpec(schema.Spec, old.Spec) {
+			return forbid(a, "spec: Invalid value: field is immutable")
+		}
+		return err
+	}
+	schema, err := objectOf[*apisv1alpha1.APIResourceSchema](a.GetObject())
+	if err != nil {
+		return err
+	}
+	if errs := validateSchema(ctx, schema); len(errs) > 0 {
+		return forbid(a, "%w", errs.ToAggregate())
+	}
+	return nil
+}
+
+func validateSchema(ctx context.Context, schema *apisv1alpha1.APIResourceSchema) field.ErrorList {
+	errs := validateSchemaName(schema)
+	errs = append(errs, validateSchemaGroup(schema.Spec.Group, field.NewPath("spec", "group"))...)
+	definition, err := definitionOf(schema)
+	if err != nil {
+		return append(errs, field.Invalid(field.NewPath("spec"), schema.Name, err.Error()))
+	}
+	return append(errs, apiextensionsvalidation.ValidateCustomResourceDefinition(ctx, definition)...)
+}
+
+// validateSchemaName wants "<prefix>.<plural>.<group or core>".
+func validateSchemaName(schema *apisv1alpha1.APIResourceSchema) field.ErrorList {
+	path := field.NewPath("metadata", "name")
+	prefix, ok := strings.CutSuffix(schema.Name, schemaSuffix(schema.Spec.Names.Plural, schema.Spec.Group))
+	switch {
+	case !ok:
+		return field.ErrorList{field.Invalid(path, schema.Name, "must end in "+schemaSuffix(schema.Spec.Names.Plural, schema.Spec.Group))}
+	case !schemaPrefix.MatchString(prefix):
+		return field.ErrorList{field.Invalid(path, schema.Name, fmt.Sprintf("%q must match %s", prefix, schemaPrefix))}
+	}
+	return nil
+}
+
+// schemaSuffix returns what the name of a schema of a resource ends in.
+func schemaSuffix(resource, group string) string {
+	if group == "" {
+		group = coreGroup
+	}
+	return "." + resource + "." + group
+}
+
+// validateSchemaGroup refuses groups that resources cannot have, beyond what is refused for definitions.
+func validateSchemaGroup(group string, path *field.Path) field.ErrorList {
+	if group == coreGroup {
+		return field.ErrorList{field.Invalid(path, group, `must be "" for the core group`)}
+	}
+	return nil
+}
+
+// definitionOf returns the definition that would serve the schema, as the one that would do so in any logical cluster.
+// Its group may be another: a definition cannot have all that a schema may.
+func definitionOf(schema *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
+	served, err := apiexport.BoundDefinition(schema)
+	if err != nil {
+		return nil, err
+	}
+	if group := served.Spec.Group; group == "" || group == coreGroup || groupsWithoutDot.Has(group) {
+		served.Spec.Group = anyGroup
+	}
+	served.Name = served.Spec.Names.Plural + "." + served.Spec.Group
+	if storage := apiexport.StorageVersion(schema); storage != "" {
+		served.Status.StoredVersions = []string{storage}
+	}
+	var definition apiextensions.CustomResourceDefinition
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(served, &definition, nil); err != nil {
+		return nil, fmt.Errorf("making a definition of it: %w", err)
+	}
+	return &definition, nil
+}

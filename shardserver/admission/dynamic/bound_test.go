@@ -1,0 +1,145 @@
+package dynamic_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// testBoundResources: who exports an API judges its objects wherever it is bound, with the namespaces of the consumer and
+// parameters of its own; the consumer judges everything else.
+func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
+	provider, providerName := workspace(t, shard, "bound-provider")
+	consumer, consumerName := workspace(t, shard, "bound-consumer")
+	gadgets := schema.GroupVersionResource{Group: "gadgets.io", Version: "v1", Resource: "gadgets"}
+	shard.NewExport(t, providerName, "gadgets", gadgets.GroupResource(), "Gadget")
+	shard.Bind(t, consumerName, providerName, "gadgets")
+	objects := dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), consumerName)).Resource(gadgets).Namespace("default")
+	try := func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+		gadget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gadgets.io/v1", "kind": "Gadget", "metadata": map[string]any{"name": name}}}
+		return objects.Create(ctx, gadget, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	shardtesting.Eventually(t, "gadgets are served", func(ctx context.Context) error {
+		_, err := try(ctx, "first")
+		return err
+	})
+
+	rules := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{gadgets.Group, ""}, APIVersions: []string{"v1"}, Resources: []string{"gadgets", "configmaps"}},
+	}}
+	always := func(webhook *admissionregistrationv1.ValidatingWebhook) { webhook.Rules = rules }
+	selective := func(webhook *admissionregistrationv1.MutatingWebhook) {
+		webhook.Rules = rules
+		webhook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mode": "strict"}}
+	}
+	ours, theirs := newHook(t, deny("says the provider")), newHook(t, deny("says the consumer"))
+	labels := newHook(t, label("seen-by", "provider"))
+	labelNamespace(t, consumer, "strict") // that of the provider has no such label
+	createValidating(t, consumer, validating("consumer", theirs.config(), always))
+	createMutating(t, provider, mutating("labels", labels.config(), selective))
+
+	t.Run("its webhooks see the namespaces of the consumer", func(t *testing.T) {
+		shardtesting.Eventually(t, "a gadget is labelled", func(ctx context.Context) error {
+			created, err := try(ctx, "labelled")
+			if err == nil && created.GetLabels()["seen-by"] != "provider" {
+				err = fmt.Errorf("it has the labels %v", created.GetLabels())
+			}
+			return err
+		})
+		labels.mu.Lock()
+		defer labels.mu.Unlock()
+		var seen metav1.PartialObjectMetadata
+		if err := json.Unmarshal(labels.reviews[len(labels.reviews)-1].Object.Raw, &seen); err != nil || seen.Annotations["kcp.io/cluster"] != consumerName {
+			t.Errorf("the object that is created shows %v, %v", seen.Annotations, err)
+		}
+	})
+	t.Run("those of the consumer do not see it, but what is its own", func(t *testing.T) {
+		eventuallyRefused(t, consumer, "own")
+		if seen := theirs.seen(); slices.Contains(seen, "labelled") || !slices.Contains(seen, "own") {
+			t.Errorf("the consumer's webhook saw %v", seen)
+		}
+		if err := consumer.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "consumer", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyCreated(t, consumer, "own")
+	})
+	t.Run("the provider refuses", func(t *testing.T) {
+		createValidating(t, provider, validating("provider", ours.config(), always))
+		refused(t, try, "refused", "says the provider")
+		if err := provider.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "provider", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("its policies read their parameters beside themselves", func(t *testing.T) {
+		for c, name := range map[kubernetes.Interface]string{provider: "permitted", consumer: "refused-by-params"} {
+			names := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "names", Namespace: "kube-system"}, Data: map[string]string{"name": name}}
+			if _, err := c.CoreV1().ConfigMaps("kube-system").Create(t.Context(), names, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		createNamePolicy(t, provider, "names", rules, "object.metadata.name == params.data.name && namespaceObject.metadata.labels.mode == 'strict'")
+		refused(t, try, "refused-by-params", "names")
+		if _, err := try(t.Context(), "permitted"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("policies of the consumer do not concern it", func(t *testing.T) {
+		createNamePolicy(t, consumer, "nothing", rules, "false")
+		eventuallyRefused(t, consumer, "another")
+		if _, err := try(t.Context(), "permitted"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// refused waits until something is refused with a text.
+func refused(t *testing.T, try func(context.Context, string) (*unstructured.Unstructured, error), name, text string) {
+	t.Helper()
+	shardtesting.Eventually(t, name+" is refused", func(ctx context.Context) error {
+		if _, err := try(ctx, name); err == nil || !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
+// createNamePolicy creates a policy whose parameters are the config map "names", and binds it.
+func createNamePolicy(t *testing.T, c kubernetes.Interface, name string, rules []admissionregistrationv1.RuleWithOperations, expression string) {
+	t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			ParamKind:        &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rules[0]}}},
+			Validations:      []admissionregistrationv1.Validation{{Expression: expression, Message: name}},
+		},
+	}
+	if _, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	missing := admissionregistrationv1.DenyAction
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			ParamRef: &admissionregistrationv1.ParamRef{Name: "names", Namespace: "kube-system", ParameterNotFoundAction: &missing},
+		},
+	}
+	if _, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
