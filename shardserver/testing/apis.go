@@ -3,6 +3,7 @@ package testing
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -58,7 +59,7 @@ func NewSchema(prefix string, gr schema.GroupResource, kind string) *apisv1alpha
 		ObjectMeta: metav1.ObjectMeta{Name: prefix + "." + gr.Resource + "." + gr.Group},
 		Spec: apisv1alpha1.APIResourceSchemaSpec{
 			Group: gr.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gr.Resource, Kind: kind, ListKind: kind + "List"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gr.Resource, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
 			Versions: []apisv1alpha1.APIResourceVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Schema:       runtime.RawExtension{Raw: []byte(`{"type":"object","properties":{"spec":` + open + `,"status":` + open + `}}`)},
