@@ -12,7 +12,6 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
 func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
@@ -235,33 +234,6 @@ func TestDeletingStatusFollowsTheCluster(t *testing.T) {
 	setDeletingStatus(workspace, nil)
 	if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseDeleting {
 		t.Errorf("got %+v", workspace.Status)
-	}
-}
-
-func TestDefaultBindingsThatCannotBeMade(t *testing.T) {
-	typed := func(cluster string, bindings ...tenancyv1alpha1.APIExportReference) workspacetype.Resolved {
-		return workspacetype.Resolved{
-			WorkspaceType: &tenancyv1alpha1.WorkspaceType{Spec: tenancyv1alpha1.WorkspaceTypeSpec{DefaultAPIBindings: bindings}},
-			Cluster:       logicalcluster.MustParseName(cluster),
-		}
-	}
-	for name, tc := range map[string]struct {
-		aliases []workspacetype.Resolved
-		want    string
-	}{
-		"none of the universal type": {[]workspacetype.Resolved{typed("root", tenancyv1alpha1.APIExportReference{Path: "root", Export: "tenancy.kcp.io"}, tenancyv1alpha1.APIExportReference{Export: "topology.kcp.io"})}, ""},
-		"an export of the type's own cluster, once, in order": {
-			[]workspacetype.Resolved{
-				typed("abc", tenancyv1alpha1.APIExportReference{Export: "tenancy.kcp.io"}, tenancyv1alpha1.APIExportReference{Path: "abc", Export: "tenancy.kcp.io"}),
-				typed("root", tenancyv1alpha1.APIExportReference{Path: "aaa", Export: "x"}),
-			}, "aaa:x abc:tenancy.kcp.io",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(unservedBindings(tc.aliases), " "); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -20,6 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/replication/marks"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
 )
 
 // adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
@@ -32,6 +34,9 @@ type logicalClusterController struct {
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
 	shards   shardReader
+
+	namespaces *storage.Reader[*core.Namespace]
+	defaults   *defaultbindings.Binder
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
@@ -40,11 +45,18 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
 		shards:   newShardReader(cfg.Registry),
+
+		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		defaults:   defaultbindings.NewBinder(cfg.Registry, cfg.Exports, cfg.Clients.Typed),
 	}
+	concerned := defaultbindings.NewConcerned(cfg.Registry, cfg.Types)
 	return controller.Controller{
 		Name: "logicalcluster",
 		Inputs: []controller.Input{
-			{Resource: logicalClusters, Keys: controller.ObjectKey},
+			{Resource: logicalClusters, Keys: concerned.LogicalCluster},
+			{Resource: workspaceTypes, Keys: concerned.WorkspaceType},
+			{Resource: apiExports, Keys: concerned.Export},
+			{Resource: apiBindings, Keys: concerned.Binding},
 			{Resource: clusterRoleBindings, Keys: goneAdminBinding},
 			// What a deletion waits for most: the next look is due when one of them is gone, not some seconds later.
 			{Resource: namespaces, Keys: ownCluster},
@@ -75,9 +87,11 @@ type clusterScope struct {
 	observed string
 	// shard is this shard's registration, or nil while there is none to be seen.
 	shard *corev1alpha1.Shard
+	// patient says that what there is to write can wait for what is about to happen.
+	patient bool
 }
 
-// reconcile is a ladder: begin, give the creator access, initialize, move on, write.
+// reconcile is a ladder: begin, give the creator access, initialize, move on, maintain, write.
 func (c *logicalClusterController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	scope, err := c.observe(ctx, key)
 	if err != nil {
@@ -96,7 +110,16 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 	if err != nil {
 		return controller.Result{}, err
 	}
+	if scope.patient {
+		c.catchUp(ctx, scope)
+		return result, nil
+	}
 	setClusterPhase(scope.cluster)
+	again, err := c.maintainDefaults(ctx, scope)
+	if err != nil {
+		return result, err
+	}
+	result.RequeueAfter = max(result.RequeueAfter, again)
 	c.setMetadata(scope)
 	if err := c.write(ctx, scope); err != nil {
 		return result, err

@@ -15,9 +15,11 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -30,6 +32,8 @@ var (
 	shards              = corev1alpha1.Resource("shards")
 	workspaces          = tenancyv1alpha1.Resource("workspaces")
 	workspaceTypes      = tenancyv1alpha1.Resource("workspacetypes")
+	apiExports          = apisv1alpha2.Resource("apiexports")
+	apiBindings         = apisv1alpha2.Resource("apibindings")
 	namespaces          = schema.GroupResource{Resource: "namespaces"}
 	clusterRoles        = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 	clusterRoleBindings = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}
@@ -45,6 +49,8 @@ type Config struct {
 	Clients *loopback.Clients
 	// Types resolves workspace types and paths.
 	Types *workspacetype.Resolver
+	// Exports finds what default bindings bind.
+	Exports *apiexport.Catalog
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
 	// Mounts makes workspaces that stand for servers elsewhere lead there.

@@ -122,6 +122,7 @@ func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *work
 				corev1alpha1.LogicalClusterPathAnnotationKey: path.String(),
 				corev1alpha1.LogicalClusterTypeAnnotationKey: leaf.Reference.String(),
 				corev1alpha1.ShardAnnotationKey:              shard.Name,
+				corev1alpha1.ResourceBindingsAnnotationKey:   "{}", // nothing is bound yet, which saves others to say so
 			},
 			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
 		},

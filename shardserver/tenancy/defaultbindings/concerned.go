@@ -220,9 +220,9 @@ func (c *Concerned) resolve(reference string, of *leaf) {
 		of.broken = true
 		return
 	}
+	of.maintained = Maintained(aliases)
 	for _, alias := range aliases {
 		of.aliases.Insert(typeKey{alias.Cluster, alias.Name})
-		of.maintained = of.maintained || (maintains(alias) && len(alias.Spec.DefaultAPIBindings) > 0)
 		for _, entry := range alias.Spec.DefaultAPIBindings {
 			of.exports.Insert(entry.Export)
 		}

@@ -42,9 +42,14 @@ func wantedBy(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]
 	return all, nil
 }
 
+// Maintained tells whether any of the types wants bindings to stay as they are.
+func Maintained(aliases []workspacetype.Resolved) bool {
+	return slices.ContainsFunc(aliases, maintains)
+}
+
 func maintains(alias workspacetype.Resolved) bool {
 	mode := alias.Spec.DefaultAPIBindingLifecycle
-	return mode != nil && *mode == tenancyv1alpha1.APIBindingLifecycleModeMaintain
+	return len(alias.Spec.DefaultAPIBindings) > 0 && mode != nil && *mode == tenancyv1alpha1.APIBindingLifecycleModeMaintain
 }
 
 // specOf returns what a binding to an export shall say: all claims of the export are accepted. The selector that a claim

@@ -211,6 +211,7 @@ func newCluster(u user.Info, of workspacetype.Reference, aliases []workspacetype
 				corev1alpha1.LogicalClusterPathAnnotationKey:            "user:" + u.GetName(),
 				corev1alpha1.LogicalClusterTypeAnnotationKey:            of.String(),
 				corev1alpha1.ShardAnnotationKey:                         shard,
+				corev1alpha1.ResourceBindingsAnnotationKey:              "{}", // nothing is bound yet
 				tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: string(owner),
 			},
 			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},

@@ -1,0 +1,115 @@
+package tenancy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+const (
+	// patience is for how long a new logical cluster waits for its bindings without saying so: most get them before that,
+	// and each word is a write of the LogicalCluster and another of the Workspace.
+	patience = 3 * time.Second
+	// An export that does not exist is looked for again after retryExportMin, and later as often as the logical cluster
+	// doubles its age, but at least every retryExportMax.
+	retryExportMin = time.Second
+	retryExportMax = time.Minute
+)
+
+// bound is how far the default bindings of a logical cluster that is being initialized are.
+type bound struct {
+	done bool
+	// again is when to look again, whatever happens until then; zero to wait for events.
+	again time.Duration
+}
+
+// bindDefaults makes the bindings that the types of the workspace ask for, and tells how far they are. What it lacks is in
+// condition APIBindingsInitialized.
+func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clusterScope) (bound, error) {
+	if !defaultbindings.Awaited(scope.cluster) {
+		return bound{}, nil
+	}
+	aliases, err := c.aliases(ctx, scope.name)
+	if errors.Is(err, workspacetype.ErrUnresolvable) {
+		conditionsv1alpha1.MarkFalse(scope.cluster, corev1alpha1.APIBindingsInitialized, corev1alpha1.ReasonWorkspaceTypesInvalid, conditionsv1alpha1.SeverityError, "%v", err)
+		return bound{}, nil
+	}
+	if err != nil {
+		return bound{}, err
+	}
+	outcome, err := c.defaults.Initialize(ctx, aliases)
+	if err != nil {
+		return bound{}, err
+	}
+	if outcome.Done() {
+		conditionsv1alpha1.Delete(scope.cluster, corev1alpha1.APIBindingsInitialized)
+		return bound{done: true}, nil
+	}
+	age := time.Since(scope.cluster.CreationTimestamp.Time)
+	if outcome.Problems() == nil && age < patience {
+		scope.patient = true
+		return bound{again: patience - age}, nil
+	}
+	setBindingsCondition(scope.cluster, corev1alpha1.APIBindingsInitialized, outcome)
+	if len(outcome.Missing) > 0 {
+		return bound{again: min(max(age, retryExportMin), retryExportMax)}, nil
+	}
+	return bound{}, nil
+}
+
+// maintainDefaults keeps bindings as the types want them that say so, for as long as the logical cluster is in use.
+// Root's own bindings are those of the bootstrap. It returns when to look again, or zero.
+func (c *logicalClusterController) maintainDefaults(ctx context.Context, scope *clusterScope) (time.Duration, error) {
+	cluster := scope.cluster
+	if cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || scope.name == logicalcluster.Root || scope.name.IsSystem() {
+		return 0, nil
+	}
+	maintained := conditionsv1alpha1.Get(cluster, corev1alpha1.APIBindingsReconciled) != nil
+	aliases, err := c.aliases(ctx, scope.name)
+	if errors.Is(err, workspacetype.ErrUnresolvable) {
+		if maintained {
+			conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.APIBindingsReconciled, corev1alpha1.ReasonWorkspaceTypesInvalid, conditionsv1alpha1.SeverityError, "%v", err)
+		}
+		return 0, nil
+	}
+	if err != nil || !defaultbindings.Maintained(aliases) {
+		return 0, err
+	}
+	outcome, err := c.defaults.Maintain(ctx, aliases)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case outcome.Done():
+		conditionsv1alpha1.MarkTrue(cluster, corev1alpha1.APIBindingsReconciled)
+	case len(outcome.Missing) > 0:
+		return retryExportMax, nil // what the condition says stays true of what could be done
+	default:
+		setBindingsCondition(cluster, corev1alpha1.APIBindingsReconciled, outcome)
+	}
+	return 0, nil
+}
+
+func setBindingsCondition(cluster *corev1alpha1.LogicalCluster, condition conditionsv1alpha1.Type, outcome defaultbindings.Outcome) {
+	if problems := outcome.Problems(); problems != nil {
+		conditionsv1alpha1.MarkFalse(cluster, condition, corev1alpha1.ReasonAPIBindingErrors, conditionsv1alpha1.SeverityError, "%s", strings.Join(problems, "; "))
+		return
+	}
+	conditionsv1alpha1.MarkFalse(cluster, condition, corev1alpha1.ReasonWaitingOnAPIBindings, conditionsv1alpha1.SeverityInfo,
+		"waiting for APIBinding %s to be complete", strings.Join(outcome.Waiting, ", "))
+}
+
+func (c *logicalClusterController) aliases(ctx context.Context, cluster logicalcluster.Name) ([]workspacetype.Resolved, error) {
+	leaf, err := c.cfg.Types.OfCluster(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return c.cfg.Types.Aliases(ctx, leaf)
+}

@@ -1,0 +1,134 @@
+package defaultbindings
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+const maintain, once = tenancyv1alpha1.APIBindingLifecycleModeMaintain, tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly
+
+// typed is a type in a logical cluster that binds "<path>:<export>" or "<export>" by default.
+func typed(cluster string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) workspacetype.Resolved {
+	of := workspacetype.Resolved{WorkspaceType: &tenancyv1alpha1.WorkspaceType{}, Cluster: logicalcluster.MustParseName(cluster)}
+	of.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
+	for _, export := range exports {
+		path, name, ok := strings.Cut(export, "/")
+		if !ok {
+			path, name = "", export
+		}
+		of.Spec.DefaultAPIBindings = append(of.Spec.DefaultAPIBindings, tenancyv1alpha1.APIExportReference{Path: path, Export: name})
+	}
+	return of
+}
+
+func TestWantedBy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		aliases []workspacetype.Resolved
+		want    string
+	}{
+		"no path is the type's own cluster":                     {[]workspacetype.Resolved{typed("abc", once, "x")}, "abc:x"},
+		"the order is that of the aliases":                      {[]workspacetype.Resolved{typed("abc", once, "root/y", "root/x"), typed("root", once, "z")}, "root:y root:x root:z"},
+		"two aliases that name an export alike ask for one":     {[]workspacetype.Resolved{typed("root", once, "x"), typed("abc", once, "root/x")}, "root:x"},
+		"path and cluster name are two":                         {[]workspacetype.Resolved{typed("abc", once, "root:org/x"), typed("abc", once, "x")}, "root:org:x abc:x"},
+		"a lifecycle is that of its alias":                      {[]workspacetype.Resolved{typed("abc", once, "x"), typed("abc", maintain, "y")}, "abc:x abc:y!"},
+		"one alias that maintains is enough":                    {[]workspacetype.Resolved{typed("abc", maintain, "x"), typed("abc", once, "x")}, "abc:x!"},
+		"an alias that binds nothing has no say in the others'": {[]workspacetype.Resolved{typed("abc", maintain), typed("abc", once, "x")}, "abc:x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := wantedBy(logicalcluster.MustParseName("consumer"), tc.aliases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range all {
+				text := w.reference.String()
+				if w.maintained {
+					text += "!"
+				}
+				if !strings.HasPrefix(w.name, w.reference.Name+"-") {
+					t.Errorf("%s is called %s", text, w.name)
+				}
+				got = append(got, text)
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("got %v, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSpecOf(t *testing.T) {
+	reference := apiexport.Reference{Path: logicalcluster.Root.Path(), Name: "x"}
+	chosen := &apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+	export := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{
+		{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get"}},
+		{GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"*"}, DefaultSelector: chosen},
+	}}}
+	for name, keep := range map[string]bool{"initialized": true, "maintained": false} {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(reference, export, keep)
+			if ref := spec.Reference.Export; ref.Path != "root" || ref.Name != "x" {
+				t.Errorf("refers to %v", ref)
+			}
+			all, some := spec.PermissionClaims[0], spec.PermissionClaims[1]
+			if all.State != apisv1alpha2.ClaimAccepted || some.State != apisv1alpha2.ClaimAccepted || all.Verbs[0] != "get" {
+				t.Errorf("accepts %+v", spec.PermissionClaims)
+			}
+			if !all.Selector.MatchAll || some.Selector.MatchAll || some.Selector.MatchLabels["a"] != "b" {
+				t.Errorf("selects %v and %v", all.Selector, some.Selector)
+			}
+			if (some.DefaultSelector != nil) != keep {
+				t.Errorf("the default selector is %v", some.DefaultSelector)
+			}
+		})
+	}
+}
+
+func TestCompleteIn(t *testing.T) {
+	w := wanted{name: "x-abcde", reference: apiexport.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
+	binding := func(name, path, export, at string, conditions ...conditionsv1alpha1.Type) *apisv1alpha2.APIBinding {
+		b := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		b.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: path, Name: export}
+		b.Status.APIExportClusterName = at
+		for _, condition := range conditions {
+			conditionsv1alpha1.MarkTrue(b, condition)
+		}
+		return b
+	}
+	accepting := func(b *apisv1alpha2.APIBinding, state apisv1alpha2.AcceptablePermissionClaimState) *apisv1alpha2.APIBinding {
+		b.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{{State: state}}
+		return b
+	}
+	const initial, applied = apisv1alpha2.InitialBindingCompleted, apisv1alpha2.PermissionClaimsApplied
+	for name, tc := range map[string]struct {
+		bindings []*apisv1alpha2.APIBinding
+		want     bool
+	}{
+		"none":                                     {nil, false},
+		"one that has bound":                       {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "root", initial)}, true},
+		"one that has not":                         {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "root")}, false},
+		"one whose claims are not applied":         {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial), apisv1alpha2.ClaimAccepted)}, false},
+		"one whose claims are":                     {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial, applied), apisv1alpha2.ClaimAccepted)}, true},
+		"one that rejects has nothing to apply":    {[]*apisv1alpha2.APIBinding{accepting(binding("x-abcde", "root", "x", "root", initial), apisv1alpha2.ClaimRejected)}, true},
+		"a user's of the same reference":           {[]*apisv1alpha2.APIBinding{binding("mine", "root", "x", "root", initial)}, true},
+		"a user's of another export":               {[]*apisv1alpha2.APIBinding{binding("mine", "root", "y", "root", initial)}, false},
+		"another spelling of the path":             {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abc", "x", "abc", initial)}, true},
+		"another spelling that is another cluster": {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abd", "x", "abd", initial)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := w.completeIn(tc.bindings); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
