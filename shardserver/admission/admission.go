@@ -108,8 +108,11 @@ func Names() []string {
 // runs returns the names of the plug-ins that make up the chain.
 func (c Config) runs() (sets.Set[string], error) {
 	known := sets.New(Names()...)
+	if cannot := c.Enabled.Intersection(upstream); cannot.Len() > 0 {
+		return nil, fmt.Errorf("plug-ins to enable that no logical cluster can have: %q", sets.List(cannot))
+	}
 	for what, given := range map[string]sets.Set[string]{"enable": c.Enabled, "disable": c.Disabled} {
-		if unknown := given.Difference(known); unknown.Len() > 0 {
+		if unknown := given.Difference(known).Difference(upstream); unknown.Len() > 0 {
 			return nil, fmt.Errorf("unknown plug-ins to %s: %q, want of %q", what, sets.List(unknown), sets.List(known))
 		}
 	}

@@ -78,6 +78,8 @@ func TestNew(t *testing.T) {
 		"one may be enabled":        {func(c *Config) { c.Enabled = sets.New("apis.kcp.io/ReservedMetadata") }, ""},
 		"an unknown one cannot be":  {func(c *Config) { c.Disabled = sets.New("kcp.io/Nope") }, `unknown plug-ins to disable: ["kcp.io/Nope"], want of ["CertificateApproval"`},
 		"nor be enabled":            {func(c *Config) { c.Enabled = sets.New("kcp.io/Nope") }, "unknown plug-ins to enable"},
+		"one of Kubernetes that does not run may be disabled": {func(c *Config) { c.Disabled = sets.New("PodSecurity", "LimitRanger") }, ""},
+		"but not enabled": {func(c *Config) { c.Enabled = sets.New("PodSecurity") }, `no logical cluster can have: ["PodSecurity"]`},
 		"nor one be both": {func(c *Config) {
 			c.Enabled, c.Disabled = sets.New("kcp.io/PathAnnotation"), sets.New("kcp.io/PathAnnotation")
 		}, "both"},

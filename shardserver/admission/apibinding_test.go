@@ -1,0 +1,223 @@
+package admission
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/yaml"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+)
+
+func exportNamed(name string) *apisv1alpha2.APIExport {
+	return &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func inCluster(export *apisv1alpha2.APIExport, cluster string) *apisv1alpha2.APIExport {
+	export.Annotations = map[string]string{logicalcluster.AnnotationKey: cluster}
+	return export
+}
+
+func labelOf(cluster, name string) string {
+	_, value := apiexport.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(cluster), Name: name})
+	return value
+}
+
+// exporting is a shard where c1, at root:org, exports widgets, of which alice may bind one.
+func exporting() *shardState {
+	return newShardState().
+		workspace("root", "org", "c1").
+		put("c1", inCluster(exportNamed("widgets"), "c1"), true).
+		put("c1", inCluster(exportNamed("secrets"), "c1"), false).
+		permit("alice bind c1/apiexports/widgets", "alice bind c1/apiexports/gone", "alice bind c2/apiexports/later", "alice bind root/apiexports/later")
+}
+
+func binding(t *testing.T, text string) *apisv1alpha2.APIBinding {
+	t.Helper()
+	obj := &apisv1alpha2.APIBinding{}
+	if err := yaml.UnmarshalStrict([]byte(text), obj); err != nil {
+		t.Fatal(err)
+	}
+	obj.Name = "b"
+	return obj
+}
+
+func TestBindings(t *testing.T) {
+	plugin := newAPIBinding(exporting().config())
+	to := func(path, name string) string {
+		return `spec: {reference: {export: {path: "` + path + `", name: ` + name + `}}}`
+	}
+	claiming := func(claim string) string {
+		return `spec: {reference: {export: {path: "root:org", name: widgets}}, permissionClaims: [{resource: pods, verbs: ["*"], state: Accepted, ` + claim + `}]}`
+	}
+	const refused = "no permission to bind to export "
+	for sentence, tc := range map[string]struct {
+		by            user.Info
+		version       string
+		old, object   string
+		subresource   string
+		label, refuse string
+	}{
+		"by path":                                  {object: to("root:org", "widgets"), label: labelOf("c1", "widgets")},
+		"by cluster name":                          {object: to("c1", "widgets"), label: labelOf("c1", "widgets")},
+		"a forged label is replaced":               {object: `{metadata: {labels: {internal.apis.kcp.io/export: forged, a: b}}, ` + to("c1", "widgets") + `}`, label: labelOf("c1", "widgets")},
+		"what one may not bind":                    {object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
+		"what does not exist":                      {object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
+		"what does not exist, for masters":         {by: master, object: to("root:org", "gone"), refuse: refused + "root:org:gone"},
+		"a path that leads nowhere":                {object: to("root:nowhere", "widgets"), refuse: refused + "root:nowhere:widgets"},
+		"masters bind what exists":                 {by: master, object: to("root:org", "secrets"), label: labelOf("c1", "secrets")},
+		"an export beside it that comes later":     {object: to("", "later"), label: labelOf("c2", "later")},
+		"one of root that comes later":             {object: to("root", "later"), label: labelOf("root", "later")},
+		"one beside it that one may not bind":      {object: to("", "other"), refuse: refused + "c2:other"},
+		"one of root that one may not bind":        {object: to("root", "other"), refuse: refused + "root:other"},
+		"nothing at all":                           {object: `spec: {reference: {}}`},
+		"an update of the same export, by others":  {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + labelOf("c1", "secrets") + `}}, ` + to("root:org", "secrets") + `}`, object: to("root:org", "secrets"), label: labelOf("c1", "secrets")},
+		"an update after the export went":          {by: member("nobody"), old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + labelOf("c1", "gone") + `}}, ` + to("root:org", "gone") + `}`, object: `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, ` + to("root:org", "gone") + `}`, label: labelOf("c1", "gone")},
+		"an update that leads elsewhere":           {old: `{metadata: {labels: {internal.apis.kcp.io/export: ` + labelOf("c1", "widgets") + `}}, ` + to("root:org", "widgets") + `}`, object: to("root:org", "secrets"), refuse: refused + "root:org:secrets"},
+		"all objects":                              {object: claiming(`selector: {matchAll: true}`), label: labelOf("c1", "widgets")},
+		"objects by labels":                        {object: claiming(`selector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}`), label: labelOf("c1", "widgets")},
+		"no objects":                               {object: claiming(`selector: {}`), refuse: "must have either matchAll"},
+		"all objects and some":                     {object: claiming(`selector: {matchAll: true, matchLabels: {a: b}}`), refuse: "must have either matchAll"},
+		"a selector that makes no sense":           {object: claiming(`selector: {matchExpressions: [{key: c, operator: Likes}]}`), refuse: "not a valid selector operator"},
+		"an annotation that cannot be used":        {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, refuse: "apis.v1alpha2.kcp.io/acceptable-permission-claims cannot be used"},
+		"the same in the other version":            {version: "v1alpha2", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: nonsense}}, ` + to("c1", "widgets") + `}`, label: labelOf("c1", "widgets")},
+		"an annotation about a claim of nobody":    {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/acceptable-permission-claims: '[{"resource":"pods","verbs":["get"]}]'}}, ` + to("c1", "widgets") + `}`, refuse: "holds a claim of pods, which the object does not"},
+		"a phase that goes on":                     {subresource: "status", old: `status: {phase: Binding}`, object: `status: {phase: Bound}`},
+		"a phase that is reset, even by masters":   {by: master, subresource: "status", old: `status: {phase: Bound}`, object: `{}`, refuse: `cannot transition from "Bound" to ""`},
+		"no phase before, none after, is no reset": {subresource: "status", old: `{}`, object: `{}`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			obj := binding(t, tc.object)
+			q := ask{cluster: "c2", version: "v1alpha2", resource: apiBindings, subresource: tc.subresource, name: "b", by: alice, operation: admission.Create, obj: obj}
+			if tc.version != "" {
+				q.version = tc.version
+			}
+			if tc.by != nil {
+				q.by = tc.by
+			}
+			if tc.old != "" {
+				q.operation, q.old = admission.Update, binding(t, tc.old)
+			}
+			err := through(t, plugin, q)
+			if tc.refuse != "" {
+				wantForbidden(t, err, tc.refuse)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := obj.Labels[apisv1alpha2.ExportLabelKey]; got != tc.label {
+				t.Errorf("label %q, want %q", got, tc.label)
+			}
+		})
+	}
+
+	t.Run("a later plug-in cannot change the label", func(t *testing.T) {
+		obj := binding(t, `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, `+to("c1", "widgets")+`}`)
+		q := ask{cluster: "c2", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: obj}
+		wantForbidden(t, validated(t, plugin, q), "label internal.apis.kcp.io/export must be")
+	})
+}
+
+func TestEndpointSlices(t *testing.T) {
+	plugin := newAPIExportEndpointSlice(exporting().config())
+	slice := func(path, name, partition string) *apisv1alpha1.APIExportEndpointSlice {
+		return &apisv1alpha1.APIExportEndpointSlice{Spec: apisv1alpha1.APIExportEndpointSliceSpec{
+			APIExport: apisv1alpha1.ExportBindingReference{Path: path, Name: name}, Partition: partition,
+		}}
+	}
+	for sentence, tc := range map[string]struct {
+		obj, old *apisv1alpha1.APIExportEndpointSlice
+		refuse   string
+	}{
+		"of an export that one may bind":     {obj: slice("root:org", "widgets", "")},
+		"of one that one may not bind":       {obj: slice("root:org", "secrets", ""), refuse: "no permission to bind to export root:org:secrets"},
+		"of one that does not exist":         {obj: slice("root:org", "gone", ""), refuse: "no permission to bind to export root:org:gone"},
+		"beside it, of one that comes later": {obj: slice("", "later", ""), refuse: "no permission to bind to export c2:later"},
+		"another partition":                  {obj: slice("root:org", "secrets", "b"), old: slice("root:org", "secrets", "a")},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			q := ask{cluster: "c2", resource: apiExportEndpointSlices, name: "s", by: alice, operation: admission.Create, obj: tc.obj}
+			if tc.old != nil {
+				q.operation, q.old = admission.Update, tc.old
+			}
+			err := through(t, plugin, q)
+			if tc.refuse == "" && err == nil {
+				return
+			}
+			wantForbidden(t, err, tc.refuse)
+		})
+	}
+}
+
+func TestExports(t *testing.T) {
+	for sentence, tc := range map[string]struct{ version, object, refuse string }{
+		"an empty one":                      {object: `{}`},
+		"a schema of the resource":          {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.widgets.example.com}, {name: pods, group: "", schema: v1.pods.core}]}`},
+		"a schema of another resource":      {object: `spec: {resources: [{name: widgets, group: example.com, schema: v1.gadgets.example.com}]}`, refuse: "must end in .widgets.example.com"},
+		"a schema of another group":         {object: `spec: {resources: [{name: pods, group: "", schema: v1.pods.example.com}]}`, refuse: "must end in .pods.core"},
+		"a claim of what is built in":       {object: `spec: {permissionClaims: [{resource: secrets, verbs: ["*"]}, {group: rbac.authorization.k8s.io, resource: roles, verbs: [get]}, {group: core.kcp.io, resource: logicalclusters, verbs: [get]}]}`},
+		"a claim of bindings":               {object: `spec: {permissionClaims: [{group: apis.kcp.io, resource: apibindings, verbs: ["*"]}]}`},
+		"a claim of what others export":     {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"]}]}`, refuse: "spec.permissionClaims[0].identityHash: Required value"},
+		"the same with an identity":         {object: `spec: {permissionClaims: [{group: example.com, resource: widgets, verbs: ["*"], identityHash: abc}]}`},
+		"an annotation that cannot be used": {version: "v1alpha1", object: `metadata: {annotations: {apis.v1alpha2.kcp.io/resource-schemas: "[{]"}}`, refuse: "apis.v1alpha2.kcp.io/resource-schemas cannot be used"},
+		"an annotation with a claim twice":  {version: "v1alpha1", object: `{metadata: {annotations: {apis.v1alpha2.kcp.io/permission-claims: '[{"resource":"pods"},{"resource":"pods"}]'}}, spec: {permissionClaims: [{resource: configmaps, verbs: ["*"]}]}}`, refuse: "holds"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			obj := exportNamed("e")
+			if err := yaml.UnmarshalStrict([]byte(tc.object), obj); err != nil {
+				t.Fatal(err)
+			}
+			q := ask{cluster: "c1", version: tc.version, resource: apiExports, name: "e", by: alice, operation: admission.Create, obj: obj}
+			if tc.version == "" {
+				q.version = "v1alpha2"
+			}
+			err := through(t, newAPIExport(Config{}), q)
+			if tc.refuse == "" && err == nil {
+				return
+			}
+			wantForbidden(t, err, tc.refuse)
+		})
+	}
+}
+
+func TestTheFinalizerOfBindings(t *testing.T) {
+	obj := binding(t, `spec: {reference: {export: {name: e}}}`)
+	q := ask{cluster: "c1", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: obj}
+	if err := through(t, newAPIBindingFinalizer(Config{}), q); err != nil || len(obj.Finalizers) != 1 || obj.Finalizers[0] != "apis.kcp.io/apibinding-finalizer" {
+		t.Fatalf("%v, %v", obj.Finalizers, err)
+	}
+	deleting, bare := obj.DeepCopy(), obj.DeepCopy()
+	now := metav1.Now()
+	deleting.DeletionTimestamp, bare.DeletionTimestamp, bare.Finalizers = &now, &now, nil
+	q = ask{cluster: "c1", resource: apiBindings, name: "b", by: alice, operation: admission.Update, obj: bare, old: deleting}
+	wantForbidden(t, through(t, newAPIBindingFinalizer(Config{}), q), "removing the finalizer apis.kcp.io/apibinding-finalizer is forbidden")
+	q.by = master
+	if err := through(t, newAPIBindingFinalizer(Config{}), q); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThePathOfExportsAndBindings(t *testing.T) {
+	state := newShardState().cluster("c1", logicalcluster.PathAnnotationKey, "root:org")
+	plugin := newPathAnnotation(state.config())
+	export := exportNamed("e")
+	q := ask{cluster: "c1", resource: apiExports, name: "e", by: alice, operation: admission.Create, obj: export}
+	if err := through(t, plugin, q); err != nil || export.Annotations[logicalcluster.PathAnnotationKey] != "root:org" {
+		t.Errorf("%v, %v", export.Annotations, err)
+	}
+	q.cluster, q.obj = "c2", exportNamed("e")
+	wantForbidden(t, through(t, plugin, q), "the logical cluster does not exist")
+
+	unplaced := binding(t, `spec: {reference: {export: {name: e}}}`)
+	q = ask{cluster: "c2", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: unplaced}
+	if err := through(t, plugin, q); err != nil || len(unplaced.Annotations) != 0 {
+		t.Errorf("%v, %v", unplaced.Annotations, err)
+	}
+}

@@ -1,0 +1,18 @@
+package admission
+
+import "k8s.io/apimachinery/pkg/util/sets"
+
+// upstream are the plug-ins of Kubernetes 1.36 that do not run here. They are about pods, nodes and storage, which
+// logical clusters do not have, or one of ours stands in their place, which looks at one logical cluster at a time.
+// Whoever disables one of them, as may be done elsewhere, gets what is asked for.
+var upstream = sets.New(
+	"AlwaysAdmit", "NamespaceAutoProvision", "NamespaceLifecycle", "NamespaceExists", "LimitPodHardAntiAffinityTopology",
+	"LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "AlwaysPullImages", "ImagePolicyWebhook",
+	"PodSecurity", "PodNodeSelector", "Priority", "DefaultTolerationSeconds", "PodTolerationRestriction", "EventRateLimit",
+	"ExtendedResourceToleration", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
+	"OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize", "RuntimeClass", "ClusterTrustBundleAttest",
+	"DefaultIngressClass", "DenyServiceExternalIPs", "PodTopologyLabels", "PodGroupWorkloadExists",
+	"NodeDeclaredFeatureValidator", "JobValidation", "PodResizeValidator",
+	"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+	"ResourceQuota", "AlwaysDeny",
+)
