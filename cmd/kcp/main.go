@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/shardserver"
+	"github.com/atoll-dev/atoll/shardserver/headroom"
 	"github.com/atoll-dev/atoll/shardserver/options"
 )
 
@@ -85,6 +86,7 @@ func run(opts *options.Options) error {
 		return err
 	}
 	defer klog.Flush()
+	headroom.Keep(headroom.Wanted)
 	completed, err := opts.Complete()
 	if err != nil {
 		return err

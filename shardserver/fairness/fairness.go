@@ -41,20 +41,23 @@ type Limits struct {
 	Busy int
 	// Wildcard is how many requests to all logical clusters are served at once.
 	Wildcard int
-	// Slow is how many requests, and SlowOfOne how many of one logical cluster, may go on without a place among the
-	// above, once they have taken longer than SlowAfter. Such requests wait for others: for a webhook, or for a client
-	// that reads slowly.
-	Slow, SlowOfOne int
-	SlowAfter       time.Duration
+	// Slow is how many requests may go on without a place among the above, once they have taken longer than SlowAfter.
+	// Such requests wait for others: for a webhook, or for a client that reads slowly.
+	Slow      int
+	SlowAfter time.Duration
+	// OfOne is how many requests of one logical cluster are served beside each other in all, slow ones included. Its
+	// further ones wait for its own, without a place in anybody's queue.
+	OfOne int
 }
 
-// DefaultLimits fit the machine. Busy is small on purpose: requests that are served at once share processors, and those
-// that wait do not. It is what makes a quiet logical cluster's latency independent of a loud one.
+// DefaultLimits fit the machine. A single logical cluster is given as many places as there are processors: requests that
+// are served at once share processors, and those that wait do not. It is what makes a quiet logical cluster's latency
+// independent of a loud one.
 func DefaultLimits() Limits {
 	processors := runtime.GOMAXPROCS(0)
 	return Limits{
-		Allowance: 2, Calm: max(64, 50*processors), Busy: max(2, processors), Wildcard: max(4, processors),
-		Slow: 400, SlowOfOne: 100, SlowAfter: 100 * time.Millisecond,
+		Allowance: 1, Calm: max(64, 50*processors), Busy: max(1, processors-1), Wildcard: max(4, processors),
+		Slow: 400, SlowAfter: 100 * time.Millisecond, OfOne: max(16, 4*processors),
 	}
 }
 
@@ -72,6 +75,7 @@ type Controller struct {
 	payer    Payer
 	inFlight counter // requests that have come and not ended
 	slow     counter // those of them that go on without a place
+	ofOne    turns
 	seed     maphash.Seed
 
 	exempt, calm, busy, wildcard *level
@@ -96,6 +100,7 @@ type Payer func(ctx context.Context, u user.Info) string
 func New(limits Limits, payer Payer) (*Controller, error) {
 	c := &Controller{limits: limits, payer: payer, seed: maphash.MakeSeed()}
 	c.inFlight.of, c.slow.of = map[flow]int{}, map[flow]int{}
+	c.ofOne = turns{of: map[flow]*turn{}, limit: limits.OfOne, waiting: handSize * queueLength}
 	c.exempt = named("exempt")
 	clock := eventclock.Real{}
 	factory := queueset.NewQueueSetFactory(clock)
@@ -153,16 +158,23 @@ func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 		to = c.busy
 	}
 	note(to.schema, to.config, of.name)
-	c.serve(ctx, to, of, digest, noteQueue, execute)
+	arrived := time.Now()
+	if !of.everywhere {
+		if !c.ofOne.enter(ctx, of) {
+			fcmetrics.ObserveWaitingDuration(ctx, to.config.Name, to.schema.Name, "false", time.Since(arrived))
+			return
+		}
+		defer c.ofOne.leave(of)
+	}
+	c.serve(ctx, arrived, to, of, digest, noteQueue, execute)
 }
 
 // serve waits for a place, which every request needs one of: what upstream would estimate of a list or a write is
 // counted over all logical clusters here, and the queues charge for the time that a request really takes.
 //
 // The place is held by a goroutine of its own, so that it can be given up before the request has ended.
-func (c *Controller) serve(ctx context.Context, at *level, of flow, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
+func (c *Controller) serve(ctx context.Context, arrived time.Time, at *level, of flow, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
 	level, schema := at.config.Name, at.schema.Name
-	arrived := time.Now()
 	place, _ := at.queues.StartRequest(ctx, &fcrequest.WorkEstimate{InitialSeats: 1}, maphash.String(c.seed, of.name), of.name, schema, digest.RequestInfo, digest.User, noteQueue)
 	if place == nil {
 		fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
@@ -212,7 +224,7 @@ func (c *Controller) hold(of flow, ended <-chan struct{}) (slow bool) {
 		case <-ended:
 			return false
 		case <-timer.C:
-			if c.slow.enterWithin(of, c.limits.SlowOfOne, c.limits.Slow) {
+			if c.slow.enterWithin(of, c.limits.Slow) {
 				return true
 			}
 			timer.Reset(c.limits.SlowAfter)

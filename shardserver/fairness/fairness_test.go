@@ -99,7 +99,7 @@ func newShard(t *testing.T, limits Limits) *shard {
 }
 
 func TestWhoWaitsForWhom(t *testing.T) {
-	s := newShard(t, Limits{Allowance: 2, Calm: 10, Busy: 1, Wildcard: 1, SlowAfter: time.Hour})
+	s := newShard(t, Limits{Allowance: 2, Calm: 10, Busy: 1, Wildcard: 1, SlowAfter: time.Hour, OfOne: 10})
 	release := make(chan struct{})
 	for _, tc := range []struct {
 		sentence string
@@ -139,7 +139,7 @@ func TestWhoWaitsForWhom(t *testing.T) {
 }
 
 func TestASlowRequestGivesItsPlaceUp(t *testing.T) {
-	s := newShard(t, Limits{Allowance: 0, Calm: 1, Busy: 1, Wildcard: 1, Slow: 2, SlowOfOne: 1, SlowAfter: time.Millisecond})
+	s := newShard(t, Limits{Allowance: 0, Calm: 1, Busy: 1, Wildcard: 1, Slow: 1, SlowAfter: time.Millisecond, OfOne: 10})
 	release := make(chan struct{})
 	if served, _ := s.start(in(t, "slow"), tenant, "", release); !served {
 		t.Fatal("the first request waits")
@@ -148,7 +148,7 @@ func TestASlowRequestGivesItsPlaceUp(t *testing.T) {
 	if served, _ := s.start(in(t, "slow"), tenant, "", release); !served {
 		t.Fatal("the place was not given up")
 	}
-	// The second one has no right to be slow beside the first, and keeps the place.
+	// No more than the first may be slow, so the second one keeps the place.
 	waiting := make(chan struct{})
 	if served, _ := s.start(in(t, "other"), tenant, "", waiting); served {
 		t.Error("the place was given up twice")
@@ -158,6 +158,73 @@ func TestASlowRequestGivesItsPlaceUp(t *testing.T) {
 	s.running.Wait()
 	if len(s.slow.of) != 0 || s.slow.all != 0 {
 		t.Errorf("after all have ended %d flows are remembered", len(s.slow.of))
+	}
+}
+
+func TestOnesSlowRequestsHoldNobodyElseUp(t *testing.T) {
+	s := newShard(t, Limits{Allowance: 0, Calm: 1, Busy: 1, Wildcard: 1, Slow: 100, SlowAfter: time.Millisecond, OfOne: 2})
+	release := make(chan struct{})
+	for n := 1; n <= 2; n++ {
+		if served, _ := s.start(in(t, "slow"), tenant, "", release); !served {
+			t.Fatal("a request waits")
+		}
+		s.eventually(t, "it counts as slow", func() bool { return s.slow.all == n })
+	}
+	served := make(chan struct{})
+	s.running.Go(func() {
+		digest := flowcontrol.RequestDigest{User: tenant, RequestInfo: &request.RequestInfo{IsResourceRequest: true, Verb: "get"}}
+		s.Handle(in(t, "slow"), digest, func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}, nil, func(bool) {}, func() { close(served) })
+	})
+	s.eventually(t, "a third one waits", func() bool {
+		s.ofOne.mu.Lock()
+		defer s.ofOne.mu.Unlock()
+		return len(s.ofOne.of[flow{name: "slow", inside: true}].waiting) == 1
+	})
+	select {
+	case <-served:
+		t.Error("a third request was served beside two slow ones")
+	default:
+	}
+	if served, _ := s.start(in(t, "other"), tenant, "", release); !served {
+		t.Error("another logical cluster waits for slow requests that are not its own")
+	}
+	close(release)
+	<-served
+	s.running.Wait()
+	if len(s.ofOne.of) != 0 {
+		t.Errorf("after all have ended %d flows are remembered", len(s.ofOne.of))
+	}
+}
+
+func TestTurns(t *testing.T) {
+	one, other := flow{name: "one"}, flow{name: "other"}
+	turns := turns{of: map[flow]*turn{}, limit: 1, waiting: 2}
+	if !turns.enter(t.Context(), one) || !turns.enter(t.Context(), other) {
+		t.Fatal("the first request of a flow waits")
+	}
+	first, _ := turns.join(one)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if turns.enter(ended, one) {
+		t.Error("a request whose context has ended went on")
+	}
+	second, _ := turns.join(one)
+	if turns.enter(t.Context(), one) {
+		t.Error("more wait than may")
+	}
+	turns.leave(one)
+	<-first
+	select {
+	case <-second:
+		t.Error("two go on for one that left")
+	default:
+	}
+	turns.leave(one)
+	<-second
+	turns.leave(one)
+	turns.leave(other)
+	if len(turns.of) != 0 {
+		t.Errorf("%d flows are remembered", len(turns.of))
 	}
 }
 
@@ -178,7 +245,7 @@ func (s *shard) eventually(t *testing.T, what string, reached func() bool) {
 }
 
 func TestFullQueuesRefuse(t *testing.T) {
-	s := newShard(t, Limits{Allowance: 0, Calm: 1, Busy: 1, Wildcard: 1, SlowAfter: time.Hour})
+	s := newShard(t, Limits{Allowance: 0, Calm: 1, Busy: 1, Wildcard: 1, SlowAfter: time.Hour, OfOne: 1000})
 	ctx, cancel := context.WithCancel(in(t, "loud"))
 	release := make(chan struct{})
 	if served, _ := s.start(ctx, tenant, "", release); !served {

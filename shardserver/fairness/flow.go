@@ -72,11 +72,11 @@ func (c *counter) enter(of flow) int {
 	return c.of[of]
 }
 
-// enterWithin counts a request unless there are as many already, of its flow or of all.
-func (c *counter) enterWithin(of flow, ofOne, all int) bool {
+// enterWithin counts a request unless there are as many of all flows already.
+func (c *counter) enterWithin(of flow, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of[of] >= ofOne || c.all >= all {
+	if c.all >= limit {
 		return false
 	}
 	c.of[of]++

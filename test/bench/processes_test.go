@@ -26,18 +26,26 @@ var binaries = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	binaryDirectory = directory
-	for _, build := range [][]string{
-		{"-C", "../..", "build", "-o", directory + "/", "./cmd/etcd", "./cmd/kcp"},
-		{"-C", "../../hack/devcluster", "build", "-o", directory + "/", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	} {
-		command := exec.Command("go", build...)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if output, err := command.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("go %s: %w\n%s", strings.Join(build, " "), err, output)
-		}
-	}
-	return directory, nil
+	return directory, build(directory, "../..", "./cmd/etcd", "./cmd/kcp")
 })
+
+// stockBinary builds kube-apiserver beside them, once.
+var stockBinary = sync.OnceValue(func() error {
+	directory, err := binaries()
+	if err != nil {
+		return err
+	}
+	return build(directory, "../../hack/devcluster", "k8s.io/kubernetes/cmd/kube-apiserver")
+})
+
+func build(directory, module string, packages ...string) error {
+	command := exec.Command("go", append([]string{"-C", module, "build", "-o", directory + "/"}, packages...)...)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", strings.Join(packages, " "), err, output)
+	}
+	return nil
+}
 
 var binaryDirectory string // removed by TestMain
 

@@ -29,7 +29,9 @@ type peer struct {
 	name string
 	// config reaches the API that is measured, base what tells of the process.
 	config, base *rest.Config
-	client       *http.Client
+	// admin is kcp's administrator, whom the shard treats as a user.
+	admin  *rest.Config
+	client *http.Client
 	// collect is a URL that makes the process collect its garbage, reached by collector.
 	collect   string
 	collector *http.Client
@@ -45,6 +47,9 @@ func startPeers(b *testing.B) []*peer {
 // startStock runs stock kube-apiserver with its default admission and RBAC.
 func startStock(b *testing.B, etcd *store) *peer {
 	b.Helper()
+	if err := stockBinary(); err != nil {
+		b.Fatal(err)
+	}
 	ca := shardtesting.NewCA(b, "stock")
 	cert, key := ca.Issue(b, "kube-apiserver")
 	signing := signingKey(b)
@@ -71,24 +76,29 @@ func startShard(b *testing.B, etcd *store) *peer {
 	_, port, _ := net.SplitHostPort(address)
 	launch(b, "kcp", "start", "--root-directory="+directory, "--bind-address=127.0.0.1", "--secure-port="+port, "--etcd-servers="+etcd.url, "--etcd-prefix=/shard",
 		"--service-account-private-key-file="+signingKey(b), "--profiler-address="+profiler)
-	var base *rest.Config
+	var base, admin *rest.Config
 	eventually(b, "the shard writes its kubeconfig", func(context.Context) error {
 		kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(directory, "admin.kubeconfig"))
 		if err != nil {
 			return err
 		}
-		base, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, "shard-base", &clientcmd.ConfigOverrides{}, nil).ClientConfig()
-		if err == nil && len(base.CAData) == 0 {
-			err = errors.New("it has tokens, but not yet an address")
+		for name, config := range map[string]**rest.Config{"shard-base": &base, "base": &admin} {
+			*config, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+			if err != nil {
+				return err
+			}
+			(*config).QPS = -1
 		}
-		return err
+		if len(base.CAData) == 0 {
+			return errors.New("it has tokens, but not yet an address")
+		}
+		return nil
 	})
-	base.QPS = -1
 	client, err := rest.HTTPClientFor(base)
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &peer{name: "shard", base: base, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
+	p := &peer{name: "shard", base: base, admin: admin, client: client, collect: "http://" + profiler + "/debug/pprof/heap?gc=1", collector: http.DefaultClient}
 	p.waitReady(b)
 	p.config = shardtesting.At(base, newWorkspace(b, base, "root", "bench"))
 	return p

@@ -1,0 +1,77 @@
+package headroom
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+func TestPercentFor(t *testing.T) {
+	for _, tc := range []struct {
+		sentence string
+		live     uint64
+		percent  int
+	}{
+		{"a small heap grows by what is wanted", 64 << 20, 400},
+		{"a heap of what is wanted doubles", 256 << 20, 100},
+		{"so does a larger one", 4 << 30, 100},
+		{"a process that has just begun does not grow without end", 1000, 1600},
+	} {
+		if got := percentFor(256<<20, tc.live); got != tc.percent {
+			t.Errorf("%s: got %d %%, want %d %%", tc.sentence, got, tc.percent)
+		}
+	}
+}
+
+func TestTheRuleFollowsTheHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(doubling)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	k := &keeper{wanted: 64 << 20, percent: doubling}
+	held := make([]byte, 32<<20)
+	runtime.GC()
+	k.adjust()
+	if rule() < 150 || rule() > 200 { // the heap has a little more than what is held
+		t.Errorf("the rule is %d %%", rule())
+	}
+	runtime.KeepAlive(held)
+	held = nil
+	runtime.GC()
+	k.adjust()
+	if rule() != 400 {
+		t.Errorf("the rule is %d %%", rule())
+	}
+}
+
+func TestAfterEachCollection(t *testing.T) {
+	done := make(chan int, 100)
+	times := 0
+	afterEachCollection(func() bool {
+		times++
+		done <- times
+		return times < 3
+	})
+	deadline := time.After(20 * time.Second)
+	for want := 1; want <= 3; {
+		runtime.GC()
+		select {
+		case got := <-done:
+			if got != want {
+				t.Fatalf("the call after a collection was number %d, want %d", got, want)
+			}
+			want++
+		case <-deadline:
+			t.Fatal("nothing happens after collections")
+		case <-time.After(time.Millisecond): // the last collection came too early, or what it finalizes is not done yet
+		}
+	}
+}
+
+// rule returns by how many percent the heap may grow now.
+func rule() uint64 {
+	now := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(now)
+	return now[0].Value.Uint64()
+}
