@@ -1,0 +1,148 @@
+package authorization_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestWhatTheOwnerOfAnAPILeavesToItsUsers binds one export with bounds and one without. In the consumer's workspace
+// everybody in the test may do everything.
+func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
+	shard := shardtesting.Start(t)
+	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	consumer := shard.NewWorkspace(t, "root", "consumer").Spec.Cluster
+	bounded, free := schema.GroupResource{Group: "bounded.io", Resource: "things"}, schema.GroupResource{Group: "free.io", Resource: "things"}
+	shard.NewExport(t, provider, "bounded", bounded, "Thing", func(export *apisv1alpha2.APIExport) {
+		export.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
+	})
+	shard.NewExport(t, provider, "free", free, "Thing")
+	shard.Bind(t, consumer, provider, "bounded")
+	shard.Bind(t, consumer, provider, "free")
+
+	there, here := shardtesting.At(shard.Masters(t), provider), shardtesting.At(shard.Masters(t), consumer)
+	subject := func(kind, name string) rbacv1.Subject {
+		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+	}
+	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, {NonResourceURLs: []string{"/"}, Verbs: []string{"access"}}}
+	grant(t, shard, here, "everything", all, subject("Group", "system:authenticated"))
+	grant(t, shard, there, "read", []rbacv1.PolicyRule{{APIGroups: []string{bounded.Group}, Resources: []string{"things"}, Verbs: []string{"list"}}},
+		subject("User", "apis.kcp.io:binding:alice"), subject("Group", "apis.kcp.io:binding:staff"),
+		subject("User", "apis.kcp.io:binding:system:kcp:serviceaccount:"+consumer+":default:robot"), subject("User", "plain"))
+	grant(t, shard, there, "status", []rbacv1.PolicyRule{{APIGroups: []string{bounded.Group}, Resources: []string{"things/status"}, Verbs: []string{"update"}}},
+		subject("User", "apis.kcp.io:binding:alice"))
+
+	allowed := func(u authorizationv1.SubjectAccessReviewSpec, verb string, gr schema.GroupResource, subresource string) bool {
+		t.Helper()
+		u.Groups = append(u.Groups, "system:authenticated")
+		u.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: gr.Group, Version: "v1", Resource: gr.Resource, Subresource: subresource, Namespace: "default"}
+		answer, err := shard.Kubernetes(t, here).AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: u}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Status.Allowed
+	}
+	named := func(name string, groups ...string) authorizationv1.SubjectAccessReviewSpec {
+		return authorizationv1.SubjectAccessReviewSpec{User: name, Groups: groups}
+	}
+	warrant, err := json.Marshal(authorization.Warrant{User: "alice", Groups: []string{"system:authenticated"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	warranted := named("bob")
+	warranted.Extra = map[string]authorizationv1.ExtraValue{authorization.WarrantExtraKey: {string(warrant)}}
+	account := func(cluster string) authorizationv1.SubjectAccessReviewSpec {
+		spec := named("system:serviceaccount:default:robot")
+		spec.Extra = map[string]authorizationv1.ExtraValue{authorization.ClusterNameExtraKey: {cluster}}
+		return spec
+	}
+	for name, tc := range map[string]struct {
+		who         authorizationv1.SubjectAccessReviewSpec
+		verb        string
+		resource    schema.GroupResource
+		subresource string
+		want        bool
+	}{
+		"what the owner permits to a user":                     {named("alice"), "list", bounded, "", true},
+		"nothing else to that user":                            {named("alice"), "create", bounded, "", false},
+		"what the owner permits of a subresource":              {named("alice"), "update", bounded, "status", true},
+		"nothing else of a subresource":                        {named("alice"), "patch", bounded, "status", false},
+		"what the owner permits to a group":                    {named("bob", "staff"), "list", bounded, "", true},
+		"nothing to others":                                    {named("bob"), "list", bounded, "", false},
+		"a name without the prefix is nobody":                  {named("plain"), "list", bounded, "", false},
+		"what the owner permits to a service account":          {account(consumer), "list", bounded, "", true},
+		"not to one of the same name elsewhere":                {account("elsewhere"), "list", bounded, "", false},
+		"a warrant lends what is permitted":                    {warranted, "list", bounded, "", true},
+		"and nothing else":                                     {warranted, "create", bounded, "", false},
+		"everything where the owner sets no bounds":            {named("bob"), "create", free, "", true},
+		"administrators of the installation are bound as well": {named("bob", authorization.GroupAdmin), "create", bounded, "", false},
+		"bootstrappers are not":                                {named("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := allowed(tc.who, tc.verb, tc.resource, tc.subresource); got != tc.want {
+				t.Errorf("allowed = %v", got)
+			}
+		})
+	}
+	t.Run("requests are held to it", func(t *testing.T) {
+		as := rest.CopyConfig(here)
+		as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
+		things := dynamic.NewForConfigOrDie(as).Resource(bounded.WithVersion("v1")).Namespace("default")
+		shardtesting.Eventually(t, "alice may list", func(ctx context.Context) error {
+			_, err := things.List(ctx, metav1.ListOptions{})
+			return err
+		})
+		thing := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "bounded.io/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}}}
+		if _, err := things.Create(t.Context(), thing, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("alice creates: %v", err)
+		}
+	})
+	t.Run("a service account is held to it", func(t *testing.T) {
+		kubernetes := shard.Kubernetes(t, here)
+		if _, err := kubernetes.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		token, err := kubernetes.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		as := rest.AnonymousClientConfig(here)
+		as.BearerToken = token.Status.Token
+		client := dynamic.NewForConfigOrDie(as)
+		if _, err := client.Resource(bounded.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("it lists: %v", err)
+		}
+		if err := client.Resource(bounded.WithVersion("v1")).Namespace("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("it deletes: %v", err)
+		}
+	})
+}
+
+// grant binds subjects to rules by a ClusterRole of the same name.
+func grant(t *testing.T, shard *shardtesting.Shard, config *rest.Config, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
+	t.Helper()
+	rbac := shard.Kubernetes(t, config).RbacV1()
+	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(fmt.Errorf("creating role %s: %w", name, err))
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}, Subjects: subjects}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(fmt.Errorf("binding role %s: %w", name, err))
+	}
+}
