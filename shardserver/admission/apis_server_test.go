@@ -1,0 +1,183 @@
+package admission_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
+
+// provided is a shard with a workspace that exports widgets, and one where alice is an administrator.
+type provided struct {
+	*shardtesting.Shard
+	provider, consumer string
+	admin, alice       client.Client
+}
+
+func provide(t *testing.T) *provided {
+	t.Helper()
+	shard := shardtesting.Start(t)
+	p := &provided{
+		Shard:    shard,
+		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster,
+		consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
+		admin:    shard.Client(t, shard.Masters(t)),
+	}
+	as := shard.Masters(t)
+	as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
+	p.alice = shard.Client(t, as)
+	p.create(t, p.consumer, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "alice"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "alice"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	})
+	p.create(t, p.provider, shardtesting.NewSchema("v1", widgets, "Widget"))
+	p.create(t, p.provider, &apisv1alpha2.APIExport{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets"},
+		Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
+			Name: widgets.Resource, Group: widgets.Group, Schema: "v1.widgets.example.com",
+		}}},
+	})
+	return p
+}
+
+func (p *provided) create(t *testing.T, cluster string, obj client.Object) {
+	t.Helper()
+	if err := p.admin.Create(shardtesting.In(t.Context(), cluster), obj); err != nil {
+		t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// mayBind lets alice bind an export of the provider, in whose workspace she can do nothing else.
+func (p *provided) mayBind(t *testing.T, export string) {
+	t.Helper()
+	p.create(t, p.provider, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "bind-" + export},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{apisv1alpha2.GroupName}, Resources: []string{"apiexports"}, ResourceNames: []string{export}, Verbs: []string{apisv1alpha2.VerbBind}}},
+	})
+	p.create(t, p.provider, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bind-" + export},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "alice"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "bind-" + export},
+	})
+}
+
+func bindingTo(name, path, export string) *apisv1alpha2.APIBinding {
+	return &apisv1alpha2.APIBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: path, Name: export}}},
+	}
+}
+
+func wantRefused(t *testing.T, err error, says string) {
+	t.Helper()
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
+		t.Errorf("want 403 with %q, got %v", says, err)
+	}
+}
+
+func TestBindingOnAServer(t *testing.T) {
+	p := provide(t)
+	in := shardtesting.In(t.Context(), p.consumer)
+
+	// One may not, and cannot tell from it what is there.
+	before := p.alice.Create(in, bindingTo("w", "root:provider", "widgets"))
+	wantRefused(t, before, "no permission to bind to export root:provider:widgets")
+	missing := p.alice.Create(in, bindingTo("w", "root:provider", "nothing"))
+	wantRefused(t, missing, "no permission to bind to export root:provider:nothing")
+	if strings.ReplaceAll(before.Error(), "widgets", "x") != strings.ReplaceAll(missing.Error(), "nothing", "x") {
+		t.Errorf("an export that one may not bind differs from one that does not exist: %v; %v", before, missing)
+	}
+	wantRefused(t, p.alice.Create(in, bindingTo("w", "root:gone", "widgets")), "no permission to bind to export root:gone:widgets")
+
+	p.mayBind(t, "widgets")
+	bound := bindingTo("w", "root:provider", "widgets")
+	bound.Labels = map[string]string{apisv1alpha2.ExportLabelKey: "forged"}
+	shardtesting.Eventually(t, "alice may bind widgets", func(ctx context.Context) error {
+		return p.alice.Create(shardtesting.In(ctx, p.consumer), bound)
+	})
+	_, label := apiexport.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
+	if bound.Labels[apisv1alpha2.ExportLabelKey] != label || bound.Annotations[logicalcluster.PathAnnotationKey] != "root:consumer" ||
+		!slices.Contains(bound.Finalizers, apisv1alpha2.APIBindingFinalizer) {
+		t.Errorf("got %+v", bound.ObjectMeta)
+	}
+
+	// What belongs to the system stays, the reference stays, the status is for the server.
+	for name, tc := range map[string]struct {
+		patch   string
+		refused func(error) bool
+	}{
+		"a finalizer that is taken off comes back": {`{"metadata":{"finalizers":null,"labels":{"internal.apis.kcp.io/export":"other"}}}`, nil},
+		"another export":                           {`{"spec":{"reference":{"export":{"name":"other"}}}}`, isForbiddenOrInvalid},
+		"another path":                             {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
+		"a claim without a choice of objects":      {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
+	} {
+		patched := bindingTo("w", "", "")
+		err := p.alice.Patch(in, patched, client.RawPatch(types.MergePatchType, []byte(tc.patch)))
+		if (tc.refused == nil) != (err == nil) || (tc.refused != nil && !tc.refused(err)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && (!slices.Contains(patched.Finalizers, apisv1alpha2.APIBindingFinalizer) || patched.Labels[apisv1alpha2.ExportLabelKey] != label) {
+			t.Errorf("%s: %+v", name, patched.ObjectMeta)
+		}
+	}
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Bound"}}`))
+	wantRefused(t, p.alice.Status().Patch(in, bindingTo("w", "", ""), status), "")
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
+	if err := p.alice.Create(in, export); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, p.alice.Status().Patch(in, export, client.RawPatch(types.MergePatchType, []byte(`{"status":{"identityHash":"forged"}}`))), "")
+}
+
+func isForbiddenOrInvalid(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+
+func TestSchemasExportsAndSlicesOnAServer(t *testing.T) {
+	p := provide(t)
+	in := shardtesting.In(t.Context(), p.consumer)
+
+	misnamed := shardtesting.NewSchema("v1", widgets, "Widget")
+	misnamed.Name = "v1.gadgets.example.com"
+	wantRefused(t, p.alice.Create(in, misnamed), "must end in .widgets.example.com")
+	kept := shardtesting.NewSchema("v1", widgets, "Widget")
+	if err := p.alice.Create(in, kept); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, p.alice.Patch(in, kept, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"scope":"Cluster"}}`))), "is immutable")
+
+	claiming := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}, Spec: apisv1alpha2.APIExportSpec{
+		PermissionClaims: []apisv1alpha2.PermissionClaim{{GroupResource: apisv1alpha2.GroupResource{Group: "example.com", Resource: "widgets"}, Verbs: []string{"get"}}},
+	}}
+	wantRefused(t, p.alice.Create(in, claiming), "identityHash: Required value")
+
+	old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{apisv1alpha2.PermissionClaimsAnnotationKey: "nonsense"}}}
+	wantRefused(t, p.alice.Create(in, old), "apis.v1alpha2.kcp.io/permission-claims cannot be used")
+
+	slice := func(path, name string) *apisv1alpha1.APIExportEndpointSlice {
+		return &apisv1alpha1.APIExportEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: apisv1alpha1.APIExportEndpointSliceSpec{
+			APIExport: apisv1alpha1.ExportBindingReference{Path: path, Name: name},
+		}}
+	}
+	wantRefused(t, p.alice.Create(in, slice("root:provider", "widgets")), "no permission to bind to export root:provider:widgets")
+	p.mayBind(t, "widgets")
+	shardtesting.Eventually(t, "alice may see where widgets are used", func(ctx context.Context) error {
+		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice("root:provider", "widgets"))
+	})
+}
