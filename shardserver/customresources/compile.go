@@ -76,6 +76,10 @@ func compiler(serving Serving) func(*Content) (*compiled, error) {
 			views.Close()
 			return nil, err
 		}
+		if err := c.bend(handler, definition.UID); err != nil {
+			views.Close()
+			return nil, err
+		}
 		reads := raw.NewReads(views, definition, serving.MinRequestTimeout)
 		return &compiled{stock: handler, instances: instances, views: views, reads: reads}, nil
 	}
