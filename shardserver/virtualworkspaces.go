@@ -11,6 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/virtual/apiresourceschema"
 	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
 )
 
@@ -36,7 +37,17 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 		Serializer: c.Generic.Serializer,
 	})
 	s.streams = streams
-	all = append(all, exports)
+	schemas, err := apiresourceschema.New(apiresourceschema.Config{
+		Base:       c.Generic,
+		Registry:   c.registry,
+		Exports:    c.exports,
+		Authorizer: c.authorizer,
+		Serializer: c.Generic.Serializer,
+	})
+	if err != nil {
+		return err
+	}
+	all = append(all, exports, schemas)
 	if err := c.virtual.Add(all...); err != nil {
 		return fmt.Errorf("adding virtual workspaces: %w", err)
 	}

@@ -1,0 +1,183 @@
+package apiresourceschema
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var schemas = apisv1alpha1.Resource("apiresourceschemas")
+
+// view is the schemas that a logical cluster's bindings lead to, each as it is in the logical cluster of its provider.
+type view struct {
+	registry *storage.Registry
+	exports  Exports
+	bindings *storage.Reader[*apisv1alpha2.APIBinding]
+}
+
+var (
+	_ rest.Getter               = &view{}
+	_ rest.Lister               = &view{}
+	_ rest.Watcher              = &view{}
+	_ rest.Scoper               = &view{}
+	_ rest.SingularNameProvider = &view{}
+)
+
+func (v *view) New() runtime.Object     { return &apisv1alpha1.APIResourceSchema{} }
+func (v *view) NewList() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} }
+func (v *view) Destroy()                {}
+func (v *view) NamespaceScoped() bool   { return false }
+func (v *view) GetSingularName() string { return "apiresourceschema" }
+
+// Get implements rest.Getter. Where several providers have a schema of the name, it is that of the first of their
+// logical clusters.
+func (v *view) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	all, err := v.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range all {
+		if found.Name == name {
+			shown := *found // whoever encodes it writes into it
+			return &shown, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(schemas, name)
+}
+
+// List implements rest.Lister. Lists are complete, whatever limit is asked for.
+func (v *view) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	version, err := v.version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := v.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := &apisv1alpha1.APIResourceSchemaList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []apisv1alpha1.APIResourceSchema{}}
+	for _, found := range all {
+		if chosen(options, found) {
+			list.Items = append(list.Items, *found)
+		}
+	}
+	return list, nil
+}
+
+func chosen(options *internalversion.ListOptions, found *apisv1alpha1.APIResourceSchema) bool {
+	if options == nil {
+		return true
+	}
+	return (options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(found.Labels))) &&
+		(options.FieldSelector == nil || options.FieldSelector.Matches(fields.Set{"metadata.name": found.Name}))
+}
+
+// Watch implements rest.Watcher. What a schema leads to the consumer by is no change of the schema, so that no stream of
+// them could tell; it ends at once, and clients list again.
+func (v *view) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
+	return watch.NewEmptyWatch(), nil
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (v *view) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	resource, err := v.registry.Get(schemas)
+	if err != nil {
+		return nil, err
+	}
+	if columns, ok := resource.Store.(rest.TableConvertor); ok {
+		return columns.ConvertToTable(ctx, object, options)
+	}
+	return rest.NewDefaultTableConvertor(schemas).ConvertToTable(ctx, object, options)
+}
+
+// bound returns the bindings of the context's logical cluster that are bound.
+func (v *view) bound(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	all, err := v.bindings.ListLatest(ctx, "", nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing the bindings of the logical cluster: %w", err)
+	}
+	return slices.DeleteFunc(all, func(binding *apisv1alpha2.APIBinding) bool {
+		return binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound
+	}), nil
+}
+
+// all returns the schemas, ordered by name and logical cluster. What has gone is left out.
+func (v *view) all(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
+	bound, err := v.bound(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*apisv1alpha1.APIResourceSchema
+	for _, binding := range bound {
+		of, err := v.of(ctx, binding)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, of...)
+	}
+	slices.SortFunc(found, func(a, b *apisv1alpha1.APIResourceSchema) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(logicalcluster.Of(a).String(), logicalcluster.Of(b).String()))
+	})
+	return slices.CompactFunc(found, func(a, b *apisv1alpha1.APIResourceSchema) bool { return a.UID == b.UID }), nil
+}
+
+// of returns the schemas of the export that a binding leads to.
+func (v *view) of(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
+	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
+	if err != nil || binding.Spec.Reference.Export == nil {
+		return nil, nil
+	}
+	export, err := v.exports.Get(ctx, bindings.Export{Cluster: cluster, Name: binding.Spec.Reference.Export.Name})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the export of binding %q: %w", binding.Name, err)
+	}
+	var found []*apisv1alpha1.APIResourceSchema
+	for _, resource := range export.Spec.Resources {
+		described, err := v.exports.Schema(ctx, cluster, resource.Schema)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading APIResourceSchema %q of %q: %w", resource.Schema, cluster, err)
+		}
+		found = append(found, described)
+	}
+	return found, nil
+}
+
+// version returns the resource version that the bindings of the logical cluster were listed at.
+func (v *view) version(ctx context.Context) (string, error) {
+	resource, err := v.registry.Get(v.bindings.Resource())
+	if err != nil {
+		return "", err
+	}
+	list, err := resource.Store.List(ctx, &internalversion.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("listing the bindings of the logical cluster: %w", err)
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", err
+	}
+	return of.GetResourceVersion(), nil
+}

@@ -1,0 +1,160 @@
+// Package apiresourceschema holds the virtual workspace in which consumers read the schemas of the APIs that they have
+// bound: those lie in the workspaces of the providers, which consumers cannot enter.
+package apiresourceschema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// name is that of the virtual workspace, and of its readiness check.
+const name = "apiresourceschema"
+
+// auditKey begins the annotations of audit events about who was let in.
+const auditKey = "virtual.apiresourceschema.authorization.kcp.io"
+
+const (
+	reasonGranted = "access granted"
+	reasonDenied  = "access denied"
+)
+
+// errUndecided makes the answer 500: ask again.
+var errUndecided = errors.New("the request cannot be authorized now")
+
+// Config is what the virtual workspace is made of. All fields are required.
+type Config struct {
+	// Base is the configuration of the shard's API server, not completed yet.
+	Base *genericapiserver.Config
+	// Registry is where bindings are read from.
+	Registry *storage.Registry
+	// Exports finds exports and schemas.
+	Exports Exports
+	// Authorizer is the shard's whole authorization chain.
+	Authorizer authorizer.Authorizer
+	// Serializer writes errors.
+	Serializer runtime.NegotiatedSerializer
+}
+
+// Exports finds exports and schemas, as *apiexport.Catalog does. What does not exist is a Kubernetes NotFound error.
+type Exports interface {
+	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
+	Schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
+}
+
+// New returns the virtual workspace.
+func New(cfg Config) (*virtual.Workspace, error) {
+	shown := &view{
+		registry: cfg.Registry,
+		exports:  cfg.Exports,
+		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apisv1alpha2.Resource("apibindings")),
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(apisv1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	group.PrioritizedVersions = []schema.GroupVersion{apisv1alpha1.SchemeGroupVersion}
+	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
+	group.VersionedResourcesStorageMap[apisv1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{schemas.Resource: shown}
+	api, err := virtual.NewAPI(cfg.Base, name, &group)
+	if err != nil {
+		return nil, err
+	}
+	return &virtual.Workspace{
+		Name:       name,
+		Resolve:    resolve,
+		Authorizer: reader{cfg.Authorizer},
+		Handler:    func(http.Handler) http.Handler { return withBindings(api, shown, cfg.Serializer) },
+		Checks: []healthz.HealthChecker{healthz.NamedCheck(name, func(*http.Request) error {
+			_, err := cfg.Registry.Get(schemas)
+			return err
+		})},
+	}, nil
+}
+
+// resolve reads "<cluster of the consumer>/[clusters/<*|the same>/]<path>".
+func resolve(path string) (virtual.Request, bool) {
+	consumer, rest, _ := strings.Cut(path, "/")
+	cluster, err := logicalcluster.ParseName(consumer)
+	if err != nil || cluster.IsWildcard() {
+		return virtual.Request{}, false
+	}
+	if within, ok := strings.CutPrefix(rest, "clusters/"); ok {
+		again, behind, _ := strings.Cut(within, "/")
+		if again != consumer && again != logicalcluster.Wildcard.String() {
+			return virtual.Request{}, false
+		}
+		rest = behind
+	}
+	return virtual.Request{Owner: []string{consumer}, Cluster: cluster, Path: "/" + rest}, true
+}
+
+// withBindings hides the whole API where nothing is bound.
+func withBindings(api http.Handler, shown *view, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		bound, err := shown.bound(req.Context())
+		if err == nil && len(bound) == 0 {
+			err = apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schemas, "", "", 0, true)
+		}
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
+			return
+		}
+		api.ServeHTTP(w, req)
+	})
+}
+
+// reader lets those read who may read the bindings of the consumer's logical cluster, which they must be able to enter.
+type reader struct{ delegate authorizer.Authorizer }
+
+// Authorize implements authorizer.Authorizer.
+func (r reader) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	allowed, reason, err := r.allowed(ctx, attributes)
+	decision, told := authorizer.DecisionDeny, reasonDenied
+	verdict := "Denied"
+	if allowed {
+		decision, told, verdict = authorizer.DecisionAllow, reasonGranted, "Allowed"
+	}
+	audit.AddAuditAnnotations(ctx, auditKey+"/decision", verdict, auditKey+"/reason", reason)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of schemas failed", "path", attributes.GetPath())
+		return decision, told, errUndecided
+	}
+	return decision, told, nil
+}
+
+func (r reader) allowed(ctx context.Context, attributes authorizer.Attributes) (allowed bool, reason string, err error) {
+	if !slices.Contains([]string{"get", "list", "watch"}, attributes.GetVerb()) {
+		return false, fmt.Sprintf("%s is not reading", attributes.GetVerb()), nil
+	}
+	// The context is that of the consumer's logical cluster.
+	decision, reason, err := r.delegate.Authorize(ctx, authorizer.AttributesRecord{
+		User:            attributes.GetUser(),
+		Verb:            "get",
+		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
+		APIVersion:      apisv1alpha2.SchemeGroupVersion.Version,
+		Resource:        "apibindings",
+		ResourceRequest: true,
+	})
+	return decision == authorizer.DecisionAllow && err == nil, "get apibindings: " + reason, err
+}
