@@ -14,10 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -29,10 +32,10 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	consumer := shard.NewWorkspace(t, "root", "consumer").Spec.Cluster
 	bounded, free := schema.GroupResource{Group: "bounded.io", Resource: "things"}, schema.GroupResource{Group: "free.io", Resource: "things"}
-	shard.NewExport(t, provider, "bounded", bounded, "Thing", func(export *apisv1alpha2.APIExport) {
+	boundedExport := shard.NewExport(t, provider, "bounded", bounded, "Thing", func(export *apisv1alpha2.APIExport) {
 		export.Spec.MaximalPermissionPolicy = &apisv1alpha2.MaximalPermissionPolicy{Local: &apisv1alpha2.LocalAPIExportPolicy{}}
 	})
-	shard.NewExport(t, provider, "free", free, "Thing")
+	freeExport := shard.NewExport(t, provider, "free", free, "Thing")
 	shard.Bind(t, consumer, provider, "bounded")
 	shard.Bind(t, consumer, provider, "free")
 
@@ -100,6 +103,28 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 			}
 		})
 	}
+	t.Run("so are those who claim the resource", func(t *testing.T) {
+		alice, robot := &user.DefaultInfo{Name: "alice"}, &user.DefaultInfo{Name: "system:serviceaccount:default:robot"}
+		for name, tc := range map[string]struct {
+			who      user.Info
+			verb     string
+			resource schema.GroupResource
+			identity string
+			want     bool
+		}{
+			"what the owner permits":                       {alice, "list", bounded, boundedExport.Status.IdentityHash, true},
+			"nothing else":                                 {alice, "create", bounded, boundedExport.Status.IdentityHash, false},
+			"what the owner permits to an account":         {robot, "list", bounded, boundedExport.Status.IdentityHash, true},
+			"everything of an owner who sets no bounds":    {alice, "create", free, freeExport.Status.IdentityHash, true},
+			"nothing of an owner whom nobody has heard of": {alice, "list", free, "unknown", false},
+		} {
+			t.Run(name, func(t *testing.T) {
+				if got := claimable(t, shard, consumer, tc.who, tc.verb, tc.resource, tc.identity); got != tc.want {
+					t.Errorf("allowed = %v", got)
+				}
+			})
+		}
+	})
 	t.Run("requests are held to it", func(t *testing.T) {
 		as := rest.CopyConfig(here)
 		as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:authenticated"}}
@@ -132,6 +157,21 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 			t.Errorf("it deletes: %v", err)
 		}
 	})
+}
+
+// claimable asks about a resource with an identity as a virtual workspace of the consumer's own export would.
+func claimable(t *testing.T, shard *shardtesting.Shard, home string, who user.Info, verb string, gr schema.GroupResource, identity string) bool {
+	t.Helper()
+	judge, err := authorization.New(authorization.Config{Registry: shard.Server.Registry, Bound: shard.Server.Bindings(), Exports: shard.Server.Exports()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attributes := authorizer.AttributesRecord{User: who, Verb: verb, APIGroup: gr.Group, APIVersion: "v1", Resource: gr.Resource, Namespace: "default", ResourceRequest: true}
+	decision, _, err := judge.AuthorizeClaimed(t.Context(), logicalcluster.MustParseName(home), attributes, identity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decision == authorizer.DecisionAllow
 }
 
 // grant binds subjects to rules by a ClusterRole of the same name.

@@ -100,7 +100,7 @@ func (m *marker) observe(ctx context.Context) (*scope, error) {
 	if s.bindings, err = m.bindings.List(ctx, "", nil); err != nil {
 		return nil, err
 	}
-	if s.shared, err = m.roles.List(logicalcluster.With(ctx, logicalcluster.Admin), "", nil); err != nil {
+	if s.shared, err = m.shared(ctx, s); err != nil {
 		return nil, err
 	}
 	if s.exports, err = anyOf(ctx, m.exports); err != nil {
@@ -108,6 +108,25 @@ func (m *marker) observe(ctx context.Context) (*scope, error) {
 	}
 	s.types, err = anyOf(ctx, m.types)
 	return s, err
+}
+
+// shared returns the roles of system:admin that bindings refer to for want of one of their own.
+func (m *marker) shared(ctx context.Context, s *scope) ([]*rbac.ClusterRole, error) {
+	ctx = logicalcluster.With(ctx, logicalcluster.Admin)
+	var found []*rbac.ClusterRole
+	for _, binding := range s.bindings {
+		if named(s.roles, binding.RoleRef.Name) != nil || named(found, binding.RoleRef.Name) != nil {
+			continue
+		}
+		role, err := m.roles.Get(ctx, "", binding.RoleRef.Name)
+		switch {
+		case err == nil:
+			found = append(found, role)
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 func anyOf[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) (bool, error) {

@@ -29,7 +29,7 @@ type scope struct {
 	cluster  *corev1alpha1.LogicalCluster
 	roles    []*rbac.ClusterRole
 	bindings []*rbac.ClusterRoleBinding
-	// shared are the roles of system:admin, to which bindings of all logical clusters may refer.
+	// shared are roles of system:admin, to which bindings of all logical clusters may refer.
 	shared []*rbac.ClusterRole
 	// exports and types tell whether there is any APIExport, any WorkspaceType.
 	exports, types bool
@@ -88,10 +88,15 @@ func (s *scope) ofCluster() sets.Set[string] {
 
 // role returns what a binding refers to, the logical cluster's own first.
 func (s *scope) role(ref rbac.RoleRef) *rbac.ClusterRole {
-	for _, roles := range [][]*rbac.ClusterRole{s.roles, s.shared} {
-		if at := slices.IndexFunc(roles, func(role *rbac.ClusterRole) bool { return role.Name == ref.Name }); at >= 0 {
-			return roles[at]
-		}
+	if role := named(s.roles, ref.Name); role != nil {
+		return role
+	}
+	return named(s.shared, ref.Name)
+}
+
+func named(roles []*rbac.ClusterRole, name string) *rbac.ClusterRole {
+	if at := slices.IndexFunc(roles, func(role *rbac.ClusterRole) bool { return role.Name == name }); at >= 0 {
+		return roles[at]
 	}
 	return nil
 }
