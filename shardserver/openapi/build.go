@@ -47,6 +47,9 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.Set, version schem
 			klog.FromContext(ctx).V(2).Info("A definition has no OpenAPI v3", "definition", definition.Object.Name, "reason", err)
 			continue
 		}
+		if version.Group == "" && part.Paths != nil {
+			part.Paths.Paths = groupless(part.Paths.Paths)
+		}
 		all = append(all, part)
 	}
 	if len(all) == 0 {
@@ -57,6 +60,17 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.Set, version schem
 		addV3(merged, part)
 	}
 	return json.Marshal(merged)
+}
+
+// groupless returns the paths of a resource without a group where they are: upstream's builder takes it for granted that
+// there is one.
+func groupless[V any](built map[string]V) map[string]V {
+	paths := make(map[string]V, len(built))
+	for path, of := range built {
+		rest := strings.TrimLeft(strings.TrimPrefix(path, "/apis/"), "/")
+		paths["/api/"+rest] = of
+	}
+	return paths
 }
 
 func options(v2 bool) builder.Options {
@@ -174,6 +188,9 @@ func partV2(object *apiextensionsv1.CustomResourceDefinition, served apiextensio
 		return nil, err
 	}
 	part.Definitions = handler.PruneDefaults(part.Definitions) // as in the stock document
+	if object.Spec.Group == "" && part.Paths != nil {
+		part.Paths.Paths = groupless(part.Paths.Paths)
+	}
 	return part, nil
 }
 

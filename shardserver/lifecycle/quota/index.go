@@ -15,8 +15,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// definitions bring resources that a quota may have named before they were served.
-var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+// bringing are the objects that bring resources which a quota may have named before they were served.
+var bringing = map[schema.GroupResource]bool{
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
+	{Group: "apis.kcp.io", Resource: "apibindings"}:                        true,
+}
 
 // index knows which quotas an event concerns. It holds the logical clusters that have quotas, and no others.
 type index struct {
@@ -55,7 +58,7 @@ func (i *index) Observe(resource *storage.Resource, event watch.EventType, objec
 		return
 	}
 	switch name := resource.GVR.GroupResource(); {
-	case name == definitions:
+	case bringing[name]:
 		for key := range quotas {
 			i.enqueue(key, settle)
 		}
