@@ -113,7 +113,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 			return nil, err
 		}
 	}
-	registry.SetVisible(discovery.Visible)
+	registry.SetVisible(c.visible)
 	c.connections = connections.New(c.Generic.LongRunningFunc)
 	c.Generic.BuildHandlerChainFunc = c.handlerChain
 	return c, nil
@@ -269,6 +269,7 @@ func (c *Config) applyAdmission(context.Context) error {
 		Deep:       authorization.WithDeep,
 		Dynamic:    c.dynamic,
 		Claims:     c.claims,
+		Reserver:   c.reserver(),
 		InFlight:   c.inFlight,
 		Mounts:     c.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Counts:     c.counts,

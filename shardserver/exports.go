@@ -8,6 +8,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
@@ -15,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/export"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // hookReferrers is the name of the post-start hook that is done when it is known who refers to which export.
@@ -45,6 +47,15 @@ func (s *Server) followReferrers() {
 // Consumers returns the index of the bindings of this shard by export.
 func (s *Server) Consumers() *apiexport.Referrers[*apisv1alpha2.APIBinding] {
 	return s.referrers.consumers
+}
+
+// reserver returns what keeps resources for definitions that are about to be created.
+func (c *Config) reserver() *binding.Reserver {
+	return &binding.Reserver{
+		Clusters: storage.NewReader[*corev1alpha1.LogicalCluster](c.registry, corev1alpha1.Resource("logicalclusters")),
+		Client:   c.clients.Typed,
+		Clock:    clock.RealClock{},
+	}
 }
 
 // exportControllers returns the controllers of exports, endpoint slices and bindings.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
@@ -41,6 +42,8 @@ type Config struct {
 	Dynamic *dynamic.Plugins
 	// InFlight are the requests that quotas were charged for. Whoever counts what quotas limit shares it; nil if nobody does.
 	InFlight *quota.InFlight
+	// Reserver keeps resources for definitions; nil only if the plug-in that asks it is not enabled.
+	Reserver *binding.Reserver
 	// Counts are the numbers of objects that the object limit is checked against; nil checks nothing.
 	Counts *objectcount.Counts
 	// Claims tells which labels of permission claims objects carry; nil if there are no claims.
@@ -63,7 +66,7 @@ type plugin struct {
 }
 
 // offByDefault are the plug-ins that run only where they are enabled.
-var offByDefault = sets.New("apis.kcp.io/ReservedMetadata")
+var offByDefault = sets.New("apis.kcp.io/ReservedMetadata", noOverlappingName)
 
 // plugins lists all plug-ins in the order in which they run.
 var plugins = []plugin{
@@ -88,6 +91,7 @@ var plugins = []plugin{
 	{"apis.kcp.io/ValidatingWebhook", func(c Config) admission.Interface { return c.Dynamic.ValidatingWebhook() }},
 	{"apis.kcp.io/ReservedCRDAnnotations", newReservedCRDAnnotations},
 	{"kcp.io/ReservedCRDGroups", newReservedCRDGroups},
+	{noOverlappingName, newCRDNoOverlapping},
 	{"apis.kcp.io/ReservedNames", ofOurKinds(newReservedNames)},
 	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
 	{"apis.kcp.io/PermissionClaims", newPermissionClaims},
@@ -142,6 +146,9 @@ func New(config Config) (admission.Interface, error) {
 	runs, err := config.runs()
 	if err != nil {
 		return nil, fmt.Errorf("creating admission: %w", err)
+	}
+	if runs.Has(noOverlappingName) && config.Reserver == nil {
+		return nil, fmt.Errorf("creating admission: nobody to keep resources for definitions")
 	}
 	if config.InFlight == nil {
 		config.InFlight = quota.NewInFlight()

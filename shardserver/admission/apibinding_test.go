@@ -38,7 +38,7 @@ func exporting() *shardState {
 		permit("alice bind c1/apiexports/widgets", "alice bind c1/apiexports/gone", "alice bind c2/apiexports/later", "alice bind root/apiexports/later")
 }
 
-func binding(t *testing.T, text string) *apisv1alpha2.APIBinding {
+func newBinding(t *testing.T, text string) *apisv1alpha2.APIBinding {
 	t.Helper()
 	obj := &apisv1alpha2.APIBinding{}
 	if err := yaml.UnmarshalStrict([]byte(text), obj); err != nil {
@@ -93,7 +93,7 @@ func TestBindings(t *testing.T) {
 		"no phase before, none after, is no reset": {subresource: "status", old: `{}`, object: `{}`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			obj := binding(t, tc.object)
+			obj := newBinding(t, tc.object)
 			q := ask{cluster: "c2", version: "v1alpha2", resource: apiBindings, subresource: tc.subresource, name: "b", by: alice, operation: admission.Create, obj: obj}
 			if tc.version != "" {
 				q.version = tc.version
@@ -102,7 +102,7 @@ func TestBindings(t *testing.T) {
 				q.by = tc.by
 			}
 			if tc.old != "" {
-				q.operation, q.old = admission.Update, binding(t, tc.old)
+				q.operation, q.old = admission.Update, newBinding(t, tc.old)
 			}
 			err := through(t, plugin, q)
 			if tc.refuse != "" {
@@ -119,7 +119,7 @@ func TestBindings(t *testing.T) {
 	}
 
 	t.Run("a later plug-in cannot change the label", func(t *testing.T) {
-		obj := binding(t, `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, `+to("c1", "widgets")+`}`)
+		obj := newBinding(t, `{metadata: {labels: {internal.apis.kcp.io/export: forged}}, `+to("c1", "widgets")+`}`)
 		q := ask{cluster: "c2", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: obj}
 		wantForbidden(t, validated(t, plugin, q), "label internal.apis.kcp.io/export must be")
 	})
@@ -188,7 +188,7 @@ func TestExports(t *testing.T) {
 }
 
 func TestTheFinalizerOfBindings(t *testing.T) {
-	obj := binding(t, `spec: {reference: {export: {name: e}}}`)
+	obj := newBinding(t, `spec: {reference: {export: {name: e}}}`)
 	q := ask{cluster: "c1", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: obj}
 	if err := through(t, newAPIBindingFinalizer(Config{}), q); err != nil || len(obj.Finalizers) != 1 || obj.Finalizers[0] != "apis.kcp.io/apibinding-finalizer" {
 		t.Fatalf("%v, %v", obj.Finalizers, err)
@@ -215,7 +215,7 @@ func TestThePathOfExportsAndBindings(t *testing.T) {
 	q.cluster, q.obj = "c2", exportNamed("e")
 	wantForbidden(t, through(t, plugin, q), "the logical cluster does not exist")
 
-	unplaced := binding(t, `spec: {reference: {export: {name: e}}}`)
+	unplaced := newBinding(t, `spec: {reference: {export: {name: e}}}`)
 	q = ask{cluster: "c2", resource: apiBindings, name: "b", by: alice, operation: admission.Create, obj: unplaced}
 	if err := through(t, plugin, q); err != nil || len(unplaced.Annotations) != 0 {
 		t.Errorf("%v, %v", unplaced.Annotations, err)

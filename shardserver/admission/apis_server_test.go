@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,9 +17,11 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -125,9 +128,9 @@ func TestBindingOnAServer(t *testing.T) {
 		refused func(error) bool
 	}{
 		"a finalizer that is taken off comes back": {`{"metadata":{"finalizers":null,"labels":{"internal.apis.kcp.io/export":"other"}}}`, nil},
-		"another export":                           {`{"spec":{"reference":{"export":{"name":"other"}}}}`, isForbiddenOrInvalid},
-		"another path":                             {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
-		"a claim without a choice of objects":      {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
+		"another export":                      {`{"spec":{"reference":{"export":{"name":"other"}}}}`, isForbiddenOrInvalid},
+		"another path":                        {`{"spec":{"reference":{"export":{"path":"` + p.provider + `"}}}}`, apierrors.IsInvalid},
+		"a claim without a choice of objects": {`{"spec":{"permissionClaims":[{"resource":"secrets","verbs":["*"],"state":"Accepted","selector":{}}]}}`, apierrors.IsForbidden},
 	} {
 		patched := bindingTo("w", "", "")
 		err := p.alice.Patch(in, patched, client.RawPatch(types.MergePatchType, []byte(tc.patch)))
@@ -147,7 +150,9 @@ func TestBindingOnAServer(t *testing.T) {
 	wantRefused(t, p.alice.Status().Patch(in, export, client.RawPatch(types.MergePatchType, []byte(`{"status":{"identityHash":"forged"}}`))), "")
 }
 
-func isForbiddenOrInvalid(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+func isForbiddenOrInvalid(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+}
 
 func TestSchemasExportsAndSlicesOnAServer(t *testing.T) {
 	p := provide(t)
@@ -180,4 +185,38 @@ func TestSchemasExportsAndSlicesOnAServer(t *testing.T) {
 	shardtesting.Eventually(t, "alice may see where widgets are used", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), slice("root:provider", "widgets"))
 	})
+}
+
+func TestDefinitionsOfWhatIsBound(t *testing.T) {
+	shard := shardtesting.Start(t, func(o *options.Options) { o.Admission.Enable = []string{"apis.kcp.io/CRDNoOverlappingGVR"} })
+	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	consumer := shard.NewWorkspace(t, "root", "consumer").Spec.Cluster
+	shard.NewExport(t, provider, "widgets", widgets, "Widget")
+	shard.Bind(t, consumer, provider, "widgets")
+
+	c, in := shard.Client(t, shard.Admin(t)), shardtesting.In(t.Context(), consumer)
+	definition := func(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.com"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+				}},
+			},
+		}
+	}
+	wantRefused(t, c.Create(in, definition("widgets", "Widget")), `bound by APIBinding "widgets"`)
+	if err := c.Create(in, definition("gadgets", "Gadget")); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &corev1alpha1.LogicalCluster{}
+	if err := c.Get(in, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	if locks := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]; !strings.Contains(locks, `"gadgets.example.com":{"c":true`) || !strings.Contains(locks, `"widgets.example.com":{"n":"widgets"}`) {
+		t.Errorf("locks %s", locks)
+	}
 }

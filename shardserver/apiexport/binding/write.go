@@ -12,45 +12,56 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 )
 
-// writeLocks stores the locks, if they still are what this pass has begun with. Nothing else of the LogicalCluster
-// matters, so that others may write it meanwhile.
+// writeLocks stores the locks, if they still are what this pass has begun with.
 func (p *pass) writeLocks(ctx context.Context) error {
+	written, err := storeLocks(ctx, p.cfg.Clients.Typed, p.cluster, p.locks)
+	if err != nil {
+		return err
+	}
+	_, _ = p.clusters.GetNotOlderThan(ctx, "", written.Name, written.ResourceVersion) // the next pass shall see them; a cache that lags costs time, not truth
+	return nil
+}
+
+// storeLocks writes the locks of the context's logical cluster, if they still are those of the object. Nothing else of
+// the LogicalCluster matters, so that others may write it meanwhile. It fails with a Conflict if somebody has written
+// locks since.
+func storeLocks(ctx context.Context, typed client.Client, cluster *corev1alpha1.LogicalCluster, wanted locks) (*corev1alpha1.LogicalCluster, error) {
 	const path = "/metadata/annotations/internal.apis.kcp.io~1resource-bindings"
-	before, there := p.cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+	before, there := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
 	var patch client.Patch
 	if there {
 		operations, err := json.Marshal([]map[string]any{
 			{"op": "test", "path": path, "value": before},
-			{"op": "replace", "path": path, "value": p.locks.String()},
+			{"op": "replace", "path": path, "value": wanted.String()},
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		patch = client.RawPatch(types.JSONPatchType, operations)
 	} else {
 		merged, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": p.cluster.ResourceVersion,
-			"annotations":     map[string]string{corev1alpha1.ResourceBindingsAnnotationKey: p.locks.String()},
+			"resourceVersion": cluster.ResourceVersion,
+			"annotations":     map[string]string{corev1alpha1.ResourceBindingsAnnotationKey: wanted.String()},
 		}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		patch = client.RawPatch(types.MergePatchType, merged)
 	}
 	written := &corev1alpha1.LogicalCluster{}
 	written.Name = corev1alpha1.LogicalClusterName
-	err := p.cfg.Clients.Typed.Patch(ctx, written, patch)
+	err := typed.Patch(ctx, written, patch)
 	if there && apierrors.IsInvalid(err) { // the test has failed: somebody has written locks since
-		return apierrors.NewConflict(logicalClusters, written.Name, err)
+		return nil, apierrors.NewConflict(logicalClusters, written.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the locks of logical cluster %q: %w", p.name, err)
+		return nil, fmt.Errorf("writing the locks of logical cluster %q: %w", logicalcluster.Of(cluster), err)
 	}
-	_, _ = p.clusters.GetNotOlderThan(ctx, "", written.Name, written.ResourceVersion) // the next pass shall see them; a cache that lags costs time, not truth
-	return nil
+	return written, nil
 }
 
 // write stores what follows for each binding.

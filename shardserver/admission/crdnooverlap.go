@@ -1,0 +1,51 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
+	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+)
+
+// noOverlappingName is the plug-in that keeps definitions and bindings out of each other's way.
+const noOverlappingName = "apis.kcp.io/CRDNoOverlappingGVR"
+
+// crdNoOverlapping refuses definitions of resources that are bound in the logical cluster, and reserves the resource for
+// those it lets through. Without it such a definition is created and not served.
+type crdNoOverlapping struct {
+	*admission.Handler
+	reserver *binding.Reserver
+}
+
+func newCRDNoOverlapping(config Config) admission.Interface {
+	return &crdNoOverlapping{admission.NewHandler(admission.Create), config.Reserver}
+}
+
+// Validate implements admission.ValidationInterface.
+func (c *crdNoOverlapping) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != ownapiextensions.Definitions || a.GetSubresource() != "" {
+		return nil
+	}
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsSystem() {
+		return nil // the shard's own definitions are not served where they are
+	}
+	definition, err := objectOf[*apiextensions.CustomResourceDefinition](a.GetObject())
+	if err != nil {
+		return err
+	}
+	err = c.reserver.Reserve(ctx, schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}, a.IsDryRun())
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, binding.ErrNotYours):
+		return forbid(a, "%w", err)
+	}
+	return apierrors.NewInternalError(err)
+}
