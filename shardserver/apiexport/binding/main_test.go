@@ -3,20 +3,13 @@ package binding_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-)
-
-var (
-	widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
-	gadgets = schema.GroupResource{Group: "example.io", Resource: "gadgets"}
 )
 
 // site is one shard that tests share, with workspaces of their own.
@@ -32,15 +25,13 @@ func newSite(t testing.TB) *site {
 	return &site{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
 }
 
-// workspaces creates workspaces below root at once, and returns their logical clusters.
+// workspaces creates workspaces below root, and returns their logical clusters.
 func (s *site) workspaces(names ...string) []string {
 	s.t.Helper()
 	clusters := make([]string, len(names))
-	var made sync.WaitGroup
 	for i, name := range names {
-		made.Go(func() { clusters[i] = s.NewWorkspace(s.t, "root", name).Spec.Cluster })
+		clusters[i] = s.NewWorkspace(s.t, "root", name).Spec.Cluster
 	}
-	made.Wait()
 	return clusters
 }
 

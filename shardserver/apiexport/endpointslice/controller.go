@@ -165,7 +165,7 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 	slice := stored.DeepCopy()
 	decide(slice, observed)
 	if !equality.Semantic.DeepEqual(stored.Status, slice.Status) {
-		if err := c.cfg.Clients.Typed.Status().Update(ctx, slice); err != nil {
+		if err := c.cfg.Clients.Typed.Status().Update(ctx, slice); client.IgnoreNotFound(err) != nil {
 			return controller.Result{}, fmt.Errorf("writing the status of APIExportEndpointSlice %q: %w", slice.Name, err)
 		}
 	}

@@ -1,0 +1,158 @@
+package binding
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+)
+
+// offered is a resource as an export offers it, ready to be bound.
+func offered(plural, version string, changes ...func(*resource)) *resource {
+	r := &resource{
+		GroupResource: schema.GroupResource{Group: "example.io", Resource: plural},
+		identity:      "1d", established: true,
+		schema: &apisv1alpha1.APIResourceSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: version + "." + plural + ".example.io", UID: types.UID(version + plural)},
+			Spec: apisv1alpha1.APIResourceSchemaSpec{
+				Group: "example.io", Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural},
+				Versions: []apisv1alpha1.APIResourceVersion{{Name: version, Served: true, Storage: true}},
+			},
+		},
+	}
+	for _, change := range changes {
+		change(r)
+	}
+	return r
+}
+
+func widgetsExport() *apisv1alpha2.APIExport {
+	return &apisv1alpha2.APIExport{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets", Annotations: map[string]string{logicalcluster.AnnotationKey: "provider"}},
+		Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{{
+			GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get"},
+		}}},
+	}
+}
+
+func TestDecide(t *testing.T) {
+	locked := func(r *resource) { r.lockedBy = `APIBinding "other"` }
+	clashing := func(r *resource) { r.conflict = "the kind is taken" }
+	broken := func(r *resource) { r.invalid = errors.New("spec is nonsense") }
+	slow := func(r *resource) { r.established = false }
+	reference := apiexport.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
+	for name, tc := range map[string]struct {
+		facts        facts
+		valid        string // reason of APIExportValid, "" for True
+		lacking      string // reason of InitialBindingCompleted and BindingUpToDate
+		severity     conditionsv1alpha1.Severity
+		bound        []string
+		noUpToDate   bool
+		phase        apisv1alpha2.APIBindingPhaseType
+		messageParts []string
+	}{
+		"everything can be bound":            {facts: facts{resources: []*resource{offered("a", "v1"), offered("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
+		"an export of nothing is bound":      {facts: facts{}, phase: "Bound"},
+		"one belongs to somebody else":       {facts: facts{resources: []*resource{offered("a", "v1"), offered("b", "v1", locked)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
+		"names of one are taken":             {facts: facts{resources: []*resource{offered("a", "v1", clashing), offered("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
+		"a schema that is none":              {facts: facts{resources: []*resource{offered("a", "v1", broken)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
+		"one is not served yet":              {facts: facts{resources: []*resource{offered("a", "v1"), offered("b", "v1", slow)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
+		"a conflict says more than a delay":  {facts: facts{resources: []*resource{offered("a", "v1", slow), offered("b", "v1", locked)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
+		"there is no logical cluster":        {facts: facts{clusterMissing: true, resources: []*resource{offered("a", "v1", slow)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
+		"there is no export":                 {facts: facts{problem: notFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"the export has no identity":         {facts: facts{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"the reference is nonsense":          {facts: facts{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"a schema is missing":                {facts: facts{problem: schemaMissing(widgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"what is not stored has no versions": {facts: facts{resources: []*resource{offered("a", "v1", func(r *resource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.facts.problem == nil {
+				tc.facts.export = widgetsExport()
+			}
+			binding := &apisv1alpha2.APIBinding{}
+			decide(binding, tc.facts)
+			if got := conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid); got != tc.valid || conditionsv1alpha1.IsTrue(binding, apisv1alpha2.APIExportValid) != (tc.valid == "") {
+				t.Errorf("APIExportValid is %+v", conditionsv1alpha1.Get(binding, apisv1alpha2.APIExportValid))
+			}
+			for _, condition := range []conditionsv1alpha1.Type{"Ready", apisv1alpha2.InitialBindingCompleted, apisv1alpha2.BindingUpToDate} {
+				got := conditionsv1alpha1.Get(binding, condition)
+				if condition == apisv1alpha2.BindingUpToDate && tc.noUpToDate {
+					if got != nil {
+						t.Errorf("%s is %+v", condition, got)
+					}
+					continue
+				}
+				if got == nil || got.Reason != tc.lacking || got.Severity != tc.severity {
+					t.Fatalf("%s is %+v", condition, got)
+				}
+				for _, part := range tc.messageParts {
+					if !strings.Contains(got.Message, part) {
+						t.Errorf("%s says %q, not %q", condition, got.Message, part)
+					}
+				}
+			}
+			var bound []string
+			for _, resource := range binding.Status.BoundResources {
+				bound = append(bound, resource.Resource)
+			}
+			if !slices.Equal(bound, tc.bound) || binding.Status.Phase != tc.phase {
+				t.Errorf("phase is %s, bound are %v", binding.Status.Phase, bound)
+			}
+			if tc.facts.export != nil && (binding.Status.APIExportClusterName != "provider" || len(binding.Status.ExportPermissionClaims) != 1) {
+				t.Errorf("of the export, the status says %+v", binding.Status)
+			}
+			again := binding.DeepCopy()
+			if decide(again, tc.facts); !equality.Semantic.DeepEqual(again, binding) {
+				t.Errorf("the status flaps: %+v, then %+v", binding.Status, again.Status)
+			}
+		})
+	}
+}
+
+func TestWhatWasBoundStaysBound(t *testing.T) {
+	binding := &apisv1alpha2.APIBinding{}
+	decide(binding, facts{export: widgetsExport(), resources: []*resource{offered("a", "v1"), offered("b", "v1")}})
+
+	// a goes from the export, b gets another schema that stores another version, c comes and cannot be served yet.
+	later := facts{export: widgetsExport(), resources: []*resource{offered("b", "v2"), offered("c", "v1", func(r *resource) { r.established = false })}}
+	decide(binding, later)
+	got := binding.Status.BoundResources
+	if len(got) != 2 || got[0].Schema.UID != "v1a" || got[1].Schema.UID != "v2b" || !slices.Equal(got[1].StorageVersions, []string{"v1", "v2"}) {
+		t.Errorf("bound are %+v", got)
+	}
+	if !conditionsv1alpha1.IsTrue(binding, apisv1alpha2.InitialBindingCompleted) || binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound ||
+		!conditionsv1alpha1.IsTrue(binding, "Ready") || conditionsv1alpha1.GetReason(binding, apisv1alpha2.BindingUpToDate) != apisv1alpha2.WaitingForEstablishedReason {
+		t.Errorf("conditions are %+v", binding.Status.Conditions)
+	}
+
+	// The export goes.
+	decide(binding, facts{problem: notFound(apiexport.Reference{Path: logicalcluster.MustParsePath("root"), Name: "x"})})
+	if len(binding.Status.BoundResources) != 2 || binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound || !conditionsv1alpha1.IsTrue(binding, "Ready") ||
+		conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid) != apisv1alpha2.APIExportNotFoundReason || binding.Status.APIExportClusterName != "provider" {
+		t.Errorf("status is %+v", binding.Status)
+	}
+}
+
+func TestExtraChange(t *testing.T) {
+	has := map[string]string{"extra.apis.kcp.io/old": "1", "extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "3", "own": "4"}
+	wants := map[string]string{"extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "5", "extra.apis.kcp.io/new": "", "theirs": "6"}
+	got := extraChange(has, wants)
+	if value, ok := got["extra.apis.kcp.io/old"]; len(got) != 3 || !ok || value != nil || got["extra.apis.kcp.io/other"] != "5" || got["extra.apis.kcp.io/new"] != "" {
+		t.Errorf("got %v", got)
+	}
+	if len(extraChange(wants, wants)) != 0 || len(extraChange(nil, nil)) != 0 {
+		t.Error("something changes where nothing has to")
+	}
+}

@@ -1,0 +1,96 @@
+package binding
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func TestLocksAreReadAsWritten(t *testing.T) {
+	const text = `{"a.example.io":{"n":"one"},"b.example.io":{"c":true,"e":"2026-05-01T12:00:00Z"},"configmaps":{"n":"two"}}`
+	parsed, err := parseLocks(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parsed.String(); got != text {
+		t.Errorf("got %s, want %s", got, text)
+	}
+	if parsed["a.example.io"].Binding != "one" || !parsed["b.example.io"].Definition || !parsed["b.example.io"].Expiry.Time.Equal(now) {
+		t.Errorf("got %+v", parsed)
+	}
+	for _, nonsense := range []string{"", "[]", "yes", `{"a":1}`} {
+		if _, err := parseLocks(nonsense); err == nil {
+			t.Errorf("%q was read", nonsense)
+		}
+	}
+	if empty, err := parseLocks("null"); err != nil || empty == nil {
+		t.Errorf("null gives %v, %v", empty, err)
+	}
+}
+
+func TestTake(t *testing.T) {
+	core, widgets := schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Group: "example.io", Resource: "widgets"}
+	held := locks{"widgets.example.io": {Definition: true}}
+	if !held.take(core, "one") || held["configmaps"].Binding != "one" {
+		t.Errorf("what is free is not given: %v", held)
+	}
+	if !held.take(core, "one") || held.take(core, "two") || held.take(widgets, "one") {
+		t.Errorf("what is taken is given: %v", held)
+	}
+}
+
+func TestTidy(t *testing.T) {
+	expires := func(in time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(in)} }
+	for name, tc := range map[string]struct {
+		has, want lock
+		defined   bool // there is a definition of the resource
+		ready     bool // which is established
+		gone      bool // the binding is gone
+		again     bool
+	}{
+		"a binding keeps its lock":                                     {has: lock{Binding: "one"}, want: lock{Binding: "one"}},
+		"a binding keeps its lock from a definition":                   {has: lock{Binding: "one"}, want: lock{Binding: "one"}, defined: true, ready: true},
+		"the lock of a binding goes with it":                           {has: lock{Binding: "one"}, gone: true},
+		"what a binding leaves goes to an established definition":      {has: lock{Binding: "one"}, gone: true, defined: true, ready: true, want: lock{Definition: true}},
+		"an established definition gets what is free":                  {defined: true, ready: true, want: lock{Definition: true}},
+		"one that is not established gets nothing":                     {defined: true},
+		"a definition keeps its lock":                                  {has: lock{Definition: true}, defined: true, want: lock{Definition: true}},
+		"the lock of a definition goes with it":                        {has: lock{Definition: true}},
+		"a definition may come until its lock runs out":                {has: lock{Definition: true, Expiry: expires(time.Minute)}, want: lock{Definition: true, Expiry: expires(time.Minute)}, again: true},
+		"a definition that did not come loses its lock":                {has: lock{Definition: true, Expiry: expires(-time.Second)}},
+		"a definition that came keeps a lock that would have run out":  {has: lock{Definition: true, Expiry: expires(-time.Second)}, defined: true, want: lock{Definition: true, Expiry: expires(-time.Second)}},
+		"a definition on its way out keeps its lock until it has gone": {has: lock{Definition: true}, defined: true, ready: true, want: lock{Definition: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := locks{}
+			if tc.has != (lock{}) {
+				held["widgets.example.io"] = tc.has
+			}
+			facts := lockFacts{definitions: map[string]bool{}, exists: func(string) (bool, error) { return !tc.gone, nil }, now: now}
+			if tc.defined {
+				facts.definitions["widgets.example.io"] = tc.ready
+			}
+			again, err := held.tidy(facts)
+			if err != nil || (again > 0) != tc.again {
+				t.Errorf("again after %v, %v", again, err)
+			}
+			got := held["widgets.example.io"]
+			if got.Binding != tc.want.Binding || got.Definition != tc.want.Definition || !got.Expiry.Equal(tc.want.Expiry) {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNoLockIsGivenAwayInDoubt(t *testing.T) {
+	held := locks{"widgets.example.io": {Binding: "one"}}
+	_, err := held.tidy(lockFacts{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
+	if err == nil || held["widgets.example.io"].Binding != "one" {
+		t.Errorf("got %v, %v", held, err)
+	}
+}
