@@ -1,0 +1,508 @@
+package claims_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestClaims runs what needs a shard, but not one of its own.
+func TestClaims(t *testing.T) {
+	shard := shardtesting.Start(t)
+	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
+		"objects of all kinds are labelled while a claim is accepted":  ofAllKinds,
+		"the resource of another export is claimed by its identity":    byIdentity,
+		"a selector chooses objects, and others when it changes":       bySelector,
+		"users have no say in the labels":                              notByUsers,
+		"a binding is seen by its own export, and by who claims it":    ofBindings,
+		"events are claimed in both of their groups":                   ofEvents,
+		"objects that were written past admission are found":           writtenBelow,
+		"a thousand objects are labelled, and no longer when it ends":  ofManyObjects,
+		"what the export does not claim is neither valid nor labelled": notUnlessExported,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, shard)
+		})
+	}
+}
+
+var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
+
+// parties are a provider who claims and a consumer.
+type parties struct {
+	*testing.T
+	shard    *shardtesting.Shard
+	client   client.Client
+	provider context.Context
+	consumer context.Context
+	export   *apisv1alpha2.APIExport
+	// names of the logical clusters.
+	providerName, consumerName string
+}
+
+// meet creates two workspaces and an export "claiming" in the provider's.
+func meet(t *testing.T, shard *shardtesting.Shard, claims ...apisv1alpha2.PermissionClaim) *parties {
+	t.Helper()
+	provider := shard.NewWorkspace(t, "root", "provider-"+rand.String(6)).Spec.Cluster
+	consumer := shard.NewWorkspace(t, "root", "consumer-"+rand.String(6)).Spec.Cluster
+	p := &parties{
+		T: t, shard: shard, client: shard.Client(t, shard.Admin(t)), providerName: provider, consumerName: consumer,
+		provider: shardtesting.In(t.Context(), provider), consumer: shardtesting.In(t.Context(), consumer),
+	}
+	p.export = shard.NewExport(t, provider, "claiming", widgets, "Widget", func(export *apisv1alpha2.APIExport) {
+		export.Spec.PermissionClaims = claims
+	})
+	return p
+}
+
+func claimOn(group, resource string) apisv1alpha2.PermissionClaim {
+	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: group, Resource: resource}, Verbs: []string{"*"}}
+}
+
+// answer returns the acceptance of a claim for all objects, or for those with some labels.
+func answer(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1alpha2.AcceptablePermissionClaim {
+	accepted := apisv1alpha2.AcceptablePermissionClaim{State: apisv1alpha2.ClaimAccepted}
+	accepted.PermissionClaim = claim
+	accepted.Selector.MatchAll, accepted.Selector.MatchLabels = labels == nil, labels
+	return accepted
+}
+
+// bind binds the export and answers its claims.
+func (p *parties) bind(answers ...apisv1alpha2.AcceptablePermissionClaim) *apisv1alpha2.APIBinding {
+	p.Helper()
+	return p.shard.Bind(p.T, p.consumerName, p.providerName, "claiming", func(binding *apisv1alpha2.APIBinding) {
+		binding.Spec.PermissionClaims = answers
+	})
+}
+
+// answers replaces the answers of the binding.
+func (p *parties) answers(answers ...apisv1alpha2.AcceptablePermissionClaim) {
+	p.Helper()
+	p.change(&apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "claiming"}}, func(obj client.Object) {
+		obj.(*apisv1alpha2.APIBinding).Spec.PermissionClaims = answers
+	})
+}
+
+// change updates an object of the consumer as its administrator.
+func (p *parties) change(obj client.Object, change func(client.Object)) {
+	p.Helper()
+	shardtesting.Eventually(p.T, "updating "+obj.GetName(), func(context.Context) error {
+		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		change(obj)
+		return p.client.Update(p.consumer, obj)
+	})
+}
+
+// applied waits until the binding says that exactly these claims are applied.
+func (p *parties) applied(claims ...apisv1alpha2.PermissionClaim) {
+	p.Helper()
+	shardtesting.Eventually(p.T, "the claims are applied", func(context.Context) error {
+		binding := &apisv1alpha2.APIBinding{}
+		if err := p.client.Get(p.consumer, client.ObjectKey{Name: "claiming"}, binding); err != nil {
+			return err
+		}
+		same := slices.EqualFunc(binding.Status.AppliedPermissionClaims, claims, func(a apisv1alpha2.ScopedPermissionClaim, b apisv1alpha2.PermissionClaim) bool {
+			return a.EqualGRI(b)
+		})
+		if !same || !conditionsv1alpha1.IsTrue(binding, apisv1alpha2.PermissionClaimsApplied) {
+			return fmt.Errorf("status is %+v", binding.Status)
+		}
+		return nil
+	})
+}
+
+// label is that of the objects of a claim of the export.
+func (p *parties) label(claim apisv1alpha2.PermissionClaim) (key, value string) {
+	return apiexport.ClaimLabel(apiexport.ExportOf(p.export), claim)
+}
+
+// claimsOf returns the labels of claims on an object.
+func claimsOf(obj client.Object) map[string]string {
+	found := map[string]string{}
+	for key, value := range obj.GetLabels() {
+		if strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix) {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// carries checks the labels of claims on an object of the consumer now.
+func (p *parties) carries(obj client.Object, want map[string]string) {
+	p.Helper()
+	if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
+		p.Error(err)
+	} else if got := claimsOf(obj); !maps.Equal(got, want) {
+		p.Errorf("%T %s carries %v, want %v", obj, obj.GetName(), got, want)
+	}
+}
+
+func dynamicAt(t *testing.T, shard *shardtesting.Shard, cluster string) dynamic.Interface {
+	t.Helper()
+	return dynamic.NewForConfigOrDie(shardtesting.At(shard.Admin(t), cluster))
+}
+
+func (p *parties) create(obj client.Object) {
+	p.Helper()
+	if err := p.client.Create(p.consumer, obj); err != nil {
+		p.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+func configMap(name string, labels map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+}
+
+func ofAllKinds(t *testing.T, shard *shardtesting.Shard) {
+	objects := func(name string) map[apisv1alpha2.GroupResource]client.Object {
+		inNamespace, named := metav1.ObjectMeta{Namespace: "default", Name: name}, metav1.ObjectMeta{Name: name}
+		return map[apisv1alpha2.GroupResource]client.Object{
+			{Resource: "configmaps"}:                                       &corev1.ConfigMap{ObjectMeta: inNamespace},
+			{Resource: "secrets"}:                                          &corev1.Secret{ObjectMeta: inNamespace},
+			{Resource: "serviceaccounts"}:                                  &corev1.ServiceAccount{ObjectMeta: inNamespace},
+			{Resource: "namespaces"}:                                       &corev1.Namespace{ObjectMeta: named},
+			{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        &rbacv1.Role{ObjectMeta: inNamespace},
+			{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}: &rbacv1.ClusterRole{ObjectMeta: named},
+		}
+	}
+	var claims []apisv1alpha2.PermissionClaim
+	var accepted, rejected []apisv1alpha2.AcceptablePermissionClaim
+	for resource := range objects("") {
+		claim := claimOn(resource.Group, resource.Resource)
+		claims, accepted = append(claims, claim), append(accepted, answer(claim, nil))
+		no := answer(claim, nil)
+		no.State = apisv1alpha2.ClaimRejected
+		rejected = append(rejected, no)
+	}
+	p := meet(t, shard, claims...)
+	before, after, later := objects("before"), objects("after"), objects("later")
+	for _, obj := range before {
+		p.create(obj)
+	}
+	binding := p.bind(rejected...)
+	if len(binding.Status.ExportPermissionClaims) != len(claims) {
+		t.Errorf("the binding shows the claims %v", binding.Status.ExportPermissionClaims)
+	}
+	p.applied()
+	for _, obj := range before {
+		p.carries(obj, map[string]string{})
+	}
+	p.answers(accepted...)
+	p.applied(claims...)
+	for resource, obj := range after {
+		p.create(obj)
+		key, value := p.label(claimOn(resource.Group, resource.Resource))
+		if got := claimsOf(obj); !maps.Equal(got, map[string]string{key: value}) {
+			t.Errorf("%v is created with %v", resource, got)
+		}
+		p.carries(before[resource], map[string]string{key: value})
+	}
+	p.answers(rejected...)
+	p.applied()
+	for resource, obj := range later {
+		p.create(obj)
+		for _, obj := range []client.Object{before[resource], after[resource], obj} {
+			p.carries(obj, map[string]string{})
+		}
+	}
+	p.answers(accepted...)
+	p.applied(claims...)
+	if err := p.client.Delete(p.consumer, binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the binding goes", func(context.Context) error {
+		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(binding), binding); client.IgnoreNotFound(err) != nil || err == nil {
+			return fmt.Errorf("it is there: %v, %+v", err, binding.Status)
+		}
+		return nil
+	})
+	for _, obj := range before {
+		p.carries(obj, map[string]string{})
+	}
+}
+
+func byIdentity(t *testing.T, shard *shardtesting.Shard) {
+	gadgets := schema.GroupResource{Group: "other.io", Resource: "gadgets"}
+	owner := shard.NewWorkspace(t, "root", "owner-"+rand.String(6)).Spec.Cluster
+	owned := shard.NewExport(t, owner, "owned", gadgets, "Gadget")
+	claim := claimOn(gadgets.Group, gadgets.Resource)
+	claim.IdentityHash = owned.Status.IdentityHash
+	p := meet(t, shard, claim)
+	p.bind(answer(claim, nil))
+	p.applied(claim) // nothing of it is bound yet, so there is nothing to label
+
+	shard.Bind(t, p.consumerName, owner, "owned")
+	gadget := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "other.io/v1", "kind": "Gadget", "metadata": map[string]any{"name": "one", "namespace": "default"},
+	}}
+	objects := dynamicAt(t, shard, p.consumerName).Resource(gadgets.WithVersion("v1")).Namespace("default")
+	var created *unstructured.Unstructured
+	shardtesting.Eventually(t, "gadgets are served", func(ctx context.Context) (err error) {
+		created, err = objects.Create(ctx, gadget, metav1.CreateOptions{})
+		return err
+	})
+	key, value := p.label(claim)
+	want := map[string]string{key: value}
+	if got := claimsOf(created); !maps.Equal(got, want) {
+		t.Errorf("it is created with %v, want %v", got, want)
+	}
+	created.SetLabels(nil)
+	created.Object["status"] = map[string]any{"phase": "Done"}
+	updated, err := objects.UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+	if err != nil || !maps.Equal(claimsOf(updated), want) {
+		t.Errorf("an update of the status leaves %v, %v", claimsOf(updated), err)
+	}
+	p.answers()
+	p.applied()
+	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || len(claimsOf(got)) != 0 {
+		t.Errorf("it keeps %v, %v", got.GetLabels(), err)
+	}
+	p.answers(answer(claim, nil))
+	p.applied(claim)
+	if got, err := objects.Get(t.Context(), "one", metav1.GetOptions{}); err != nil || !maps.Equal(claimsOf(got), want) {
+		t.Errorf("it gets %v, %v", got.GetLabels(), err)
+	}
+}
+
+func bySelector(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("", "configmaps")
+	p := meet(t, shard, claim)
+	key, value := p.label(claim)
+	shown, hidden := map[string]string{key: value}, map[string]string{}
+	red, blue := configMap("red", map[string]string{"colour": "red"}), configMap("blue", map[string]string{"colour": "blue"})
+	p.create(red)
+	p.create(blue)
+	p.bind(answer(claim, map[string]string{"colour": "red"}))
+	p.applied(claim)
+	p.carries(red, shown)
+	p.carries(blue, hidden)
+
+	p.change(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "red"}) })
+	p.carries(blue, shown)
+	p.change(blue, func(obj client.Object) { obj.SetLabels(map[string]string{"colour": "blue"}) })
+	p.carries(blue, hidden)
+
+	p.answers(answer(claim, map[string]string{"colour": "blue"}))
+	shardtesting.Eventually(t, "the other one is labelled", func(context.Context) error {
+		for obj, want := range map[client.Object]map[string]string{red: hidden, blue: shown} {
+			if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(obj), obj); err != nil {
+				return err
+			}
+			if got := claimsOf(obj); !maps.Equal(got, want) {
+				return fmt.Errorf("%s carries %v", obj.GetName(), got)
+			}
+		}
+		return nil
+	})
+	p.applied(claim)
+}
+
+func notByUsers(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("", "configmaps")
+	p := meet(t, shard, claim)
+	p.bind(answer(claim, map[string]string{"shown": "yes"}))
+	p.applied(claim)
+	key, value := p.label(claim)
+	right := map[string]string{key: value}
+	foreign := apisv1alpha2.ClaimedLabelKeyPrefix + "foreign"
+
+	forged := configMap("forged", map[string]string{key: value, foreign: "x", "own": "stays"})
+	p.create(forged)
+	p.carries(forged, map[string]string{})
+	if forged.Labels["own"] != "stays" {
+		t.Errorf("the labels are %v", forged.Labels)
+	}
+	p.change(forged, func(obj client.Object) { obj.SetLabels(map[string]string{key: value}) })
+	p.carries(forged, map[string]string{})
+
+	shown := configMap("shown", map[string]string{"shown": "yes", key: "another"})
+	p.create(shown)
+	p.carries(shown, right)
+	for what, patch := range map[string]client.Patch{
+		"taken off": client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":null}}}`)),
+		"changed":   client.RawPatch(types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"`+key+`":"x","`+foreign+`":"x"}}}`)),
+	} {
+		if err := p.client.Patch(p.consumer, shown, patch); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		p.carries(shown, right)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "shown", "namespace": "default", "labels": map[string]any{"shown": "yes", key: "x", foreign: "x"}},
+	}}
+	if err := p.client.Apply(p.consumer, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("user"), client.ForceOwnership); err != nil {
+		t.Error(err)
+	}
+	p.carries(shown, right)
+	p.change(shown, func(obj client.Object) { obj.SetLabels(nil) })
+	p.carries(shown, map[string]string{})
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}
+	p.create(namespace)
+	namespace.Labels = map[string]string{foreign: "x"}
+	if err := p.client.Status().Update(p.consumer, namespace); err != nil {
+		t.Error(err)
+	}
+	p.carries(namespace, map[string]string{})
+}
+
+func ofBindings(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("apis.kcp.io", "apibindings")
+	p := meet(t, shard, claim)
+	key, value := p.label(claim)
+	binding := p.bind()
+	p.carries(binding, map[string]string{key: apiexport.ReflexiveClaimValue})
+
+	owner := shard.NewWorkspace(t, "root", "owner-"+rand.String(6)).Spec.Cluster
+	owned := shard.NewExport(t, owner, "owned", schema.GroupResource{Group: "other.io", Resource: "gadgets"}, "Gadget")
+	other := shard.Bind(t, p.consumerName, owner, "owned")
+	otherKey := apiexport.ClaimLabelKey(apiexport.ExportOf(owned))
+	p.carries(other, map[string]string{otherKey: apiexport.ReflexiveClaimValue})
+
+	p.answers(answer(claim, nil))
+	p.applied(claim)
+	p.carries(binding, map[string]string{key: value})
+	p.carries(other, map[string]string{otherKey: apiexport.ReflexiveClaimValue, key: value})
+	p.answers()
+	p.applied()
+	p.carries(binding, map[string]string{key: apiexport.ReflexiveClaimValue})
+	p.carries(other, map[string]string{otherKey: apiexport.ReflexiveClaimValue})
+}
+
+// writtenBelow: what a request wrote that admission saw before a claim came or went, and what somebody put into etcd
+// while nothing of the shard ran, is found and put right.
+func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("", "configmaps")
+	p := meet(t, shard, claim)
+	p.bind(answer(claim, nil))
+	p.applied(claim)
+	key, value := p.label(claim)
+	alone := shard.NewWorkspace(t, "root", "alone-"+rand.String(6)).Spec.Cluster
+	write := func(cluster, name string, labels map[string]string) {
+		t.Helper()
+		resource, err := shard.Server.Registry.Get(schema.GroupResource{Resource: "configmaps"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := request.WithNamespace(request.WithUser(shardtesting.In(t.Context(), cluster), &user.DefaultInfo{Name: "test"}), "default")
+		obj := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+		if _, err := resource.Store.(rest.Creater).Create(ctx, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(p.consumerName, "missing", nil)
+	write(alone, "stale", map[string]string{key: value, "own": "stays"})
+	shardtesting.Eventually(t, "labels are put right", func(ctx context.Context) error {
+		missing, stale := configMap("missing", nil), configMap("stale", nil)
+		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(missing), missing); err != nil {
+			return err
+		}
+		if err := p.client.Get(shardtesting.In(ctx, alone), client.ObjectKeyFromObject(stale), stale); err != nil {
+			return err
+		}
+		if !maps.Equal(missing.Labels, map[string]string{key: value}) || !maps.Equal(stale.Labels, map[string]string{"own": "stays"}) {
+			return fmt.Errorf("they are %v and %v", missing.Labels, stale.Labels)
+		}
+		return nil
+	})
+}
+
+func ofEvents(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("", "events")
+	p := meet(t, shard, claim)
+	before := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "before"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}
+	p.create(before)
+	p.bind(answer(claim, nil))
+	p.applied(claim)
+	key, value := p.label(claim)
+	p.carries(before, map[string]string{key: value})
+	after := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after"}, EventTime: metav1.NowMicro(), Action: "test", Reason: "test", Type: "Normal",
+		ReportingController: "example.io/test", ReportingInstance: "test", Regarding: corev1.ObjectReference{Namespace: "default"},
+	}
+	p.create(after)
+	p.carries(after, map[string]string{key: value})
+}
+
+func ofManyObjects(t *testing.T, shard *shardtesting.Shard) {
+	const count = 1000
+	claim := claimOn("", "configmaps")
+	p := meet(t, shard, claim)
+	for i := range count {
+		p.create(configMap(fmt.Sprintf("c%d", i), nil))
+	}
+	p.bind(answer(claim, nil))
+	p.applied(claim)
+	key, value := p.label(claim)
+	labelled := func() int {
+		list := &corev1.ConfigMapList{}
+		if err := p.client.List(p.consumer, list, client.InNamespace("default"), client.MatchingLabels{key: value}); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	if got := labelled(); got < count {
+		t.Errorf("%d of %d objects are labelled", got, count)
+	}
+	p.answers()
+	p.applied()
+	if got := labelled(); got != 0 {
+		t.Errorf("%d objects remain labelled", got)
+	}
+}
+
+func notUnlessExported(t *testing.T, shard *shardtesting.Shard) {
+	maps, secrets := claimOn("", "configmaps"), claimOn("", "secrets")
+	p := meet(t, shard, maps)
+	p.bind(answer(maps, nil), answer(secrets, nil))
+	p.applied(maps)
+	binding := &apisv1alpha2.APIBinding{}
+	if err := p.client.Get(p.consumer, client.ObjectKey{Name: "claiming"}, binding); err != nil {
+		t.Fatal(err)
+	}
+	if got := conditionsv1alpha1.GetReason(binding, apisv1alpha2.PermissionClaimsValid); got != apisv1alpha2.InvalidPermissionClaimsReason {
+		t.Errorf("the reason is %q", got)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
+	p.create(secret)
+	p.carries(secret, map[string]string{})
+
+	t.Log("the export claims it later")
+	shardtesting.Eventually(t, "changing the export", func(ctx context.Context) error {
+		if err := p.client.Get(p.provider, client.ObjectKeyFromObject(p.export), p.export); err != nil {
+			return err
+		}
+		p.export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{secrets}
+		return p.client.Update(p.provider, p.export)
+	})
+	p.applied(secrets)
+	key, value := p.label(secrets)
+	p.carries(secret, map[string]string{key: value})
+}
