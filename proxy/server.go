@@ -9,9 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/profiles"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
@@ -127,7 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() { transport.Run(work) })
 	}
 	if s.config.ProfilerAddress != "" {
-		if err := serveProfiles(work, &running, s.config.ProfilerAddress); err != nil {
+		if err := profiles.Serve(work, &running, s.config.ProfilerAddress); err != nil {
 			return err
 		}
 	}
@@ -193,30 +192,5 @@ func (s *Server) confirm(ctx context.Context, cluster logicalcluster.Name, token
 	case !review.Status.Authenticated:
 		return errors.New("its shard does not accept it (any more)")
 	}
-	return nil
-}
-
-// serveProfiles listens on a loopback address, as the options made sure.
-func serveProfiles(ctx context.Context, running *sync.WaitGroup, address string) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("--profiler-address: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	running.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Profiler stopped")
-		}
-	})
-	running.Go(func() {
-		<-ctx.Done()
-		_ = server.Close()
-	})
 	return nil
 }

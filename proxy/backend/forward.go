@@ -18,14 +18,14 @@ import (
 
 // Forwarder sends requests to backends that share certificates and header names.
 type Forwarder struct {
-	transport *Transport
+	transport http.RoundTripper
 	headers   identity.HeaderNames
 	metrics   *Metrics
 	buffers   *buffers
 }
 
 // NewForwarder returns a forwarder over the transport, with identities in the headers of the given names.
-func NewForwarder(transport *Transport, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
+func NewForwarder(transport http.RoundTripper, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
 	return &Forwarder{transport: transport, headers: headers, metrics: metrics, buffers: &buffers{}}
 }
 

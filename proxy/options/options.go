@@ -5,7 +5,6 @@ package options
 import (
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/atoll-dev/atoll/proxy/identity"
+	"github.com/atoll-dev/atoll/proxy/profiles"
 )
 
 // defaultIssuer is the issuer of service account tokens where nothing else is configured, as on a shard.
@@ -156,22 +156,10 @@ func (o Options) validate() error {
 		}
 	}
 	if o.ProfilerAddress != "" {
-		errs = append(errs, validateLoopback(o.ProfilerAddress)...)
+		errs = append(errs, profiles.Validate(o.ProfilerAddress))
 	}
 	errs = append(errs, o.validateGates()...)
 	return utilerrors.NewAggregate(errs)
-}
-
-// validateLoopback: pprof asks nobody who they are, so it is only for who is on the machine already.
-func validateLoopback(address string) []error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return []error{fmt.Errorf("--profiler-address: got %q, expected <loopback host>:<port>: %w", address, err)}
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return []error{fmt.Errorf("--profiler-address: got %q, expected a loopback host such as localhost, because profiles are served without authentication", address)}
-	}
-	return nil
 }
 
 // Feature gates of kcp that change what this proxy does.
@@ -198,9 +186,12 @@ func (o Options) validateGates() []error {
 }
 
 // UpstreamGates returns the gates that the Kubernetes libraries know.
-func (o Options) UpstreamGates() map[string]bool {
+func (o Options) UpstreamGates() map[string]bool { return UpstreamGates(o.FeatureGates) }
+
+// UpstreamGates returns those of the gates that are not kcp's own.
+func UpstreamGates(gates map[string]bool) map[string]bool {
 	upstream := map[string]bool{}
-	for name, on := range o.FeatureGates {
+	for name, on := range gates {
 		if !slices.Contains(kcpGates, name) {
 			upstream[name] = on
 		}
