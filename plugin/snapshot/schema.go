@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,7 @@ func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*a
 			Name:        fmt.Sprintf("%s.%s.%s", prefix, spec.Names.Plural, group),
 			Annotations: approval(definition),
 		},
-		Spec: apisv1alpha1.APIResourceSchemaSpec{Group: spec.Group, Names: spec.Names, Scope: spec.Scope},
+		Spec: apisv1alpha1.APIResourceSchemaSpec{Group: spec.Group, Names: complete(spec.Names), Scope: spec.Scope},
 	}
 	var err error
 	if schema.Spec.Conversion, err = conversion(spec); err != nil {
@@ -49,6 +50,17 @@ func Of(definition *apiextensionsv1.CustomResourceDefinition, prefix string) (*a
 		schema.Spec.Versions = append(schema.Spec.Versions, version)
 	}
 	return schema, nil
+}
+
+// complete sets the names that a definition may leave to the server, and a schema may not.
+func complete(names apiextensionsv1.CustomResourceDefinitionNames) apiextensionsv1.CustomResourceDefinitionNames {
+	if names.Singular == "" {
+		names.Singular = strings.ToLower(names.Kind)
+	}
+	if names.ListKind == "" {
+		names.ListKind = names.Kind + "List"
+	}
+	return names
 }
 
 // approval keeps the annotation without which nobody may define resources of Kubernetes' own groups. Others tell about

@@ -22,7 +22,7 @@ kind: APIResourceSchema
 metadata: {name: v1.horses.stable.example.org}
 spec:
   group: stable.example.org
-  names: {kind: Horse, plural: horses}
+  names: {kind: Horse, listKind: HorseList, plural: horses, singular: horse}
   scope: Namespaced
   versions:
   - {name: v1, served: true, storage: true, schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
@@ -142,13 +142,13 @@ func completion(t *testing.T, i *installation.Installation) {
 	export(t, i, "paddock")
 	u := newUser(t, i, i.Admin(t, "root"))
 	for line, want := range map[string]string{ // the word after the last blank is being typed
-		"bind apiexport root:pad":         "root:paddock:",
-		"bind apiexport root:paddock:":    "root:paddock:horses",
-		"bind apiexport ":                 "root:",
-		"ws :root:pad":                    ":root:paddock",
-		"crd snapshot --output ":          "yaml json",
-		"quickstart --scenario ":          "api-provider workspaces",
-		"claims accept -w :root:paddock ": "",
+		"bind apiexport root:pad":          "root:paddock:",
+		"bind apiexport root:paddock:":     "root:paddock:horses",
+		"bind apiexport ":                  "root:",
+		"ws :root:pad":                     ":root:paddock",
+		"crd snapshot --output ":           "yaml json",
+		"quickstart --scenario ":           "api-provider workspaces",
+		"claims accept -w :root:paddock t": `tenancy\.kcp\.io-\w+ topology\.kcp\.io-\w+`,
 	} {
 		at := strings.LastIndex(line, " ") + 1
 		words := append([]string{"__complete"}, strings.Fields(line[:at])...)
@@ -159,7 +159,7 @@ func completion(t *testing.T, i *installation.Installation) {
 				lines = append(lines, line)
 			}
 		}
-		if strings.Join(lines, " ") != want {
+		if completed := strings.Join(lines, " "); !regexp.MustCompile("^" + want + "$").MatchString(completed) {
 			t.Errorf("%q completes to %q, want %q", line, lines, want)
 		}
 	}
