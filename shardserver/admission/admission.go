@@ -98,6 +98,7 @@ var plugins = []plugin{
 	{"kcp.io/PathAnnotation", newPathAnnotation},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
 	{resourceQuotaName, newResourceQuota},
+	{"apis.kcp.io/ClusterCachedResource", ofOurKinds(newClusterCachedResource)},
 }
 
 // Names returns the names of all plug-ins in the order in which they run.

@@ -61,7 +61,7 @@ func validateSliceStatus(slice *apisv1alpha1.APIExportEndpointSlice) field.Error
 			if shards.MatchAll {
 				errs = append(errs, field.Invalid(at.Child("shards"), "", "matchAll and selector are mutually exclusive"))
 			}
-			errs = append(errs, validateLabelSelector(shards.Selector, at.Child("shards", "selector"))...)
+			errs = append(errs, registry.CompleteSelector(shards.Selector, at.Child("shards", "selector"))...)
 		}
 	}
 	return errs

@@ -3,7 +3,6 @@ package apis
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -23,14 +22,14 @@ func validateClaim(claim apisv1alpha2.PermissionClaim, path *field.Path) field.E
 	}
 	errs = append(errs, validateSet(claim.Verbs, verbs)...)
 	if claim.DefaultSelector != nil {
-		errs = append(errs, validateLabelSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
+		errs = append(errs, registry.CompleteSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
 	}
 	return errs
 }
 
 func validateScopedClaim(claim apisv1alpha2.ScopedPermissionClaim, path *field.Path) field.ErrorList {
 	return append(validateClaim(claim.PermissionClaim, path),
-		validateLabelSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
+		registry.CompleteSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
 }
 
 // duplicateClaims refuses two claims of one resource of one identity.
@@ -56,17 +55,6 @@ func validateSet(values []string, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(path.Index(i), value))
 		}
 		seen[value] = true
-	}
-	return errs
-}
-
-// validateLabelSelector checks that a selector is complete. Whether it makes sense is another question.
-func validateLabelSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, expression := range selector.MatchExpressions {
-		at := path.Child("matchExpressions").Index(i)
-		errs = append(errs, registry.Required(expression.Key, at.Child("key"))...)
-		errs = append(errs, registry.Required(string(expression.Operator), at.Child("operator"))...)
 	}
 	return errs
 }

@@ -113,7 +113,9 @@ func fillers(random *rand.Rand) []any {
 		},
 		func(claims *[]apisv1alpha1.AcceptablePermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) identified { return idV1alpha1(claim.PermissionClaim) })
+			*claims = distinct(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) identified {
+				return idV1alpha1(claim.PermissionClaim)
+			})
 		},
 		func(claims *[]apisv1alpha2.PermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
