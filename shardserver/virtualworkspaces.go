@@ -21,7 +21,8 @@ const hookViews = "kcp-follow-virtual-workspaces"
 // addVirtualWorkspaces makes the virtual workspaces over the storages of the shard. They are ready with it.
 func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 	c := s.config
-	if !c.options.RunVirtualWorkspaces {
+	// A server of their own, which the URL is of, passes requests on to these.
+	if !c.options.RunVirtualWorkspaces && c.options.Shard.VirtualWorkspaceURL == c.options.Shard.BaseURL {
 		return nil
 	}
 	all, err := c.lifecycleViews(groups)

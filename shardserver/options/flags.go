@@ -94,7 +94,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringSliceVar(&o.Home.CreatorGroups, "home-workspaces-home-creator-groups", o.Home.CreatorGroups, "Groups whose members may have a home workspace.")
 
 	fs = fss.FlagSet("Virtual workspaces")
-	fs.BoolVar(&o.RunVirtualWorkspaces, "run-virtual-workspaces", o.RunVirtualWorkspaces, "Serve virtual workspaces below /services/. A server of their own is not part of this version: off, there are none, and initializers and terminators with controllers outside of the shard never end.")
+	fs.BoolVar(&o.RunVirtualWorkspaces, "run-virtual-workspaces", o.RunVirtualWorkspaces, "Serve virtual workspaces below /services/. Off, with --shard-virtual-workspace-url, they are served to the server behind that URL (virtual-workspaces), which says who is asking; without one there are none, and initializers and terminators with controllers outside of the shard never end.")
 
 	fs = fss.FlagSet("Admin authentication")
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")
