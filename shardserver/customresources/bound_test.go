@@ -395,7 +395,23 @@ func boundCoversDefined(t *testing.T, shard *shardtesting.Shard) {
 	names()
 	w.create(widget("bound", nil))
 	names(w.name + "/bound")
+	if err := w.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition goes", func(ctx context.Context) error {
+		if _, err := w.definitions().Get(ctx, "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v, want NotFound", err)
+		}
+		return nil
+	})
+	if keys := shard.Keys(t, "/customresources/"+w.name+"/default/defined"); len(keys) > 0 {
+		t.Errorf("its objects stay: %v", keys)
+	}
+	names(w.name + "/bound")
+	w.define(widgets("example.com"))
 	w.unbind(shard, "widgets")
+	names()
+	w.create(widget("defined", nil))
 	names(w.name + "/defined")
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -44,10 +45,14 @@ func (c *Catalog) Holds(ctx context.Context, gr schema.GroupResource) (bool, err
 	return meta.LenList(list) > 0, nil
 }
 
-// Instances returns the objects of a resource of the context's logical cluster, which a definition or a binding of it
-// brings, or nil if it serves none. Release them.
+// Instances returns the objects of a resource that the context's logical cluster defines itself, or, if the context names
+// an identity (bindings.WithIdentity), of the one that it binds with it; nil if there is none. Release them.
 func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Instances, error) {
-	use, err := c.use(ctx, gr, false)
+	find := c.useOwn
+	if bindings.IdentityFrom(ctx) != "" {
+		find = c.use
+	}
+	use, err := find(ctx, gr, false)
 	if use == nil || err != nil {
 		return nil, err
 	}

@@ -48,6 +48,14 @@ func (c *Catalog) use(ctx context.Context, gr schema.GroupResource, writes bool)
 	if identified {
 		return nil, nil
 	}
+	return c.useOwn(ctx, gr, writes)
+}
+
+// useOwn is use of what the context's logical cluster defines itself, whether or not it is covered by what it binds.
+func (c *Catalog) useOwn(ctx context.Context, gr schema.GroupResource, writes bool) (*use, error) {
+	if u := c.find(ctx, gr, writes); u != nil {
+		return u, nil
+	}
 	object, err := c.reader.GetLatest(ctx, "", gr.String())
 	if apierrors.IsNotFound(err) {
 		return nil, nil
