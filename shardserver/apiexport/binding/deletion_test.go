@@ -23,12 +23,13 @@ import (
 func TestDeletion(t *testing.T) {
 	s := newSite(t)
 	for name, test := range map[string]func(*testing.T, *site){
-		"objects go with their binding":                    objectsGoWithBinding,
-		"a binding waits for the finalizers of objects":    waitsForFinalizers,
-		"another binding of the same identity takes over":  adoption,
-		"another schema does not take over":                noAdoptionOfAnotherSchema,
-		"a workspace goes with all that it has bound":      workspaceGoes,
-		"bindings outlive the workspace of their provider": providerGoes,
+		"objects go with their binding":                      objectsGoWithBinding,
+		"a binding waits for the finalizers of objects":      waitsForFinalizers,
+		"another binding of the same identity takes over":    adoption,
+		"a definition that is shadowed goes without objects": shadowedDefinition,
+		"another schema does not take over":                  noAdoptionOfAnotherSchema,
+		"a workspace goes with all that it has bound":        workspaceGoes,
+		"bindings outlive the workspace of their provider":   providerGoes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,6 +181,29 @@ func noAdoptionOfAnotherSchema(t *testing.T, s *site) {
 	s.binding(consumer, "twin", all(bound, binds("widgets")))
 	if got := s.stored(consumer, widgets); got != 0 {
 		t.Errorf("%d objects are left", got)
+	}
+}
+
+// shadowedDefinition deletes a definition whose resource is bound: what is bound must stay.
+func shadowedDefinition(t *testing.T, s *site) {
+	provider, consumer := s.pair()
+	widgets := s.resource("widgets")
+	definition := s.define(consumer, widgets, "Widget")
+	s.create(consumer, widgets, "Widget", "own")
+	if err := s.Delete(in(consumer), definition); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(consumer, definition)
+	s.NewExport(t, provider, "widgets", widgets, "Widget")
+	s.Bind(t, consumer, provider, "widgets")
+	definition = s.define(consumer, widgets, "Widget")
+	s.create(consumer, widgets, "Widget", "bound")
+	if err := s.Delete(in(consumer), definition); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(consumer, definition)
+	if object, err := s.objects(consumer, widgets).Get(context.Background(), "bound", metav1.GetOptions{}); err != nil || object.GetDeletionTimestamp() != nil {
+		t.Errorf("what is bound went with a definition that never served it: %v, %v", object, err)
 	}
 }
 

@@ -147,21 +147,3 @@ func TestOldDefinitions(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
-
-func TestWaiting(t *testing.T) {
-	for name, tc := range map[string]struct {
-		deleted     int
-		since, want time.Duration
-	}{
-		"as long as something goes":  {500, time.Hour, time.Millisecond},
-		"at first often":             {0, 0, minWait},
-		"then less":                  {0, 8 * time.Second, 2 * time.Second},
-		"in the end every 5 seconds": {0, time.Hour, maxWait},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := wait(tc.deleted, tc.since); got != tc.want {
-				t.Errorf("wait() = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
