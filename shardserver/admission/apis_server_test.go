@@ -150,6 +150,60 @@ func TestBindingOnAServer(t *testing.T) {
 	wantRefused(t, p.alice.Status().Patch(in, export, client.RawPatch(types.MergePatchType, []byte(`{"status":{"identityHash":"forged"}}`))), "")
 }
 
+func TestHowTheGroupIsServedAndStored(t *testing.T) {
+	p := provide(t)
+	in := shardtesting.In(t.Context(), p.provider)
+	// A client of v1alpha1 writes what is stored as v1alpha2.
+	old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: apisv1alpha1.APIExportSpec{LatestResourceSchemas: []string{"v1.widgets.example.com"}}}
+	if err := p.admin.Create(in, old); err != nil {
+		t.Fatal(err)
+	}
+	stored := map[string]string{
+		"apiexports/customresources/" + p.provider + "/old":                            `"apiVersion":"apis.kcp.io/v1alpha2"`,
+		"apiresourceschemas/customresources/" + p.provider + "/v1.widgets.example.com": `"apiVersion":"apis.kcp.io/v1alpha1"`,
+	}
+	for key, content := range p.Stored(t) {
+		for suffix, want := range stored {
+			if strings.HasSuffix(key, "/apis.kcp.io/"+suffix) {
+				delete(stored, suffix)
+				if !strings.Contains(string(content), want) {
+					t.Errorf("%s: %s", key, content)
+				}
+			}
+		}
+	}
+	if len(stored) > 0 {
+		t.Errorf("not found: %v", stored)
+	}
+
+	discovery := p.Kubernetes(t, shardtesting.At(p.Masters(t), p.consumer)).Discovery()
+	groups, err := discovery.ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == apisv1alpha2.GroupName })
+	if at < 0 || groups.Groups[at].PreferredVersion.Version != "v1alpha2" || len(groups.Groups[at].Versions) != 2 {
+		t.Fatalf("groups %+v", groups.Groups)
+	}
+	for version, want := range map[string]string{
+		"v1alpha1": "apibindings apibindings/status apiconversions apiexportendpointslices apiexportendpointslices/status apiexports apiexports/status apiresourceschemas",
+		"v1alpha2": "apibindings apibindings/status apiexports apiexports/status",
+	} {
+		resources, err := discovery.ServerResourcesForGroupVersion(apisv1alpha2.GroupName + "/" + version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, resource := range resources.APIResources {
+			names = append(names, resource.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s", version, got)
+		}
+	}
+}
+
 func isForbiddenOrInvalid(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apiserver/pkg/admission"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
@@ -80,7 +81,7 @@ func withoutPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 func lacksPath(ref tenancyv1alpha1.WorkspaceTypeReference) bool { return ref.Path == "" }
 
 // mayBind checks that the user may bind every export that becomes a default now. Those that already are one stay
-// whoever edits the type. An export that does not exist is refused in the same words.
+// whoever edits the type. A path that leads nowhere is refused in the same words; an export may come later.
 func (w *workspaceType) mayBind(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
 	for _, binding := range after {
 		if slices.Contains(before, binding) {
@@ -106,6 +107,6 @@ func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attribute
 	if err != nil {
 		return false
 	}
-	allowed, err := w.permission.allowed(ctx, a, cluster, "bind", "apis.kcp.io", "v1alpha2", "apiexports", export)
+	allowed, err := w.permission.allowed(ctx, a, cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName, apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export)
 	return allowed && err == nil
 }
