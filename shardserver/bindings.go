@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
@@ -40,7 +41,8 @@ func (s *Server) Exports() *apiexport.Catalog { return s.config.exports }
 // visible is the rule that says which logical clusters show a resource that is compiled in: what is stored with an
 // identity is shown where it is bound with that identity, everything else everywhere. In root and system:shard all is
 // shown, for a fresh shard writes there before anything can be bound; requests over all logical clusters, and outside of
-// any, see all, too.
+// any, see all, too. So does a logical cluster that is being deleted: what is left of it must be found, whoever took its
+// bindings away.
 func (c *Config) visible(ctx context.Context, gr schema.GroupResource) bool {
 	resource, err := c.registry.Get(gr)
 	if err != nil {
@@ -54,8 +56,11 @@ func (c *Config) visible(ctx context.Context, gr schema.GroupResource) bool {
 	if !ok || cluster.IsWildcard() || cluster == logicalcluster.Root || cluster == logicalcluster.Shard {
 		return true
 	}
-	bound, ok := c.bindings.Get(ctx, gr)
-	return ok && bound.Identity == identity
+	if bound, ok := c.bindings.Get(ctx, gr); ok && bound.Identity == identity {
+		return true
+	}
+	own, err := c.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	return err == nil && own.DeletionTimestamp != nil
 }
 
 // exported returns a resource as some export of this shard with an identity has it now, or nil.

@@ -19,6 +19,7 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/shardserver/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/admission"
@@ -78,6 +79,8 @@ type Config struct {
 	// bindings knows what logical clusters have bound, exports where that comes from.
 	bindings *bindings.Index
 	exports  *apiexport.Catalog
+	// logicalClusters reads what logical clusters say of themselves.
+	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	// claims knows which labels objects carry for providers that claim them.
 	claims *claims.Index
 	// inFlight is what admission charged quotas for.
@@ -100,6 +103,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		}),
 		virtual: virtual.NewSet(),
 	}
+	c.logicalClusters = storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters"))
 	c.bindings, c.exports = bindings.NewIndex(registry), apiexport.NewCatalog(registry, c.types.Locate)
 	c.claims = claims.NewIndex(registry, c.bindings)
 	c.counts = objectcount.New(objectcount.Config{
