@@ -184,6 +184,9 @@ func New(rootDirectory string) *Options {
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
 	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
+	// The deletion of a collection has a minute, as any request. One object after the other, that is too short for some
+	// thousand of them on a busy shard.
+	o.Etcd.DeleteCollectionWorkers = 4
 	// Without a period of grace, an open watch holds up the shutdown for as long as a request may take.
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	o.SecureServing.BindPort = DefaultSecurePort

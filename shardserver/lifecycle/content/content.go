@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,7 @@ import (
 )
 
 // A list from storage waits up to a tenth of a second for the watch cache to catch up, so resources are listed side by
-// side; requests that delete cost the server work.
+// side then; requests that delete cost the server work.
 const (
 	parallelLists   = 32
 	parallelDeletes = 8
@@ -47,6 +48,7 @@ type Remains struct {
 	mu         sync.Mutex
 	Resources  map[string]int
 	Finalizers map[string]int
+	since      time.Time
 }
 
 func NewRemains() *Remains {
@@ -55,13 +57,33 @@ func NewRemains() *Remains {
 
 func (r *Remains) None() bool { return len(r.Resources) == 0 }
 
-func (r *Remains) Add(resource string, finalizers []string) {
+// Count adds an object that is left, which has been going since then; zero if it does not go yet.
+func (r *Remains) Count(resource schema.GroupResource, finalizers []string, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Resources[resource]++
+	r.Resources[resource.String()]++
 	for _, finalizer := range finalizers {
 		r.Finalizers[finalizer]++
 	}
+	if !since.IsZero() && (r.since.IsZero() || since.Before(r.since)) {
+		r.since = since
+	}
+}
+
+// Since returns when the first of what is left began to be deleted; zero if nothing of it did, or nothing is left.
+func (r *Remains) Since() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since
+}
+
+// add counts an object that is left, as it was read.
+func (r *Remains) add(resource schema.GroupResource, object metav1.Object) {
+	var since time.Time
+	if began := object.GetDeletionTimestamp(); began != nil {
+		since = began.Time
+	}
+	r.Count(resource, object.GetFinalizers(), since)
 }
 
 // String is the message of the condition WorkspaceContentDeleted. It is the same for the same counts.
@@ -85,33 +107,45 @@ func (r *Remains) String() string {
 // fails; the first error is returned.
 func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remains, error) {
 	left := NewRemains()
-	var lists errgroup.Group
-	lists.SetLimit(parallelLists)
+	var running errgroup.Group
+	running.SetLimit(parallelLists)
 	for _, resource := range resources {
-		lists.Go(func() error {
+		if resourceVersion == Cached { // nearly all are empty, and known at once
 			objects, err := list(ctx, resource, namespace, resourceVersion)
-			if err != nil || len(objects) == 0 {
-				return err
+			if err != nil || len(objects) > 0 {
+				running.Go(func() error { return deleteListed(ctx, client, resource, objects, err, left) })
 			}
-			return deleteAll(ctx, client, resource, objects, left)
+			continue
+		}
+		running.Go(func() error {
+			objects, err := list(ctx, resource, namespace, resourceVersion)
+			return deleteListed(ctx, client, resource, objects, err, left)
 		})
 	}
-	return left, lists.Wait()
+	return left, running.Wait()
+}
+
+// deleteListed deletes what a list found, if it did not fail.
+func deleteListed(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, err error, left *Remains) error {
+	if err != nil || len(objects) == 0 {
+		return err
+	}
+	return deleteAll(ctx, client, resource, objects, left)
 }
 
 // deleteAll deletes objects of one resource, one first and, if that went well, the others side by side: where a webhook
 // of the tenant hangs, one request learns it. After a failure the rest is left to the next pass.
 func deleteAll(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, left *Remains) error {
-	name := resource.GVR.GroupResource().String()
+	name := resource.GVR.GroupResource()
 	var failed atomic.Bool
 	try := func(object metav1.Object) error {
 		if failed.Load() {
-			left.Add(name, object.GetFinalizers())
+			left.add(name, object)
 			return nil
 		}
 		gone, err := deleteOne(ctx, client, resource, object)
 		if !gone {
-			left.Add(name, object.GetFinalizers())
+			left.add(name, object)
 		}
 		if err != nil {
 			failed.Store(true)
@@ -123,7 +157,7 @@ func deleteAll(ctx context.Context, client metadata.Interface, resource *storage
 	tried := 0
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() != nil || tried == deletesPerPass {
-			left.Add(name, object.GetFinalizers())
+			left.add(name, object)
 			continue
 		}
 		tried++

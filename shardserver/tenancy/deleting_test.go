@@ -1,0 +1,43 @@
+package tenancy
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
+)
+
+func TestWhichDeletionsAreNotWorthTelling(t *testing.T) {
+	remaining := func(age time.Duration, finalizers ...string) *content.Remains {
+		left := content.NewRemains()
+		left.Count(schema.GroupResource{Resource: "namespaces"}, finalizers, time.Now().Add(-age))
+		return left
+	}
+	for sentence, tc := range map[string]struct {
+		change func(*corev1alpha1.LogicalCluster)
+		left   *content.Remains
+		want   bool
+	}{
+		"what has just begun to go is soon gone": {left: remaining(0), want: true},
+		"what goes for long is worth telling":    {left: remaining(time.Minute)},
+		"so is what a finalizer holds":           {left: remaining(0, "example.com/one")},
+		"and what is told already is brought up to date": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
+			conditionsv1alpha1.MarkTrue(c, corev1alpha1.WorkspaceContentDeleted)
+		}},
+		"whose terminators wait has all the time to tell": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
+			c.Status.Terminators = []corev1alpha1.LogicalClusterTerminator{"a"}
+		}},
+	} {
+		cluster := &corev1alpha1.LogicalCluster{}
+		if tc.change != nil {
+			tc.change(cluster)
+		}
+		if got := soonGone(cluster, tc.left, time.Now()); got != tc.want {
+			t.Errorf("%s: got %v", sentence, got)
+		}
+	}
+}
