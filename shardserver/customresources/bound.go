@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -215,6 +216,10 @@ func (p *place) endBound(stays func(*bindings.Resource) bool) {
 
 // bindingChanged takes in that a logical cluster binds something else than before.
 func (c *Catalog) bindingChanged(change bindings.Change) {
+	change.Resources = slices.DeleteFunc(slices.Clone(change.Resources), func(r *bindings.Resource) bool { return r.Virtual || c.native(r) })
+	if len(change.Resources) == 0 {
+		return // as for every new workspace
+	}
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	if c.closed {

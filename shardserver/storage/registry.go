@@ -36,11 +36,9 @@ type Resource struct {
 // Segment returns what stands in the keys of the resource between its name and the logical cluster, to tell several
 // storages of one name apart: an identity, a word for all definitions, or nothing for what only is there once.
 func (r *Resource) Segment() string {
-	parts := strings.Split(strings.Trim(r.Prefix, "/"), "/")
-	if len(parts) < 3 {
-		return ""
-	}
-	return parts[2]
+	_, resource, _ := strings.Cut(strings.Trim(r.Prefix, "/"), "/")
+	_, segment, _ := strings.Cut(resource, "/")
+	return segment
 }
 
 // Registry knows every resource that is stored on this shard: those compiled in, which are added while APIs are
