@@ -111,7 +111,7 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, err
 func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*offer, error) {
 	found := &offer{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: offeredVerbs, status: statusVerbs}
 	if claim.IdentityHash == "" {
-		if !slices.Contains(claimable, gr) {
+		if !claimable(gr) {
 			return nil, nil
 		}
 		return found, nil

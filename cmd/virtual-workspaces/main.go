@@ -1,0 +1,65 @@
+// The virtual workspaces of one shard at an address of their own. All of it is in package virtualworkspaces of the
+// proxy; this binds its flags.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/atoll-dev/atoll/proxy/virtualworkspaces"
+)
+
+func main() {
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	if err := newCommand().ExecuteContext(genericapiserver.SetupSignalContext()); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := virtualworkspaces.NewOptions()
+	cmd := &cobra.Command{
+		Use:   "workspaces",
+		Short: "Serve the virtual workspaces of one shard at an address of their own",
+		Long: `Virtual workspaces are the views below /services/: of the provider of an API on all its consumers, of initializers on
+the workspaces that wait for them. A shard serves them itself. This server stands in front of one shard, says who is
+asking, and passes requests on.`,
+		Example: `  # Beside a shard that publishes --shard-virtual-workspace-url=https://views.example:6444:
+  virtual-workspaces --kubeconfig=shard.kubeconfig --client-ca-file=client-ca.crt \
+    --tls-cert-file=tls.crt --tls-private-key-file=tls.key
+
+  # Behind a front proxy:
+  virtual-workspaces ... --requestheader-client-ca-file=proxy-ca.crt --requestheader-allowed-names=kcp-front-proxy`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Validate(); err != nil {
+				return err
+			}
+			if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(o.UpstreamGates()); err != nil {
+				return fmt.Errorf("--feature-gates: %w", err)
+			}
+			if err := logsapi.ValidateAndApply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
+			defer logs.FlushLogs()
+			server, err := virtualworkspaces.New(o)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context())
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
+}
