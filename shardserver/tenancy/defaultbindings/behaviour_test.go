@@ -1,0 +1,411 @@
+package defaultbindings_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const maintain = tenancyv1alpha1.APIBindingLifecycleModeMaintain
+
+// fixture is a shard with a provider's workspace, where types and exports are.
+type fixture struct {
+	*shardtesting.Shard
+	c        client.Client
+	provider string // cluster name
+	numbered int
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{Shard: shardtesting.Start(t)}
+	f.c = f.Client(t, f.Masters(t))
+	f.provider = f.NewWorkspace(t, "root", "provider").Spec.Cluster
+	return f
+}
+
+func (f *fixture) in(cluster string) context.Context {
+	return shardtesting.In(context.Background(), cluster)
+}
+
+// export offers a kind of its own, and claims what is given.
+func (f *fixture) export(t *testing.T, name string, claims ...apisv1alpha2.PermissionClaim) {
+	t.Helper()
+	gr := schema.GroupResource{Group: name + ".example.io", Resource: name}
+	f.NewExport(t, f.provider, name, gr, "Kind"+name, func(export *apisv1alpha2.APIExport) { export.Spec.PermissionClaims = claims })
+}
+
+func claim(resource string) apisv1alpha2.PermissionClaim {
+	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: []string{"get"}}
+}
+
+// workspaceType makes a type that binds "<path>/<export>", or exports of its own cluster.
+func (f *fixture) workspaceType(t *testing.T, name string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports ...string) *tenancyv1alpha1.WorkspaceType {
+	t.Helper()
+	of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if mode != "" {
+		of.Spec.DefaultAPIBindingLifecycle = ptr.To(mode)
+	}
+	of.Spec.DefaultAPIBindings = entries(exports...)
+	must(t, f.c.Create(f.in(f.provider), of))
+	return of
+}
+
+func entries(exports ...string) []tenancyv1alpha1.APIExportReference {
+	var all []tenancyv1alpha1.APIExportReference
+	for _, export := range exports {
+		path, name, ok := strings.Cut(export, "/")
+		if !ok {
+			path, name = "", export
+		}
+		all = append(all, tenancyv1alpha1.APIExportReference{Path: path, Export: name})
+	}
+	return all
+}
+
+func (f *fixture) setExports(t *testing.T, of *tenancyv1alpha1.WorkspaceType, exports ...string) {
+	t.Helper()
+	f.change(t, f.provider, of, func() { of.Spec.DefaultAPIBindings = entries(exports...) })
+}
+
+func (f *fixture) change(t *testing.T, cluster string, obj client.Object, mutate func()) {
+	t.Helper()
+	shardtesting.Eventually(t, "a change of "+obj.GetName(), func(context.Context) error {
+		if err := f.c.Get(f.in(cluster), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		mutate()
+		return f.c.Update(f.in(cluster), obj)
+	})
+}
+
+// create makes a workspace of a type without waiting, and workspace waits until it is ready and returns its cluster.
+func (f *fixture) create(t *testing.T, of string) string {
+	t.Helper()
+	f.numbered++
+	name := fmt.Sprintf("consumer-%d", f.numbered)
+	must(t, f.c.Create(f.in("root"), &tenancyv1alpha1.Workspace{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: "root:provider", Name: tenancyv1alpha1.WorkspaceTypeName(of)}},
+	}))
+	return name
+}
+
+func (f *fixture) workspace(t *testing.T, of string) string {
+	t.Helper()
+	return f.WaitReady(t, "root", f.create(t, of)).Spec.Cluster
+}
+
+func (f *fixture) bindings(t *testing.T, cluster string) []apisv1alpha2.APIBinding {
+	t.Helper()
+	var list apisv1alpha2.APIBindingList
+	must(t, f.c.List(f.in(cluster), &list))
+	return list.Items
+}
+
+// bound lists "<export>:<phase>" of all bindings.
+func (f *fixture) bound(t *testing.T, cluster string) string {
+	t.Helper()
+	var all []string
+	for _, binding := range f.bindings(t, cluster) {
+		all = append(all, binding.Spec.Reference.Export.Name+":"+string(binding.Status.Phase))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func (f *fixture) becomes(t *testing.T, cluster, want string) {
+	t.Helper()
+	shardtesting.Eventually(t, "bindings "+want, func(context.Context) error {
+		if got := f.bound(t, cluster); got != want {
+			return fmt.Errorf("there are %s", got)
+		}
+		return nil
+	})
+}
+
+func (f *fixture) binding(t *testing.T, cluster, export string) *apisv1alpha2.APIBinding {
+	t.Helper()
+	for _, binding := range f.bindings(t, cluster) {
+		if binding.Spec.Reference.Export.Name == export {
+			return &binding
+		}
+	}
+	t.Fatalf("nothing binds %s", export)
+	return nil
+}
+
+func (f *fixture) logicalCluster(t *testing.T, cluster string) *corev1alpha1.LogicalCluster {
+	t.Helper()
+	lc := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	must(t, f.c.Get(f.in(cluster), client.ObjectKeyFromObject(lc), lc))
+	return lc
+}
+
+func TestDefaultBindings(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"widgets", "gadgets", "gizmos"} {
+		f.export(t, name)
+	}
+	for _, row := range []struct {
+		name string
+		run  func(*testing.T, *fixture)
+	}{
+		{"a universal workspace is bound to what universal says", universal},
+		{"a maintained type that gains an export brings it to existing workspaces, others do not", typeGainsExport},
+		{"a maintained binding that is deleted comes back", deletedComesBack},
+		{"a maintained binding that is changed is written over", changedIsRestored},
+		{"a new claim is accepted where it is maintained, and shown elsewhere", newClaim},
+		{"an export that a type drops stays bound", typeDropsExport},
+		{"a missing export keeps the workspace initializing until it is there", missingExport},
+		{"a missing export in a maintained type is waited for, and no condition says so", missingMaintained},
+		{"success leaves no word of waiting", success},
+		{"a default selector is that of the answer, and repeated by the initializer alone", defaultSelector},
+		{"two aliases that name an export alike make one binding", aliasesAlike},
+		{"two spellings make two bindings, and the workspace is ready with the first", spellings},
+		{"workspaces of the organization are bound, through what their type extends", throughExtends},
+	} {
+		t.Run(row.name, func(t *testing.T) { row.run(t, f) })
+	}
+}
+
+func universal(t *testing.T, f *fixture) {
+	cluster := f.NewWorkspace(t, "root", "plain").Spec.Cluster
+	f.becomes(t, cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
+	for _, binding := range f.bindings(t, cluster) {
+		if export := binding.Spec.Reference.Export; export.Path != "root" || !strings.HasPrefix(binding.Name, export.Name+"-") || len(binding.Name) != len(export.Name)+6 {
+			t.Errorf("%s refers to %v", binding.Name, export)
+		}
+	}
+	must(t, f.c.Create(f.in(cluster), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "child"}}))
+	f.WaitReady(t, cluster, "child")
+}
+
+func typeGainsExport(t *testing.T, f *fixture) {
+	kept, once := f.workspaceType(t, "gain-kept", maintain, "widgets"), f.workspaceType(t, "gain-once", "", "widgets")
+	maintained, initialized := f.workspace(t, "gain-kept"), f.workspace(t, "gain-once")
+	f.setExports(t, once, "widgets", "gadgets")
+	f.setExports(t, kept, "widgets", "gadgets")
+	f.becomes(t, maintained, "gadgets:Bound widgets:Bound")
+	if got := f.bound(t, initialized); got != "widgets:Bound" {
+		t.Errorf("the other has %s", got)
+	}
+}
+
+func deletedComesBack(t *testing.T, f *fixture) {
+	f.workspaceType(t, "deleted", maintain, "widgets")
+	cluster := f.workspace(t, "deleted")
+	before := f.binding(t, cluster, "widgets")
+	must(t, f.c.Delete(f.in(cluster), before))
+	shardtesting.Eventually(t, "the binding, made anew", func(context.Context) error {
+		if err := f.c.Get(f.in(cluster), client.ObjectKeyFromObject(before), before.DeepCopy()); err != nil {
+			return err
+		}
+		if now := f.binding(t, cluster, "widgets"); now.UID == before.UID || now.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
+			return fmt.Errorf("it is %s, %q", now.UID, now.Status.Phase)
+		}
+		return nil
+	})
+}
+
+func changedIsRestored(t *testing.T, f *fixture) {
+	f.export(t, "claiming", claim("configmaps"))
+	f.workspaceType(t, "changed", maintain, "claiming")
+	cluster := f.workspace(t, "changed")
+	binding := f.binding(t, cluster, "claiming")
+	if claims := binding.Spec.PermissionClaims; len(claims) != 1 || claims[0].State != apisv1alpha2.ClaimAccepted || !claims[0].Selector.MatchAll {
+		t.Fatalf("it accepts %+v", claims)
+	}
+	f.change(t, cluster, binding, func() { binding.Spec.PermissionClaims[0].State = apisv1alpha2.ClaimRejected })
+	generation := binding.Generation
+	shardtesting.Eventually(t, "the claim to be accepted again", func(context.Context) error {
+		if now := f.binding(t, cluster, "claiming"); now.Generation == generation || now.Spec.PermissionClaims[0].State != apisv1alpha2.ClaimAccepted {
+			return fmt.Errorf("it is %+v", now.Spec)
+		}
+		return nil
+	})
+}
+
+func newClaim(t *testing.T, f *fixture) {
+	f.export(t, "asking", claim("configmaps"))
+	f.workspaceType(t, "asked-kept", maintain, "asking")
+	f.workspaceType(t, "asked-once", tenancyv1alpha1.APIBindingLifecycleModeInitializeOnly, "asking")
+	maintained, initialized := f.workspace(t, "asked-kept"), f.workspace(t, "asked-once")
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "asking"}}
+	f.change(t, f.provider, export, func() { export.Spec.PermissionClaims = append(export.Spec.PermissionClaims, claim("secrets")) })
+	shardtesting.Eventually(t, "the claim in both", func(context.Context) error {
+		if accepted := len(f.binding(t, maintained, "asking").Spec.PermissionClaims); accepted != 2 {
+			return fmt.Errorf("the maintained one accepts %d", accepted)
+		}
+		if told := len(f.binding(t, initialized, "asking").Status.ExportPermissionClaims); told != 2 {
+			return fmt.Errorf("the other is told of %d", told)
+		}
+		return nil
+	})
+	if accepted := len(f.binding(t, initialized, "asking").Spec.PermissionClaims); accepted != 1 {
+		t.Errorf("the other accepts %d", accepted)
+	}
+}
+
+func typeDropsExport(t *testing.T, f *fixture) {
+	kept := f.workspaceType(t, "drop", maintain, "widgets", "gadgets")
+	cluster := f.workspace(t, "drop")
+	f.setExports(t, kept, "widgets", "gizmos")
+	f.becomes(t, cluster, "gadgets:Bound gizmos:Bound widgets:Bound")
+}
+
+func missingExport(t *testing.T, f *fixture) {
+	f.workspaceType(t, "missing", "", "late", "widgets")
+	name := f.create(t, "missing")
+	var cluster string
+	shardtesting.Eventually(t, "the workspace to say what it lacks", func(context.Context) error {
+		workspace := &tenancyv1alpha1.Workspace{}
+		if err := f.c.Get(f.in("root"), client.ObjectKey{Name: name}, workspace); err != nil {
+			return err
+		}
+		cluster = workspace.Spec.Cluster
+		if cluster == "" || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing {
+			return fmt.Errorf("it is %s", workspace.Status.Phase)
+		}
+		condition := conditionsv1alpha1.Get(f.logicalCluster(t, cluster), corev1alpha1.APIBindingsInitialized)
+		if condition == nil || condition.Reason != corev1alpha1.ReasonAPIBindingErrors || condition.Severity != conditionsv1alpha1.SeverityError || !strings.Contains(condition.Message, `:late"`) {
+			return fmt.Errorf("it says %+v", condition)
+		}
+		return nil
+	})
+	f.becomes(t, cluster, "widgets:Bound")
+	f.export(t, "late")
+	f.WaitReady(t, "root", name)
+	f.becomes(t, cluster, "late:Bound widgets:Bound")
+}
+
+func missingMaintained(t *testing.T, f *fixture) {
+	kept := f.workspaceType(t, "missing-kept", maintain, "widgets")
+	cluster := f.workspace(t, "missing-kept")
+	f.setExports(t, kept, "widgets", "later", "gadgets")
+	f.becomes(t, cluster, "gadgets:Bound widgets:Bound")
+	if !conditionsv1alpha1.IsTrue(f.logicalCluster(t, cluster), corev1alpha1.APIBindingsReconciled) {
+		t.Errorf("it says %+v", f.logicalCluster(t, cluster).Status.Conditions)
+	}
+	f.export(t, "later")
+	f.becomes(t, cluster, "gadgets:Bound later:Bound widgets:Bound")
+}
+
+func success(t *testing.T, f *fixture) {
+	f.workspaceType(t, "success-kept", maintain, "widgets")
+	f.workspaceType(t, "success-once", "", "widgets")
+	for of, reconciled := range map[string]bool{"success-kept": true, "success-once": false} {
+		lc := f.logicalCluster(t, f.workspace(t, of))
+		if conditionsv1alpha1.Get(lc, corev1alpha1.APIBindingsInitialized) != nil || conditionsv1alpha1.IsTrue(lc, corev1alpha1.APIBindingsReconciled) != reconciled || len(lc.Status.Initializers) != 0 {
+			t.Errorf("%s: %+v", of, lc.Status)
+		}
+	}
+}
+
+func defaultSelector(t *testing.T, f *fixture) {
+	selecting := claim("configmaps")
+	selecting.DefaultSelector = &apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"for": "provider"}}}
+	f.export(t, "selecting", selecting)
+	f.workspaceType(t, "selector-kept", maintain, "selecting")
+	f.workspaceType(t, "selector-once", "", "selecting")
+	for of, repeated := range map[string]bool{"selector-kept": false, "selector-once": true} {
+		cluster := f.workspace(t, of)
+		shardtesting.Eventually(t, "the claim of "+of, func(context.Context) error {
+			accepted := f.binding(t, cluster, "selecting").Spec.PermissionClaims[0]
+			if accepted.Selector.MatchAll || accepted.Selector.MatchLabels["for"] != "provider" || (accepted.DefaultSelector != nil) != repeated {
+				return fmt.Errorf("it is %+v", accepted)
+			}
+			return nil
+		})
+	}
+}
+
+func aliasesAlike(t *testing.T, f *fixture) {
+	f.workspaceType(t, "alike-base", "", "root:provider/widgets")
+	leaf := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "alike"}}
+	leaf.Spec.Extend.With = []tenancyv1alpha1.WorkspaceTypeReference{{Path: "root:provider", Name: "alike-base"}}
+	leaf.Spec.DefaultAPIBindings = entries("root:provider/widgets")
+	must(t, f.c.Create(f.in(f.provider), leaf))
+	if got := f.bound(t, f.workspace(t, "alike")); got != "widgets:Bound" {
+		t.Errorf("it has %s", got)
+	}
+}
+
+func spellings(t *testing.T, f *fixture) {
+	f.workspaceType(t, "spellings", "", "root:provider/widgets", f.provider+"/widgets")
+	cluster := f.workspace(t, "spellings")
+	var complete, refused int
+	for _, binding := range f.bindings(t, cluster) {
+		switch {
+		case conditionsv1alpha1.IsTrue(&binding, apisv1alpha2.InitialBindingCompleted):
+			complete++
+		case conditionsv1alpha1.GetReason(&binding, apisv1alpha2.InitialBindingCompleted) == apisv1alpha2.NamingConflictsReason:
+			refused++
+		}
+	}
+	if complete != 1 || refused != 1 {
+		t.Errorf("it has %s", f.bound(t, cluster))
+	}
+}
+
+func throughExtends(t *testing.T, f *fixture) {
+	must(t, f.c.Create(f.in("root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "org"}, Spec: tenancyv1alpha1.WorkspaceSpec{
+		Type: &tenancyv1alpha1.WorkspaceTypeReference{Path: "root", Name: "organization"},
+	}}))
+	f.becomes(t, f.WaitReady(t, "root", "org").Spec.Cluster, "tenancy.kcp.io:Bound topology.kcp.io:Bound")
+}
+
+// TestPlainUsers binds as somebody who administers a workspace and has no right elsewhere but those of everybody.
+func TestPlainUsers(t *testing.T) {
+	s := shardtesting.Start(t)
+	config := s.Masters(t)
+	config.Impersonate.UserName, config.Impersonate.Groups = "alice", []string{"system:authenticated"}
+	alice := s.Client(t, config)
+	root := shardtesting.In(t.Context(), "root")
+	if err := alice.Create(root, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}); !apierrors.IsForbidden(err) {
+		t.Errorf("a workspace in root: %v", err)
+	}
+
+	masters := s.Client(t, s.Masters(t))
+	own := s.NewWorkspace(t, "root", "own").Spec.Cluster
+	must(t, masters.Create(shardtesting.In(t.Context(), own), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "alice"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+	}))
+	in := shardtesting.In(t.Context(), own)
+	for export, allowed := range map[string]bool{
+		"tenancy.kcp.io": true, "topology.kcp.io": true,
+		"shards.core.kcp.io": false, "cache.kcp.io": false, "migration.kcp.io": false, "nothing": false,
+	} {
+		t.Run(export, func(t *testing.T) {
+			binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "mine." + export}}
+			binding.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: "root", Name: export}
+			err := alice.Create(in, binding)
+			if (err == nil) != allowed || (err != nil && !apierrors.IsForbidden(err)) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
