@@ -68,7 +68,7 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 		}
 	})
 	t.Run("those of the consumer do not see it, but what is its own", func(t *testing.T) {
-		eventuallyRefused(t, consumer, "own")
+		_ = eventuallyRefused(t, consumer, "own")
 		if seen := theirs.seen(); slices.Contains(seen, "labelled") || !slices.Contains(seen, "own") {
 			t.Errorf("the consumer's webhook saw %v", seen)
 		}
@@ -99,7 +99,7 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 	})
 	t.Run("policies of the consumer do not concern it", func(t *testing.T) {
 		createNamePolicy(t, consumer, "nothing", rules, "false")
-		eventuallyRefused(t, consumer, "another")
+		_ = eventuallyRefused(t, consumer, "another")
 		if _, err := try(t.Context(), "permitted"); err != nil {
 			t.Error(err)
 		}
