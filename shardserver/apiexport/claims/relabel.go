@@ -23,8 +23,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// pageSize is how many objects are looked at in one read.
-const pageSize = 500
+const (
+	// pageSize is how many objects are looked at in one read.
+	pageSize = 500
+	// busyWait is how long to wait for a server that is busy.
+	busyWait = 100 * time.Millisecond
+)
 
 // errUnfinished says that there is more to do, in another turn.
 var errUnfinished = errors.New("more objects are to be labelled")
@@ -140,7 +144,7 @@ func (p *pass) correct(ctx context.Context, targets []target) error {
 	for range min(touching, len(targets)) {
 		workers.Go(func() {
 			for one := range work {
-				if err := touch(ctx, p.cfg.Objects, p.resource.GVR, one); err != nil {
+				if err := p.touch(ctx, one); err != nil {
 					p.note(one, err)
 				}
 			}
@@ -162,6 +166,23 @@ func (p *pass) correct(ctx context.Context, targets []target) error {
 		}
 	}
 	return nil
+}
+
+// touch touches one object, again while the server is busy: webhooks of the workspace let in few of the shard's own
+// requests at a time.
+func (p *pass) touch(ctx context.Context, one target) error {
+	for {
+		err := touch(ctx, p.cfg.Objects, p.resource.GVR, one)
+		busy := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+		if !busy || time.Now().After(p.until) {
+			return err
+		}
+		select {
+		case <-time.After(busyWait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (p *pass) note(one target, err error) {
