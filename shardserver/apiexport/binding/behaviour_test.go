@@ -52,7 +52,10 @@ func (s *site) resource(plural string) schema.GroupResource {
 
 // unique returns a name that no other test has.
 func (s *site) unique() string {
-	_, test, _ := strings.Cut(s.t.Name(), "/")
+	_, test, sub := strings.Cut(s.t.Name(), "/")
+	if !sub {
+		test = s.t.Name()
+	}
 	name := strings.ToLower(strings.ReplaceAll(test, "_", ""))
 	return name[:min(30, len(name))]
 }
@@ -237,7 +240,10 @@ func (s *site) locks(cluster string, want map[string]string) {
 		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: "cluster"}, logicalCluster); err != nil {
 			return err
 		}
-		annotation := logicalCluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+		annotation, there := logicalCluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+		if !there {
+			return errors.New("there are none")
+		}
 		for resource, holder := range want {
 			lock := fmt.Sprintf("%q:{%q:%q}", resource, "n", holder)
 			if holder == "" {
@@ -338,7 +344,7 @@ func followsExport(t *testing.T, s *site) {
 	provider, consumer := s.pair()
 	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
-	first := s.Bind(t, consumer, provider, "widgets")
+	first := s.Bind(t, consumer, "root:"+s.unique()+"-p", "widgets")
 
 	// A resource more, whose schema comes with it, and a claim.
 	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {

@@ -60,6 +60,14 @@ func (s *site) create(cluster string, gr schema.GroupResource, kind, name string
 	})
 }
 
+// release takes the finalizers off an object.
+func (s *site) release(cluster string, gr schema.GroupResource, name string) {
+	s.t.Helper()
+	if _, err := s.objects(cluster, gr).Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // gone waits until an object of a logical cluster is gone.
 func (s *site) gone(cluster string, object client.Object) {
 	s.t.Helper()
@@ -119,9 +127,7 @@ func waitsForFinalizers(t *testing.T, s *site) {
 	}}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("creating an object while the binding goes: %v", err)
 	}
-	if _, err := s.objects(consumer, widgets).Patch(context.Background(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.release(consumer, widgets, "held")
 	s.gone(consumer, binding)
 	if got := s.stored(consumer, widgets); got != 0 {
 		t.Errorf("%d objects are left", got)

@@ -50,6 +50,9 @@ func (c *clusterController) reconcile(ctx context.Context, key controller.Key) (
 	if err != nil {
 		return controller.Result{}, err
 	}
+	if c.gathering(p) {
+		return controller.Result{RequeueAfter: gatherFor}, nil
+	}
 	if p.cluster == nil && len(p.bindings) == 0 {
 		return controller.Result{}, nil
 	}
@@ -169,7 +172,7 @@ func (p *pass) giveOut(ctx context.Context) (time.Duration, error) {
 	}
 	deleting := p.cluster.DeletionTimestamp != nil
 	var again time.Duration
-	if !deleting { // else nobody will want what is given back
+	if !deleting && !awaitsBindings(p.cluster) { // else nobody will want what is given back, or somebody is about to
 		again, err = p.locks.tidy(lockFacts{definitions: established, exists: p.exists(ctx), now: p.cfg.Clock.Now()})
 		if err != nil {
 			return 0, err

@@ -1,0 +1,144 @@
+package binding_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestManyBindingsOfOneExport shows what one more binding costs: entries of an index, and nothing that runs.
+func TestManyBindingsOfOneExport(t *testing.T) {
+	const workspaces = 200
+	s := newSite(t)
+	provider := s.workspaces("provider")[0]
+	s.Client = s.Shard.Client(t, s.Masters(t)) // logical clusters without workspaces are quick to make, and theirs
+	consumers := make([]string, workspaces)
+	for i := range consumers {
+		consumers[i] = fmt.Sprintf("consumer-%d", i)
+		if err := s.Create(in(consumers[i]), &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, consumer := range consumers {
+		s.locks(consumer, nil)
+	}
+	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
+	s.Bind(t, consumers[0], provider, "widgets")
+	before := runtime.NumGoroutine()
+	_, objectsBefore := s.Server.Consumers().Sizes()
+	_, _, sets, resources := s.Server.Bindings().Sizes()
+
+	dumpRequests(t, s.Shard, "before")
+	started := time.Now()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, consumer := range consumers[1:] {
+		group.Go(func() error { return s.Create(in(consumer), newBinding("widgets", provider, "widgets")) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, consumer := range consumers {
+		s.binding(consumer, "widgets", bound)
+	}
+	t.Logf("%d bindings are bound after %v", workspaces, time.Since(started).Round(time.Millisecond))
+	dumpRequests(t, s.Shard, "after")
+	if _, objects := s.Server.Consumers().Sizes(); objects != objectsBefore+workspaces-1 {
+		t.Errorf("%d references are known, want %d", objects, objectsBefore+workspaces-1)
+	}
+	if _, _, setsNow, resourcesNow := s.Server.Bindings().Sizes(); setsNow != sets || resourcesNow != resources {
+		t.Errorf("from %d sets of %d resources to %d of %d", sets, resources, setsNow, resourcesNow)
+	}
+	shardtesting.Eventually(t, "goroutines", func(context.Context) error {
+		if now := runtime.NumGoroutine(); now > before+workspaces/10 {
+			return fmt.Errorf("from %d to %d", before, now)
+		}
+		return nil
+	})
+
+	// A change of the export reaches all of them, and what does not concern them reaches none.
+	started = time.Now()
+	change(s, provider, "widgets", &apisv1alpha2.APIExport{}, func(export *apisv1alpha2.APIExport) {
+		export.Annotations = map[string]string{"extra.apis.kcp.io/team": "red"}
+	})
+	for _, consumer := range consumers {
+		s.binding(consumer, "widgets", func(binding *apisv1alpha2.APIBinding) error {
+			if binding.Annotations["extra.apis.kcp.io/team"] != "red" {
+				return fmt.Errorf("annotations are %v", binding.Annotations)
+			}
+			return nil
+		})
+	}
+	t.Logf("a change has reached them after %v", time.Since(started).Round(time.Millisecond))
+	for _, consumer := range consumers {
+		if err := s.Delete(in(consumer), newBinding("widgets", "", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, consumer := range consumers {
+		s.gone(consumer, newBinding("widgets", "", ""))
+	}
+	shardtesting.Eventually(t, "nothing is kept of what is gone", func(context.Context) error {
+		if _, objects := s.Server.Consumers().Sizes(); objects != objectsBefore-1 {
+			return fmt.Errorf("%d references are known, want %d", objects, objectsBefore-1)
+		}
+		return nil
+	})
+}
+
+// TestRestart stops the shard in the middle of everything: the next process must finish it.
+func TestRestart(t *testing.T) {
+	s := newSite(t)
+	provider, consumer := s.pair()
+	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
+	s.NewExport(t, provider, "widgets", widgets, "Widget", offering(gadgets)) // whose schema is missing
+	s.NewExport(t, provider, "other", s.resource("others"), "Other")
+	s.bind(consumer, "widgets", provider, "widgets")
+	going := s.Bind(t, consumer, provider, "other")
+	s.create(consumer, s.resource("others"), "Other", "held", "example.io/wait")
+	s.binding(consumer, "widgets", all(binding, says(apisv1alpha2.APIExportValid, apisv1alpha2.InternalErrorReason)))
+	if err := s.Delete(in(consumer), going); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	shard := shardtesting.StartIn(t, s.Directory)
+	s = &site{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
+	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+		t.Fatal(err)
+	}
+	s.binding(consumer, "widgets", all(bound, binds("gadgets", "widgets")))
+	s.binding(consumer, "other", says(apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.SomeFinalizersRemainReason))
+	s.release(consumer, s.resource("others"), "held")
+	s.gone(consumer, going)
+	slice := s.addresses(provider, "widgets")
+	if len(slice) != 1 {
+		t.Errorf("addresses are %v", slice)
+	}
+}
+
+func (s *site) addresses(cluster, name string) []string {
+	s.t.Helper()
+	slice := &apisv1alpha1.APIExportEndpointSlice{}
+	if err := s.Get(in(cluster), client.ObjectKey{Name: name}, slice); err != nil {
+		s.t.Fatal(err)
+	}
+	var urls []string
+	for _, endpoint := range slice.Status.APIExportEndpoints {
+		urls = append(urls, endpoint.URL)
+	}
+	return urls
+}

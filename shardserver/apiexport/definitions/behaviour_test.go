@@ -1,0 +1,145 @@
+package definitions_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
+
+// site is a shard with definitions beside its own, whose clock the test moves.
+type site struct {
+	*shardtesting.Shard
+	masters client.Client
+	clock   *clocktesting.FakePassiveClock
+	made    *definitions.Definitions
+	t       *testing.T
+}
+
+func newSite(t *testing.T) *site {
+	shard := shardtesting.Start(t)
+	s := &site{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
+	s.made = definitions.New(definitions.Config{
+		Registry: shard.Server.Registry, Client: s.masters, Exports: shard.Server.Exports(), Index: shard.Server.Bindings(), Clock: s.clock,
+	})
+	return s
+}
+
+// cleanup looks at a definition once.
+func (s *site) cleanup(uid types.UID) controller.Result {
+	s.t.Helper()
+	for _, c := range s.made.Controllers() {
+		if c.Name != "apiexport-definition-cleanup" {
+			continue
+		}
+		key := controller.Key{Cluster: logicalcluster.BoundCRDs, Name: string(uid)}
+		result, err := c.Reconcile(logicalcluster.With(context.Background(), key.Cluster), key)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return result
+	}
+	s.t.Fatal("there is no such controller")
+	return controller.Result{}
+}
+
+func (s *site) exists(uid types.UID) error {
+	return s.masters.Get(shardtesting.In(context.Background(), "system:bound-crds"), client.ObjectKey{Name: string(uid)}, &apiextensionsv1.CustomResourceDefinition{})
+}
+
+// schema waits for a schema's definition, and returns the schema.
+func (s *site) schema(cluster, name string) *apisv1alpha1.APIResourceSchema {
+	s.t.Helper()
+	found := &apisv1alpha1.APIResourceSchema{}
+	if err := s.masters.Get(shardtesting.In(context.Background(), cluster), client.ObjectKey{Name: name}, found); err != nil {
+		s.t.Fatal(err)
+	}
+	shardtesting.Eventually(s.t, "the definition of "+name, func(context.Context) error { return s.exists(found.UID) })
+	return found
+}
+
+func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
+	s := newSite(t)
+	provider, consumer := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "consumer").Spec.Cluster
+	s.NewExport(t, provider, "widgets", widgets, "Widget")
+	binding := s.Bind(t, consumer, provider, "widgets")
+	schema := s.schema(provider, "v1.widgets.example.io")
+
+	s.clock.SetTime(time.Now().Add(time.Second))
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || result.RequeueAfter > definitions.UnusedFor {
+		t.Errorf("a young definition is looked at again after %v", result.RequeueAfter)
+	}
+	s.clock.SetTime(time.Now().Add(definitions.UnusedFor + time.Minute))
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
+		t.Error("a definition goes that is bound")
+	}
+	if err := s.masters.Delete(shardtesting.In(context.Background(), consumer), binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "nobody binds it", func(context.Context) error {
+		if len(s.Server.Bindings().WithSchema(schema.UID)) > 0 {
+			return errors.New("somebody does")
+		}
+		return nil
+	})
+	if _, err := s.made.Ensure(context.Background(), schema); err != nil {
+		t.Fatal(err)
+	}
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
+		t.Error("a definition goes that somebody is about to bind")
+	}
+	s.clock.SetTime(s.clock.Now().Add(definitions.UnusedFor + time.Minute))
+	s.cleanup(schema.UID)
+	shardtesting.Eventually(t, "the definition goes", func(context.Context) error {
+		if err := s.exists(schema.UID); !apierrors.IsNotFound(err) {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	s.Bind(t, consumer, provider, "widgets") // it comes again for the next
+}
+
+func TestClaimedIdentitiesHaveDefinitions(t *testing.T) {
+	s := newSite(t)
+	provider, claimant := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "claimant").Spec.Cluster
+	export := s.NewExport(t, provider, "widgets", widgets, "Widget")
+	claiming := s.NewExport(t, claimant, "gadgets", schema.GroupResource{Group: "example.io", Resource: "gadgets"}, "Gadget", func(e *apisv1alpha2.APIExport) {
+		e.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{{
+			GroupResource: apisv1alpha2.GroupResource{Group: widgets.Group, Resource: widgets.Resource}, IdentityHash: export.Status.IdentityHash, Verbs: []string{"*"},
+		}}
+	})
+	schema := s.schema(provider, "v1.widgets.example.io") // though nobody binds it
+	s.tell(claiming)
+	s.clock.SetTime(time.Now().Add(definitions.UnusedFor + time.Minute))
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
+		t.Error("a definition goes that is claimed")
+	}
+}
+
+// tell lets the definitions of the test know of an export, as a watch would.
+func (s *site) tell(export *apisv1alpha2.APIExport) {
+	for _, c := range s.made.Controllers() {
+		for _, input := range c.Inputs {
+			if input.Resource == apisv1alpha2.Resource("apiexports") {
+				input.Keys(watch.Event{Type: watch.Added, Object: export})
+			}
+		}
+	}
+}
