@@ -35,7 +35,7 @@ func EffectiveClaims(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIE
 			continue
 		}
 		effective = append(effective, EffectiveClaim{
-			ScopedPermissionClaim: accepted.ScopedPermissionClaim,
+			ScopedPermissionClaim: accepted.Scoped(),
 			Allowed:               sets.New(accepted.Verbs...).Intersection(sets.New(export.Spec.PermissionClaims[at].Verbs...)),
 		})
 	}

@@ -12,10 +12,9 @@ func claim(resource, identity string, verbs ...string) apisv1alpha2.PermissionCl
 
 func answer(state apisv1alpha2.AcceptablePermissionClaimState, claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 	return apisv1alpha2.AcceptablePermissionClaim{
-		State: state,
-		ScopedPermissionClaim: apisv1alpha2.ScopedPermissionClaim{
-			PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true},
-		},
+		PermissionClaim: claim,
+		Selector:        apisv1alpha2.PermissionClaimSelector{MatchAll: true},
+		State:           state,
 	}
 }
 

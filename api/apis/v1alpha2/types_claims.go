@@ -67,12 +67,24 @@ type ScopedPermissionClaim struct {
 }
 
 // AcceptablePermissionClaim is a claim with the consumer's answer.
+//
+// It repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep,
+// structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.
 type AcceptablePermissionClaim struct {
-	ScopedPermissionClaim `json:",inline"`
+	PermissionClaim `json:",inline"`
+
+	// selector chooses the objects.
+	// +required
+	Selector PermissionClaimSelector `json:"selector"`
 
 	// state is the answer.
 	// +required
 	State AcceptablePermissionClaimState `json:"state"`
+}
+
+// Scoped returns the claim without the answer.
+func (p AcceptablePermissionClaim) Scoped() ScopedPermissionClaim {
+	return ScopedPermissionClaim{PermissionClaim: p.PermissionClaim, Selector: p.Selector}
 }
 
 // AcceptablePermissionClaimState is a consumer's answer to a claim.

@@ -53,7 +53,7 @@ func effective(binding *apisv1alpha2.APIBinding) []apisv1alpha2.ScopedPermission
 	var found []apisv1alpha2.ScopedPermissionClaim
 	for _, accepted := range binding.Spec.PermissionClaims {
 		if accepted.State == apisv1alpha2.ClaimAccepted && slices.ContainsFunc(binding.Status.ExportPermissionClaims, accepted.EqualGRI) {
-			found = append(found, accepted.ScopedPermissionClaim)
+			found = append(found, accepted.Scoped())
 		}
 	}
 	return found

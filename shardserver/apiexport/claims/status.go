@@ -74,7 +74,7 @@ func judgeValidity(binding *apisv1alpha2.APIBinding) {
 			unknown = append(unknown, named(accepted.PermissionClaim))
 			continue
 		}
-		different = append(different, differences(accepted.ScopedPermissionClaim, binding.Status.ExportPermissionClaims[at])...)
+		different = append(different, differences(accepted.Scoped(), binding.Status.ExportPermissionClaims[at])...)
 	}
 	switch {
 	case len(unknown) > 0:

@@ -23,7 +23,7 @@ func scoped(claim apisv1alpha2.PermissionClaim, labels map[string]string) apisv1
 }
 
 func answered(claim apisv1alpha2.ScopedPermissionClaim, state apisv1alpha2.AcceptablePermissionClaimState) apisv1alpha2.AcceptablePermissionClaim {
-	return apisv1alpha2.AcceptablePermissionClaim{ScopedPermissionClaim: claim, State: state}
+	return apisv1alpha2.AcceptablePermissionClaim{PermissionClaim: claim.PermissionClaim, Selector: claim.Selector, State: state}
 }
 
 // boundTo is a binding to an export with claims.

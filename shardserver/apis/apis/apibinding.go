@@ -25,6 +25,8 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 	SameSpec:   func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	SameStatus: func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
+	KeepStatus: registry.ByTheShardItself,
+
 	ValidateName:       validateName,
 	ValidateSpec:       validateBindingSpec,
 	ValidateStatus:     validateBindingStatus,
@@ -53,7 +55,7 @@ func validateBindingSpec(binding *apisv1alpha2.APIBinding) field.ErrorList {
 	claims := make([]apisv1alpha2.PermissionClaim, 0, len(binding.Spec.PermissionClaims))
 	at := path.Child("permissionClaims")
 	for i, claim := range binding.Spec.PermissionClaims {
-		errs = append(errs, validateScopedClaim(claim.ScopedPermissionClaim, at.Index(i))...)
+		errs = append(errs, validateScopedClaim(claim.Scoped(), at.Index(i))...)
 		errs = append(errs, registry.Required(string(claim.State), at.Index(i).Child("state"))...)
 		errs = append(errs, registry.OneOf(claim.State, claimStates, at.Index(i).Child("state"))...)
 		claims = append(claims, claim.PermissionClaim)

@@ -1116,8 +1116,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(v1alpha1.APIResourceVersion{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.APIResourceVersion{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -2336,7 +2335,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AcceptablePermissionClaim is a claim with the consumer's answer.",
+				Description: "AcceptablePermissionClaim is a claim with the consumer's answer.\n\nIt repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep, structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {

@@ -132,8 +132,8 @@ func (s *site) offer(cluster, name string, claims ...apisv1alpha2.PermissionClai
 // accepted is a claim as a consumer accepts it, for all objects.
 func accepted(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 	return apisv1alpha2.AcceptablePermissionClaim{
-		ScopedPermissionClaim: apisv1alpha2.ScopedPermissionClaim{PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}},
-		State:                 apisv1alpha2.ClaimAccepted,
+		PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true},
+		State: apisv1alpha2.ClaimAccepted,
 	}
 }
 

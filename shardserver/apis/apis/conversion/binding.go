@@ -44,14 +44,16 @@ func bindingSpecToV1alpha2(kept *carried, in apisv1alpha1.APIBindingSpec) apisv1
 	accepted := take(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
 		answered(idAcceptable, claimsOf(in.PermissionClaims)))
 	scoped := mapped(accepted, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha2.ScopedPermissionClaim {
-		return claim.ScopedPermissionClaim
+		return claim.Scoped()
 	})
 	return apisv1alpha2.APIBindingSpec{
 		Reference: apisv1alpha2.BindingReference{Export: (*apisv1alpha2.ExportBindingReference)(in.Reference.Export)},
 		PermissionClaims: mapped(in.PermissionClaims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+			converted := scopedToV1alpha2(claim.PermissionClaim, scoped)
 			return apisv1alpha2.AcceptablePermissionClaim{
-				ScopedPermissionClaim: scopedToV1alpha2(claim.PermissionClaim, scoped),
-				State:                 apisv1alpha2.AcceptablePermissionClaimState(claim.State),
+				PermissionClaim: converted.PermissionClaim,
+				Selector:        converted.Selector,
+				State:           apisv1alpha2.AcceptablePermissionClaimState(claim.State),
 			}
 		}),
 	}
@@ -80,7 +82,7 @@ func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding
 	kept := &carried{annotations: in.Annotations}
 	err := put(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
 		filtered(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) bool {
-			return !plainScope(claim.ScopedPermissionClaim)
+			return !plainScope(claim.Scoped())
 		}))
 	if err != nil {
 		return err
