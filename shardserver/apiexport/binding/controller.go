@@ -63,8 +63,6 @@ type clusterController struct {
 	offers map[bindings.Export]fingerprint
 	// waiting are the logical clusters that wait for a definition to be served.
 	waiting map[types.UID]sets.Set[logicalcluster.Name]
-	// gathered are the logical clusters whose next look is not put off any more (see gather.go).
-	gathered sets.Set[logicalcluster.Name]
 }
 
 func newClusterController(cfg Config) controller.Controller {
@@ -75,7 +73,6 @@ func newClusterController(cfg Config) controller.Controller {
 		local:    storage.NewReader[*apiextensions.CustomResourceDefinition](cfg.Registry, ownapiextensions.Definitions),
 		offers:   map[bindings.Export]fingerprint{},
 		waiting:  map[types.UID]sets.Set[logicalcluster.Name]{},
-		gathered: sets.New[logicalcluster.Name](),
 	}
 	return controller.Controller{
 		Name: "apibinding",

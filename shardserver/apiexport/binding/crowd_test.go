@@ -39,7 +39,6 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 	_, objectsBefore := s.Server.Consumers().Sizes()
 	_, _, sets, resources := s.Server.Bindings().Sizes()
 
-	dumpRequests(t, s.Shard, "before")
 	started := time.Now()
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -53,7 +52,6 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 		s.binding(consumer, "widgets", bound)
 	}
 	t.Logf("%d bindings are bound after %v", workspaces, time.Since(started).Round(time.Millisecond))
-	dumpRequests(t, s.Shard, "after")
 	if _, objects := s.Server.Consumers().Sizes(); objects != objectsBefore+workspaces-1 {
 		t.Errorf("%d references are known, want %d", objects, objectsBefore+workspaces-1)
 	}

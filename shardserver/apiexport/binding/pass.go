@@ -50,9 +50,6 @@ func (c *clusterController) reconcile(ctx context.Context, key controller.Key) (
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if c.gathering(p) {
-		return controller.Result{RequeueAfter: gatherFor}, nil
-	}
 	if p.cluster == nil && len(p.bindings) == 0 {
 		return controller.Result{}, nil
 	}
