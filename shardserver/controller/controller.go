@@ -7,17 +7,11 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -84,18 +78,30 @@ func ObjectKey(event watch.Event) []Key {
 	return []Key{{Cluster: logicalcluster.Of(obj), Namespace: obj.GetNamespace(), Name: obj.GetName()}}
 }
 
+// OfKey returns the logical cluster of a key, and DescribeKey what else tells of it, for loops whose keys these are.
+func OfKey(key Key) logicalcluster.Name { return key.Cluster }
+
+// DescribeKey is explained at OfKey.
+func DescribeKey(key Key) []any { return []any{"namespace", key.Namespace, "name", key.Name} }
+
 // running is a controller with its queue, for as long as it runs.
 type running struct {
 	Controller
-	queue workqueue.TypedRateLimitingInterface[Key]
+	*Loop[Key]
 }
 
 func newRunning(c Controller) *running {
 	if c.Workers <= 0 {
 		c.Workers = defaultWorkers
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[Key](retryBase, retryMax)
-	return &running{Controller: c, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[Key]{Name: c.Name})}
+	return &running{Controller: c, Loop: NewLoop(Work[Key]{
+		Name: c.Name, Workers: c.Workers, Timeout: reconcileTimeout, RetryBase: retryBase, RetryMax: retryMax,
+		Cluster: OfKey, Describe: DescribeKey,
+		Do: func(ctx context.Context, key Key) (time.Duration, error) {
+			result, err := c.Reconcile(ctx, key)
+			return result.RequeueAfter, err
+		},
+	})}
 }
 
 // enqueue adds what an event of the resource concerns.
@@ -105,64 +111,7 @@ func (r *running) enqueue(resource schema.GroupResource, event watch.Event) {
 			continue
 		}
 		for _, key := range input.Keys(event) {
-			r.queue.Add(key)
+			r.Add(key)
 		}
 	}
-}
-
-// work runs the workers until the context ends, and returns when the last has finished its key.
-func (r *running) work(ctx context.Context) {
-	stop := context.AfterFunc(ctx, r.queue.ShutDown)
-	defer stop()
-	var workers sync.WaitGroup
-	for range r.Workers {
-		workers.Go(func() {
-			for r.next(ctx) {
-			}
-		})
-	}
-	workers.Wait()
-}
-
-func (r *running) next(ctx context.Context) bool {
-	key, shutdown := r.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer r.queue.Done(key)
-	if ctx.Err() != nil {
-		return false
-	}
-	result, err := r.reconcile(ctx, key)
-	switch {
-	case err == nil:
-		reconciles.WithLabelValues(r.Name, outcomeSuccess).Inc()
-		r.queue.Forget(key)
-		if result.RequeueAfter > 0 {
-			r.queue.AddAfter(key, result.RequeueAfter)
-		}
-	case apierrors.IsConflict(err):
-		// The watch cache was behind. The event that makes it catch up is on its way.
-		reconciles.WithLabelValues(r.Name, outcomeConflict).Inc()
-		r.queue.AddRateLimited(key)
-	case ctx.Err() != nil:
-		return false
-	default:
-		reconciles.WithLabelValues(r.Name, outcomeError).Inc()
-		klog.FromContext(ctx).Error(err, "Reconciling failed, will retry", "controller", r.Name, "cluster", key.Cluster, "namespace", key.Namespace, "name", key.Name)
-		r.queue.AddRateLimited(key)
-	}
-	return true
-}
-
-// reconcile turns a panic into an error: one object that a controller cannot stand must not end the shard.
-func (r *running) reconcile(ctx context.Context, key Key) (_ Result, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-		}
-	}()
-	ctx, cancel := context.WithTimeout(logicalcluster.With(ctx, key.Cluster), reconcileTimeout)
-	defer cancel()
-	return r.Reconcile(ctx, key)
 }

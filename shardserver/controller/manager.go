@@ -72,7 +72,7 @@ func (m *Manager) runControllers(ctx context.Context) {
 			}
 			sources[resource].followers = append(sources[resource].followers, r)
 		}
-		group.Go(func() { r.work(ctx) })
+		group.Go(func() { r.Run(ctx) })
 	}
 	for _, s := range sources {
 		group.Go(func() { s.run(ctx) })

@@ -11,19 +11,14 @@ package garbage
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -55,8 +50,8 @@ type Config struct {
 
 // Collector collects garbage. It is a follow.Listener of all storages.
 type Collector struct {
-	cfg   Config
-	queue workqueue.TypedRateLimitingInterface[key]
+	cfg  Config
+	loop *controller.Loop[key]
 	// synced tells whether all objects of the shard are known.
 	synced func() bool
 	// reported are pairs of dependent and owner of which it has been said that they live in different namespaces.
@@ -67,14 +62,19 @@ type Collector struct {
 
 // New returns a collector for one run.
 func New(cfg Config) *Collector {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryBase, retryMax)
 	c := &Collector{
 		cfg:      cfg,
-		queue:    workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[key]{Name: "garbage-collector"}),
 		synced:   func() bool { return false },
 		reported: lru.New(reportedPairs),
 	}
-	c.graph = newGraph(func(k key) { c.queue.Add(k) })
+	c.loop = controller.NewLoop(controller.Work[key]{
+		Name: "garbage-collector", Workers: workers, Timeout: objectTimeout, RetryBase: retryBase, RetryMax: retryMax,
+		Cluster:  func(k key) logicalcluster.Name { return k.cluster },
+		Describe: func(k key) []any { return []any{"uid", k.uid} },
+		Do:       c.process,
+		Quiet:    func(err error) bool { return errors.Is(err, errUnknownKind) }, // it may be served one day
+	})
+	c.graph = newGraph(c.loop.Add)
 	return c
 }
 
@@ -83,59 +83,11 @@ var _ follow.Listener = &Collector{}
 // Run collects until the context ends and its workers have returned. The follower tells the collector of all objects.
 func (c *Collector) Run(ctx context.Context, follower *follow.Follower) {
 	c.synced = follower.Synced
-	stop := context.AfterFunc(ctx, c.queue.ShutDown)
-	defer stop()
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			for c.next(ctx) {
-			}
-		})
-	}
-	group.Wait()
+	c.loop.Run(ctx)
 }
 
 // Size returns how many objects are remembered, and how many owners they name.
 func (c *Collector) Size() (objects, owners int) { return c.size() }
-
-func (c *Collector) next(ctx context.Context) bool {
-	k, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(k)
-	if ctx.Err() != nil {
-		return false
-	}
-	again, err := c.safely(ctx, k)
-	switch {
-	case err == nil && again > 0:
-		c.queue.AddAfter(k, again)
-	case err == nil:
-		c.queue.Forget(k)
-	case ctx.Err() != nil:
-		return false
-	case errors.Is(err, errUnknownKind), apierrors.IsConflict(err):
-		// The kind may be served one day; what changed meanwhile has been, or will be, told of.
-		c.queue.AddRateLimited(k)
-	default:
-		klog.FromContext(ctx).Error(err, "Collecting garbage failed, will retry", "cluster", k.cluster, "uid", k.uid)
-		c.queue.AddRateLimited(k)
-	}
-	return true
-}
-
-// safely turns a panic into an error: one object that the collector cannot stand must not end the shard.
-func (c *Collector) safely(ctx context.Context, k key) (again time.Duration, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
-		}
-	}()
-	ctx, cancel := context.WithTimeout(logicalcluster.With(ctx, k.cluster), objectTimeout)
-	defer cancel()
-	return c.process(ctx, k)
-}
 
 // process does what an object needs now. It returns after which time to look again if no event tells earlier.
 func (c *Collector) process(ctx context.Context, k key) (again time.Duration, err error) {
