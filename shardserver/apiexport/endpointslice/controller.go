@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -56,7 +56,7 @@ type Config struct {
 type sliceController struct {
 	cfg        Config
 	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
-	partitions *storage.Reader[*topologyv1alpha1.Partition]
+	partitions endpoints.Partitions
 	shards     *storage.Reader[*corev1alpha1.Shard]
 }
 
@@ -65,7 +65,7 @@ func Controllers(cfg Config) []controller.Controller {
 	c := &sliceController{
 		cfg:        cfg,
 		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, slices),
-		partitions: storage.NewReader[*topologyv1alpha1.Partition](cfg.Registry, partitions),
+		partitions: endpoints.NewPartitions(cfg.Registry),
 		shards:     storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
 	}
 	return []controller.Controller{{
@@ -189,7 +189,7 @@ type observed struct {
 }
 
 func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) (observed, error) {
-	o := observed{selector: labels.Everything()}
+	o := observed{}
 	if o.reference, o.invalid = apiexport.ReferenceOfSlice(slice); o.invalid == nil {
 		export, err := c.cfg.Exports.ByPath(ctx, o.reference)
 		if client.IgnoreNotFound(err) != nil {
@@ -199,10 +199,9 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 			o.export = export
 		}
 	}
-	if slice.Spec.Partition != "" {
-		if err := c.observePartition(ctx, slice.Spec.Partition, &o); err != nil {
-			return o, err
-		}
+	var err error
+	if o.selector, o.fault, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
+		return o, err
 	}
 	shard, err := c.shards.Get(logicalcluster.With(ctx, logicalcluster.Root), "", c.cfg.ShardName)
 	if client.IgnoreNotFound(err) != nil {
@@ -219,29 +218,6 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	}
 	o.consumed = c.cfg.Consumers.Any(o.export)
 	return o, nil
-}
-
-func (c *sliceController) observePartition(ctx context.Context, name string, o *observed) error {
-	partition, err := c.partitions.Get(ctx, "", name)
-	if apierrors.IsNotFound(err) {
-		o.selector, o.fault = nil, fmt.Sprintf("Partition %q was not found; create it, or take it out of the slice", name)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if o.selector, err = metav1.LabelSelectorAsSelector(selectorOf(partition)); err != nil {
-		o.selector, o.fault = nil, fmt.Sprintf("Partition %q cannot be used: %v; correct its selector", name, err)
-	}
-	return nil
-}
-
-// selectorOf returns the selector of a partition, which selects all shards if it has none.
-func selectorOf(partition *topologyv1alpha1.Partition) *metav1.LabelSelector {
-	if partition.Spec.Selector == nil {
-		return &metav1.LabelSelector{}
-	}
-	return partition.Spec.Selector
 }
 
 // decide brings the conditions and the selector of a slice in line with what was observed.

@@ -22,6 +22,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/identity"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -45,11 +46,11 @@ type Config struct {
 // Controllers returns the controllers of this package.
 func Controllers(cfg Config) []controller.Controller {
 	c := &exportController{
-		cfg:     cfg,
-		exports: storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports),
-		slices:  storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, endpointSlices),
-		secrets: storage.NewReader[*core.Secret](cfg.Registry, secrets),
-		shards:  storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
+		cfg:        cfg,
+		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports),
+		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, endpointSlices),
+		identities: identity.NewKeeper(cfg.Registry, cfg.Clients.Typed),
+		shards:     storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
 	}
 	inputs := []controller.Input{
 		{Resource: exports, Keys: controller.ObjectKey},
@@ -63,11 +64,11 @@ func Controllers(cfg Config) []controller.Controller {
 }
 
 type exportController struct {
-	cfg     Config
-	exports *storage.Reader[*apisv1alpha2.APIExport]
-	slices  *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
-	secrets *storage.Reader[*core.Secret]
-	shards  *storage.Reader[*corev1alpha1.Shard]
+	cfg        Config
+	exports    *storage.Reader[*apisv1alpha2.APIExport]
+	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
+	identities *identity.Keeper
+	shards     *storage.Reader[*corev1alpha1.Shard]
 }
 
 // deletedKey returns the export that a default slice which went was of: they have one name.

@@ -1,0 +1,94 @@
+// Package identity keeps the secrets by which those who offer something across workspaces prove that it is theirs: 32
+// random bytes as text in a secret, whose SHA-256 everybody may know. Who has the secret has what is stored under its
+// hash.
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// size is how many random bytes an identity has.
+const size = 32
+
+// Keeper makes and reads the secrets of identities, in the logical cluster of the context.
+type Keeper struct {
+	secrets *storage.Reader[*core.Secret]
+	client  client.Client
+}
+
+// NewKeeper returns a keeper that reads from the registry and writes with the client.
+func NewKeeper(registry *storage.Registry, client client.Client) *Keeper {
+	return &Keeper{secrets: storage.NewReader[*core.Secret](registry, schema.GroupResource{Resource: "secrets"}), client: client}
+}
+
+// Read returns the identity in a secret. The fault is something that whoever owns the secret has to mend, said with
+// what to do.
+func (k *Keeper) Read(ctx context.Context, reference *corev1.SecretReference) (value []byte, fault string, err error) {
+	secret, err := k.secrets.Get(ctx, reference.Namespace, reference.Name)
+	if apierrors.IsNotFound(err) { // or not seen yet
+		secret, err = k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Sprintf("secret %s/%s was not found; create it with the identity in key %q", reference.Namespace, reference.Name, apisv1alpha2.SecretKeyAPIExportIdentity), nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return secret.Data[apisv1alpha2.SecretKeyAPIExportIdentity], "", nil
+}
+
+// Ensure makes a secret with a new identity, and its namespace, unless there is one of its name.
+func (k *Keeper) Ensure(ctx context.Context, reference *corev1.SecretReference) error {
+	_, err := k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
+	if err == nil || !apierrors.IsNotFound(err) {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: reference.Namespace}}
+	if err := k.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating namespace %s: %w", reference.Namespace, err)
+	}
+	key := make([]byte, size)
+	_, _ = rand.Read(key) // never fails on supported systems
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace, Name: reference.Name},
+		Data:       map[string][]byte{apisv1alpha2.SecretKeyAPIExportIdentity: []byte(base64.RawURLEncoding.EncodeToString(key))},
+	}
+	if err := k.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating secret %s/%s: %w", reference.Namespace, reference.Name, err)
+	}
+	return nil
+}
+
+// Verify returns the identity hash of an object whose hash was known before, or "", and whose secret holds a value, or
+// has a fault. A hash never changes: objects are stored under it. The fault it returns says what has to be mended; it is
+// empty if the secret is the right one. kind is what the object is called in it.
+func Verify(known string, reference *corev1.SecretReference, value []byte, fault, kind string) (hash, remaining string) {
+	switch {
+	case fault != "":
+		return known, fault
+	case len(value) == 0:
+		return known, fmt.Sprintf("secret %s/%s has no key %q; put the identity there", reference.Namespace, reference.Name, apisv1alpha2.SecretKeyAPIExportIdentity)
+	}
+	sum := sha256.Sum256(value)
+	switch hash := hex.EncodeToString(sum[:]); known {
+	case "", hash:
+		return hash, ""
+	}
+	return known, fmt.Sprintf("hash mismatch: secret %s/%s holds another identity than status.identityHash was made of; restore the secret, or delete the %s and create it anew",
+		reference.Namespace, reference.Name, kind)
+}
