@@ -15,7 +15,7 @@ func (s *Server) tenancyConfig() tenancy.Config {
 		Registry:  s.Registry,
 		Clients:   s.config.clients,
 		Types:     s.config.types,
-		Exports:   s.config.exports,
+		Defaults:  s.defaultBindings(),
 		ShardName: s.options.Shard.Name,
 		Mounts:    s.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Keys:      s.config.keys,

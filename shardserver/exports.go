@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
 )
 
 // hookReferrers is the name of the post-start hook that is done when it is known who refers to which export.
@@ -58,11 +59,27 @@ func (c *Config) reserver() *binding.Reserver {
 	}
 }
 
+// madeDefinitions returns what makes definitions of schemas; there is one in a process.
+func (s *Server) madeDefinitions() *definitions.Definitions {
+	if s.made == nil {
+		s.made = definitions.New(definitions.Config{
+			Registry: s.Registry, Client: s.config.clients.Typed, Exports: s.config.exports, Index: s.config.bindings, Clock: clock.RealClock{},
+		})
+	}
+	return s.made
+}
+
+// defaultBindings returns what makes the bindings that workspace types ask for.
+func (s *Server) defaultBindings() *defaultbindings.Binder {
+	foreseer := binding.NewForeseer(binding.Config{Registry: s.Registry, Exports: s.config.exports, Definitions: s.madeDefinitions()})
+	return defaultbindings.NewBinder(defaultbindings.Config{
+		Registry: s.Registry, Exports: s.config.exports, Client: s.config.clients.Typed, Foresee: foreseer.Foresee,
+	})
+}
+
 // exportControllers returns the controllers of exports, endpoint slices and bindings.
 func (s *Server) exportControllers() []controller.Controller {
-	made := definitions.New(definitions.Config{
-		Registry: s.Registry, Client: s.config.clients.Typed, Exports: s.config.exports, Index: s.config.bindings, Clock: clock.RealClock{},
-	})
+	made := s.madeDefinitions()
 	controllers := export.Controllers(export.Config{
 		Registry: s.Registry, Clients: s.config.clients,
 		DeprecatedURLs: s.options.FeatureEnabled(options.GateDeprecatedURLs),

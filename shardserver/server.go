@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/etcd"
@@ -47,6 +48,8 @@ type Server struct {
 	// have ended.
 	booted, ending, controlled chan struct{}
 
+	// made makes definitions of schemas, for all controllers.
+	made *definitions.Definitions
 	// referrers know who refers to which export.
 	referrers referrers
 

@@ -44,7 +44,7 @@ func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clus
 	if err != nil {
 		return bound{}, err
 	}
-	outcome, err := c.defaults.Initialize(ctx, aliases)
+	outcome, err := c.cfg.Defaults.Initialize(ctx, scope.cluster, aliases)
 	if err != nil {
 		return bound{}, err
 	}
@@ -82,7 +82,7 @@ func (c *logicalClusterController) maintainDefaults(ctx context.Context, scope *
 	if err != nil || !defaultbindings.Maintained(aliases) {
 		return 0, err
 	}
-	outcome, err := c.defaults.Maintain(ctx, aliases)
+	outcome, err := c.cfg.Defaults.Maintain(ctx, aliases)
 	if err != nil {
 		return 0, err
 	}

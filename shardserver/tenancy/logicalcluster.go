@@ -36,7 +36,6 @@ type logicalClusterController struct {
 	shards   shardReader
 
 	namespaces *storage.Reader[*core.Namespace]
-	defaults   *defaultbindings.Binder
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
@@ -47,7 +46,6 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 		shards:   newShardReader(cfg.Registry),
 
 		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
-		defaults:   defaultbindings.NewBinder(cfg.Registry, cfg.Exports, cfg.Clients.Typed),
 	}
 	concerned := defaultbindings.NewConcerned(cfg.Registry, cfg.Types)
 	return controller.Controller{

@@ -19,11 +19,11 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -49,8 +49,8 @@ type Config struct {
 	Clients *loopback.Clients
 	// Types resolves workspace types and paths.
 	Types *workspacetype.Resolver
-	// Exports finds what default bindings bind.
-	Exports *apiexport.Catalog
+	// Defaults makes the bindings that types ask for.
+	Defaults *defaultbindings.Binder
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
 	// Mounts makes workspaces that stand for servers elsewhere lead there.

@@ -30,7 +30,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 		scope.facts.refused = refused
 		return nil
 	}
-	template, err := c.newLogicalCluster(ctx, scope, shard)
+	template, aliases, err := c.newLogicalCluster(ctx, scope, shard)
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		scope.facts.refused = unschedulable("%v", err)
 		return nil
@@ -43,6 +43,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 		if err != nil {
 			return err
 		}
+		setMapEntry(&template.Annotations, corev1alpha1.ResourceBindingsAnnotationKey, c.cfg.Defaults.Locks(ctx, name, aliases))
 		cluster, err := c.createCluster(ctx, scope, name, template)
 		if err != nil {
 			return err
@@ -97,23 +98,23 @@ func (c *workspaceController) createCluster(ctx context.Context, scope *workspac
 	return cluster, nil
 }
 
-// newLogicalCluster returns the LogicalCluster that a workspace asks for.
-func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (*corev1alpha1.LogicalCluster, error) {
+// newLogicalCluster returns the LogicalCluster that a workspace asks for, and the types that it counts as.
+func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (*corev1alpha1.LogicalCluster, []workspacetype.Resolved, error) {
 	leaf, err := c.typeOf(ctx, scope)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	aliases, err := c.cfg.Types.Aliases(ctx, leaf)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	path, err := c.path(ctx, scope)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	createdBy, err := creator(scope.workspace.Annotations)
 	if err != nil {
-		return nil, fmt.Errorf("workspace %q: %w", scope.workspace.Name, err)
+		return nil, nil, fmt.Errorf("workspace %q: %w", scope.workspace.Name, err)
 	}
 	cluster := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
@@ -122,7 +123,6 @@ func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *work
 				corev1alpha1.LogicalClusterPathAnnotationKey: path.String(),
 				corev1alpha1.LogicalClusterTypeAnnotationKey: leaf.Reference.String(),
 				corev1alpha1.ShardAnnotationKey:              shard.Name,
-				corev1alpha1.ResourceBindingsAnnotationKey:   "{}", // nothing is bound yet, which saves others to say so
 			},
 			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
 		},
@@ -144,7 +144,7 @@ func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *work
 			cluster.Annotations[key] = value
 		}
 	}
-	return cluster, nil
+	return cluster, aliases, nil
 }
 
 func (c *workspaceController) typeOf(ctx context.Context, scope *workspaceScope) (workspacetype.Resolved, error) {

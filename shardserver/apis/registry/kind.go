@@ -5,6 +5,8 @@
 package registry
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +38,9 @@ type Kind[T Object] struct {
 	Default func(T)
 	// Begin sets the first status of an object, after Default. May be nil.
 	Begin func(T)
+	// KeepStatus tells whether the status counts that a new object came with. It is asked with the context of the request,
+	// and otherwise a status is dropped, as clients expect. May be nil.
+	KeepStatus func(context.Context) bool
 	// Derive writes into the metadata what follows from the rest of the object. It runs last in every write, whoever
 	// writes, so that what it sets is always true. May be nil.
 	Derive func(T)

@@ -50,10 +50,14 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.inVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
 }
 
+func (s strategy[T]) keepsStatus(ctx context.Context) bool {
+	return s.kind.KeepStatus != nil && s.kind.KeepStatus(ctx)
+}
+
 // PrepareForCreate drops the status that the client sent and begins to count generations.
-func (s strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	created := s.typed(obj)
-	if s.kind.hasStatus() {
+	if s.kind.hasStatus() && !s.keepsStatus(ctx) {
 		s.kind.CopyStatus(created, s.kind.New())
 	}
 	if s.kind.Default != nil {
@@ -84,11 +88,14 @@ func (s strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 	s.derive(updated)
 }
 
-// Validate checks a new object. Its status was dropped and needs no check.
+// Validate checks a new object. A status that was dropped needs no check.
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	created := s.typed(obj)
 	errs := s.kind.ValidateName(objectMeta(created).Name, field.NewPath("metadata", "name"))
 	errs = append(errs, s.kind.ValidateSpec(created)...)
+	if s.keepsStatus(ctx) {
+		errs = append(errs, s.kind.ValidateStatus(created)...)
+	}
 	return append(errs, s.validateVersion(ctx, created)...)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,17 +17,29 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
+// Foresee gives the new bindings of a logical cluster that is about to begin the status that they will have, and returns
+// the locks that this relies on. It returns "" and leaves the bindings alone where that cannot be told.
+type Foresee func(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (locks string, err error)
+
+// Config is what a Binder needs.
+type Config struct {
+	Registry *storage.Registry
+	Exports  *apiexport.Catalog
+	// Client writes through the shard's own API, as the shard itself.
+	Client client.Client
+	// Foresee may be nil. Then every binding is looked at after it was made.
+	Foresee Foresee
+}
+
 // Binder makes default bindings. It is safe for concurrent use.
 type Binder struct {
+	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
-	exports  *apiexport.Catalog
-	// client writes through the shard's own API, as a member of system:masters.
-	client client.Client
 }
 
 // NewBinder returns a Binder that reads what this shard stores.
-func NewBinder(registry *storage.Registry, exports *apiexport.Catalog, c client.Client) *Binder {
-	return &Binder{bindings: storage.NewReader[*apisv1alpha2.APIBinding](registry, bindings), exports: exports, client: c}
+func NewBinder(cfg Config) *Binder {
+	return &Binder{cfg: cfg, bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, bindings)}
 }
 
 // Outcome is how far the default bindings of a logical cluster are. Nothing in it: all are there and complete.
@@ -53,20 +64,9 @@ func (o Outcome) Problems() []string {
 	return append(problems, o.Refused...)
 }
 
-// Initialize makes the bindings that the types of the context's logical cluster ask for and that it does not have. What
-// is there is left as it is. An error is one of the moment.
-func (b *Binder) Initialize(ctx context.Context, aliases []workspacetype.Resolved) (Outcome, error) {
-	return b.each(ctx, aliases, func(wanted) bool { return true }, b.create)
-}
-
 // Maintain makes those of the bindings that types want maintained what they were: missing ones are made, changed ones
-// written over. It touches no other.
+// written over. It touches no other. An error is one of the moment.
 func (b *Binder) Maintain(ctx context.Context, aliases []workspacetype.Resolved) (Outcome, error) {
-	return b.each(ctx, aliases, func(w wanted) bool { return w.maintained }, b.restore)
-}
-
-// each brings every chosen binding to where it shall be, and looks how far all of them are.
-func (b *Binder) each(ctx context.Context, aliases []workspacetype.Resolved, chosen func(wanted) bool, ensure func(context.Context, wanted, *apisv1alpha2.APIBinding) error) (Outcome, error) {
 	cluster, _ := logicalcluster.From(ctx)
 	all, err := wantedBy(cluster, aliases)
 	if err != nil {
@@ -78,49 +78,40 @@ func (b *Binder) each(ctx context.Context, aliases []workspacetype.Resolved, cho
 	}
 	var outcome Outcome
 	for _, w := range all {
-		if !chosen(w) {
+		if !w.maintained {
 			continue
 		}
-		at := slices.IndexFunc(existing, func(binding *apisv1alpha2.APIBinding) bool { return binding.Name == w.name })
-		var found *apisv1alpha2.APIBinding
-		if at >= 0 {
-			found = existing[at]
-		}
-		switch err := ensure(ctx, w, found); {
-		case errors.Is(err, errMissing):
-			outcome.Missing = append(outcome.Missing, w.reference.String())
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-			outcome.Refused = append(outcome.Refused, err.Error())
-		case err != nil:
+		if err := outcome.take(w, existing, b.restore(ctx, w, w.in(existing))); err != nil {
 			return outcome, err
-		case !w.completeIn(existing):
-			outcome.Waiting = append(outcome.Waiting, w.name)
 		}
 	}
 	return outcome, nil
+}
+
+// take notes what became of one binding. It returns errors of the moment.
+func (o *Outcome) take(w wanted, existing []*apisv1alpha2.APIBinding, err error) error {
+	switch {
+	case errors.Is(err, errMissing):
+		o.Missing = append(o.Missing, w.reference.String())
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		o.Refused = append(o.Refused, err.Error())
+	case err != nil:
+		return err
+	case !w.completeIn(existing):
+		o.Waiting = append(o.Waiting, w.name)
+	}
+	return nil
 }
 
 // errMissing says that an export does not exist.
 var errMissing = errors.New("the export does not exist")
 
 func (b *Binder) export(ctx context.Context, reference apiexport.Reference) (*apisv1alpha2.APIExport, error) {
-	export, err := b.exports.ByPath(ctx, reference)
+	export, err := b.cfg.Exports.ByPath(ctx, reference)
 	if apierrors.IsNotFound(err) {
 		return nil, errMissing
 	}
 	return export, err
-}
-
-// create makes a binding that is not there.
-func (b *Binder) create(ctx context.Context, w wanted, found *apisv1alpha2.APIBinding) error {
-	if found != nil {
-		return nil
-	}
-	export, err := b.export(ctx, w.reference)
-	if err != nil {
-		return err
-	}
-	return b.write(ctx, w, specOf(w.reference, export, true))
 }
 
 // restore makes a binding that is not there, or that differs, what it shall be.
@@ -134,23 +125,28 @@ func (b *Binder) restore(ctx context.Context, w wanted, found *apisv1alpha2.APIB
 	}
 	spec := specOf(w.reference, export, false)
 	if found == nil {
-		return b.write(ctx, w, spec)
+		return b.create(ctx, newBinding(w, spec))
 	}
 	if equality.Semantic.DeepEqual(found.Spec, spec) {
 		return nil
 	}
 	updated := found.DeepCopy()
 	updated.Spec = spec
-	if err := b.client.Update(ctx, updated); err != nil {
+	if err := b.cfg.Client.Update(ctx, updated); err != nil {
 		return fmt.Errorf("restoring APIBinding %q: %w", w.name, err)
 	}
 	return nil
 }
 
-func (b *Binder) write(ctx context.Context, w wanted, spec apisv1alpha2.APIBindingSpec) error {
-	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Spec: spec}
-	if err := b.client.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating APIBinding %q: %w", w.name, err)
+func newBinding(w wanted, spec apisv1alpha2.APIBindingSpec) *apisv1alpha2.APIBinding {
+	return &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Spec: spec}
+}
+
+// create makes a binding, which becomes what was stored. One that is there already is as good.
+func (b *Binder) create(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
+	name := binding.Name
+	if err := b.cfg.Client.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating APIBinding %q: %w", name, err)
 	}
 	return nil
 }

@@ -60,8 +60,8 @@ func specOf(reference apiexport.Reference, export *apisv1alpha2.APIExport, keepD
 	}}
 	for _, claim := range export.Spec.PermissionClaims {
 		accepted := apisv1alpha2.AcceptablePermissionClaim{
-			ScopedPermissionClaim: apisv1alpha2.ScopedPermissionClaim{PermissionClaim: *claim.DeepCopy(), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}},
-			State:                 apisv1alpha2.ClaimAccepted,
+			PermissionClaim: *claim.DeepCopy(), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true},
+			State: apisv1alpha2.ClaimAccepted,
 		}
 		if claim.DefaultSelector != nil {
 			accepted.Selector = *claim.DefaultSelector.DeepCopy()
@@ -74,15 +74,20 @@ func specOf(reference apiexport.Reference, export *apisv1alpha2.APIExport, keepD
 	return spec
 }
 
+// in returns the binding that was made for it, or nil.
+func (w wanted) in(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
+	for _, binding := range bindings {
+		if binding.Name == w.name {
+			return binding
+		}
+	}
+	return nil
+}
+
 // completeIn tells whether one of the bindings has bound what is wanted. It need not be the one that was made for it: what
 // a user has bound under another name, or by another path, serves as well.
 func (w wanted) completeIn(bindings []*apisv1alpha2.APIBinding) bool {
-	var own *apisv1alpha2.APIBinding
-	for _, binding := range bindings {
-		if binding.Name == w.name {
-			own = binding
-		}
-	}
+	own := w.in(bindings)
 	return slices.ContainsFunc(bindings, func(binding *apisv1alpha2.APIBinding) bool {
 		return (w.namedBy(binding) || sameExport(own, binding)) && complete(binding)
 	})
