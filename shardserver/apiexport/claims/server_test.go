@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,6 +41,7 @@ func TestClaims(t *testing.T) {
 		"a binding is seen by its own export, and by who claims it":    ofBindings,
 		"events are claimed in both of their groups":                   ofEvents,
 		"objects that were written past admission are found":           writtenBelow,
+		"a workspace goes with its claims":                             withTheWorkspace,
 		"a thousand objects are labelled, and no longer when it ends":  ofManyObjects,
 		"what the export does not claim is neither valid nor labelled": notUnlessExported,
 	} {
@@ -429,6 +431,39 @@ func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
 		}
 		if !maps.Equal(missing.Labels, map[string]string{key: value}) || !maps.Equal(stale.Labels, map[string]string{"own": "stays"}) {
 			return fmt.Errorf("they are %v and %v", missing.Labels, stale.Labels)
+		}
+		return nil
+	})
+}
+
+// withTheWorkspace: nobody takes labels off objects that are being deleted with all that is around them.
+func withTheWorkspace(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("", "configmaps")
+	p := meet(t, shard, claim)
+	workspace := shard.NewWorkspace(t, "root", "leaving-"+rand.String(6))
+	p.consumerName, p.consumer = workspace.Spec.Cluster, shardtesting.In(t.Context(), workspace.Spec.Cluster)
+	held := configMap("held", nil)
+	held.Finalizers = []string{"example.io/held"}
+	p.create(held)
+	p.bind(answer(claim, nil))
+	p.applied(claim)
+	root := shardtesting.In(t.Context(), "root")
+	if err := p.client.Delete(root, workspace); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the binding goes before what is held", func(context.Context) error {
+		err := p.client.Get(p.consumer, client.ObjectKey{Name: "claiming"}, &apisv1alpha2.APIBinding{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
+	key, value := p.label(claim)
+	p.carries(held, map[string]string{key: value})
+	p.change(held, func(obj client.Object) { obj.SetFinalizers(nil) })
+	shardtesting.Eventually(t, "the workspace goes", func(context.Context) error {
+		if err := p.client.Get(root, client.ObjectKeyFromObject(workspace), workspace); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v, %+v", err, workspace.Status.Conditions)
 		}
 		return nil
 	})
