@@ -79,18 +79,29 @@ func (s *allWorkspaces) Start(ctx context.Context, queue workqueue.TypedRateLimi
 	if err != nil {
 		return err
 	}
-	resource := c.Resource(databaseKind.GroupVersion().WithResource("databases"))
 	s.queue = queue
-	reflector := cache.NewReflectorWithOptions(&cache.ListWatch{
+	resource := c.Resource(databaseKind.GroupVersion().WithResource("databases"))
+	go cache.NewReflectorWithOptions(newListWatch(resource), &unstructured.Unstructured{}, s,
+		cache.ReflectorOptions{Name: "databases at " + s.behind.url}).RunWithContext(ctx)
+	return nil
+}
+
+// listThenWatch keeps the reflector from getting the first objects out of a watch, as it would otherwise do: it gathers
+// those by namespace and name, and of two workspaces with the same names it would lose one.
+type listThenWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is how a reflector is told.
+func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+func newListWatch(resource dynamic.ResourceInterface) cache.ListerWatcher {
+	return listThenWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, options)
 		},
-	}, &unstructured.Unstructured{}, s, cache.ReflectorOptions{Name: "databases at " + s.behind.url})
-	go reflector.RunWithContext(ctx)
-	return nil
+	}}
 }
 
 // WaitForSync is called by the controller.
