@@ -53,7 +53,7 @@ func TestApplyOnAServer(t *testing.T) {
 		}
 		again, err := resource.Apply(t.Context(), obj.GetName(), obj, options)
 		if err != nil || again.GetGeneration() != first.GetGeneration() {
-			t.Errorf("applying %s again: generation %d, %v\n%v\n%v", kind, again.GetGeneration(), err, first.Object, again.Object)
+			t.Errorf("applying %s again: %v; from %v to %v", kind, err, first.Object["spec"], again.Object["spec"])
 		}
 	}
 }

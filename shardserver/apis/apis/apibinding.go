@@ -1,8 +1,6 @@
 package apis
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -60,7 +58,7 @@ func validateBindingSpec(binding *apisv1alpha2.APIBinding) field.ErrorList {
 		errs = append(errs, registry.OneOf(claim.State, claimStates, at.Index(i).Child("state"))...)
 		claims = append(claims, claim.PermissionClaim)
 	}
-	return append(errs, duplicateClaims(claims, at)...)
+	return append(errs, duplicates(claims, claimKey, at)...)
 }
 
 func validateReference(export *apisv1alpha2.ExportBindingReference, path *field.Path) field.ErrorList {
@@ -87,7 +85,7 @@ func validateBindingStatus(binding *apisv1alpha2.APIBinding) field.ErrorList {
 		errs = append(errs, validateScopedClaim(claim, path.Child("appliedPermissionClaims").Index(i))...)
 		applied = append(applied, claim.PermissionClaim)
 	}
-	errs = append(errs, duplicateClaims(applied, path.Child("appliedPermissionClaims"))...)
+	errs = append(errs, duplicates(applied, claimKey, path.Child("appliedPermissionClaims"))...)
 	for i, claim := range binding.Status.ExportPermissionClaims {
 		errs = append(errs, validateClaim(claim, path.Child("exportPermissionClaims").Index(i))...)
 	}
@@ -102,13 +100,9 @@ func validateBound(resources []apisv1alpha2.BoundAPIResource, path *field.Path) 
 		errs = append(errs, registry.Required(resource.Schema.Name, at.Child("schema", "name"))...)
 		errs = append(errs, registry.Required(resource.Schema.UID, at.Child("schema", "UID"))...)
 		errs = append(errs, registry.Required(resource.Schema.IdentityHash, at.Child("schema", "identityHash"))...)
-		errs = append(errs, validateSet(resource.StorageVersions, at.Child("storageVersions"))...)
-		for _, other := range resources[:i] {
-			if other.Group == resource.Group && other.Resource == resource.Resource {
-				errs = append(errs, field.Duplicate(at, fmt.Sprintf("%s.%s", resource.Resource, resource.Group)))
-				break
-			}
-		}
+		errs = append(errs, duplicates(resource.StorageVersions, itself, at.Child("storageVersions"))...)
 	}
-	return errs
+	return append(errs, duplicates(resources, func(resource apisv1alpha2.BoundAPIResource) string {
+		return resource.Resource + "." + resource.Group
+	}, path)...)
 }

@@ -27,21 +27,16 @@ func validateConversionSpec(conversion *apisv1alpha1.APIConversion) field.ErrorL
 	if conversion.Spec.Conversions == nil {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	type pair struct{ from, to string }
-	seen := map[pair]bool{}
 	var errs field.ErrorList
 	for i, conversion := range conversion.Spec.Conversions {
 		at := path.Index(i)
 		errs = append(errs, validateVersion(conversion.From, at.Child("from"))...)
 		errs = append(errs, validateVersion(conversion.To, at.Child("to"))...)
 		errs = append(errs, validateConversionRules(conversion.Rules, at.Child("rules"))...)
-		between := pair{conversion.From, conversion.To}
-		if seen[between] {
-			errs = append(errs, field.Duplicate(at, conversion.From+" to "+conversion.To))
-		}
-		seen[between] = true
 	}
-	return errs
+	return append(errs, duplicates(conversion.Spec.Conversions, func(conversion apisv1alpha1.APIVersionConversion) string {
+		return conversion.From + " to " + conversion.To
+	}, path)...)
 }
 
 func validateConversionRules(rules []apisv1alpha1.APIConversionRule, path *field.Path) field.ErrorList {
@@ -49,17 +44,12 @@ func validateConversionRules(rules []apisv1alpha1.APIConversionRule, path *field
 		return field.ErrorList{field.Required(path, "")}
 	}
 	var errs field.ErrorList
-	seen := map[string]bool{}
 	for i, rule := range rules {
 		at := path.Index(i)
 		errs = append(errs, registry.Required(rule.Field, at.Child("field"))...)
 		errs = append(errs, registry.Required(rule.Destination, at.Child("destination"))...)
-		if seen[rule.Destination] {
-			errs = append(errs, field.Duplicate(at, rule.Destination))
-		}
-		seen[rule.Destination] = true
 	}
-	return errs
+	return append(errs, duplicates(rules, func(rule apisv1alpha1.APIConversionRule) string { return rule.Destination }, path)...)
 }
 
 func validateVersion(name string, path *field.Path) field.ErrorList {

@@ -1,8 +1,6 @@
 package apis
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -55,29 +53,20 @@ func validateExportSpec(export *apisv1alpha2.APIExport) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	for i, resource := range export.Spec.Resources {
-		at := path.Child("resources").Index(i)
-		errs = append(errs, validateResource(resource, at)...)
-		for _, other := range export.Spec.Resources[:i] {
-			if other.Name == resource.Name && other.Group == resource.Group {
-				errs = append(errs, field.Duplicate(at, fmt.Sprintf("%s.%s", resource.Name, resource.Group)))
-				break
-			}
-		}
+		errs = append(errs, validateResource(resource, path.Child("resources").Index(i))...)
 	}
+	errs = append(errs, duplicates(export.Spec.Resources, func(resource apisv1alpha2.ResourceSchema) string {
+		return resource.Name + "." + resource.Group
+	}, path.Child("resources"))...)
 	if policy := export.Spec.MaximalPermissionPolicy; policy != nil && policy.Local == nil {
 		errs = append(errs, field.Invalid(path.Child("maximalPermissionPolicy"), "", "exactly one of the fields in [local] must be set"))
 	}
 	for i, claim := range export.Spec.PermissionClaims {
-		at := path.Child("permissionClaims").Index(i)
-		errs = append(errs, validateClaim(claim, at)...)
-		for _, other := range export.Spec.PermissionClaims[:i] {
-			if other.GroupResource == claim.GroupResource {
-				errs = append(errs, field.Duplicate(at, fmt.Sprintf("%s.%s", claim.Resource, claim.Group)))
-				break
-			}
-		}
+		errs = append(errs, validateClaim(claim, path.Child("permissionClaims").Index(i))...)
 	}
-	return errs
+	return append(errs, duplicates(export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) string {
+		return claim.Resource + "." + claim.Group
+	}, path.Child("permissionClaims"))...)
 }
 
 func validateResource(resource apisv1alpha2.ResourceSchema, path *field.Path) field.ErrorList {

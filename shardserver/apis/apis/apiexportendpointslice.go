@@ -49,14 +49,9 @@ func validateSliceTransition(slice, old *apisv1alpha1.APIExportEndpointSlice) fi
 func validateSliceStatus(slice *apisv1alpha1.APIExportEndpointSlice) field.ErrorList {
 	path := field.NewPath("status")
 	errs := registry.Conditions(slice.Status.Conditions, path.Child("conditions"))
-	seen := map[string]bool{}
 	for i, endpoint := range slice.Status.APIExportEndpoints {
 		at := path.Child("endpoints").Index(i)
 		errs = append(errs, registry.Required(endpoint.URL, at.Child("url"))...)
-		if seen[endpoint.URL] {
-			errs = append(errs, field.Duplicate(at, endpoint.URL))
-		}
-		seen[endpoint.URL] = true
 		if shards := endpoint.Shards; shards != nil && shards.Selector != nil {
 			if shards.MatchAll {
 				errs = append(errs, field.Invalid(at.Child("shards"), "", "matchAll and selector are mutually exclusive"))
@@ -64,5 +59,5 @@ func validateSliceStatus(slice *apisv1alpha1.APIExportEndpointSlice) field.Error
 			errs = append(errs, registry.CompleteSelector(shards.Selector, at.Child("shards", "selector"))...)
 		}
 	}
-	return errs
+	return append(errs, duplicates(slice.Status.APIExportEndpoints, func(endpoint apisv1alpha1.APIExportEndpoint) string { return endpoint.URL }, path.Child("endpoints"))...)
 }

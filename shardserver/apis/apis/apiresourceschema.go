@@ -90,14 +90,9 @@ func validateSchemaVersions(versions []apisv1alpha1.APIResourceVersion, path *fi
 		return field.ErrorList{field.Invalid(path, 0, "should have at least 1 items")}
 	}
 	var errs field.ErrorList
-	seen := map[string]bool{}
 	for i, version := range versions {
 		at := path.Index(i)
 		errs = append(errs, validateVersion(version.Name, at.Child("name"))...)
-		if seen[version.Name] {
-			errs = append(errs, field.Duplicate(at, version.Name))
-		}
-		seen[version.Name] = true
 		switch {
 		case len(version.Schema.Raw) == 0:
 			errs = append(errs, field.Required(at.Child("schema"), ""))
@@ -113,23 +108,18 @@ func validateSchemaVersions(versions []apisv1alpha1.APIResourceVersion, path *fi
 			errs = append(errs, registry.Required(scale.StatusReplicasPath, at.Child("subresources", "scale", "statusReplicasPath"))...)
 		}
 	}
-	return errs
+	return append(errs, duplicates(versions, func(version apisv1alpha1.APIResourceVersion) string { return version.Name }, path)...)
 }
 
 func validateColumns(columns []apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := map[string]bool{}
 	for i, column := range columns {
 		at := path.Index(i)
 		errs = append(errs, registry.Required(column.Name, at.Child("name"))...)
 		errs = append(errs, registry.Required(column.Type, at.Child("type"))...)
 		errs = append(errs, registry.Required(column.JSONPath, at.Child("jsonPath"))...)
-		if seen[column.Name] {
-			errs = append(errs, field.Duplicate(at, column.Name))
-		}
-		seen[column.Name] = true
 	}
-	return errs
+	return append(errs, duplicates(columns, func(column apiextensionsv1.CustomResourceColumnDefinition) string { return column.Name }, path)...)
 }
 
 func validateSchemaConversion(conversion apisv1alpha1.CustomResourceConversion, path *field.Path) field.ErrorList {

@@ -20,7 +20,7 @@ func validateClaim(claim apisv1alpha2.PermissionClaim, path *field.Path) field.E
 	case len(claim.Verbs) == 0:
 		errs = append(errs, field.Invalid(verbs, 0, "should have at least 1 items"))
 	}
-	errs = append(errs, validateSet(claim.Verbs, verbs)...)
+	errs = append(errs, duplicates(claim.Verbs, itself, verbs)...)
 	if claim.DefaultSelector != nil {
 		errs = append(errs, registry.CompleteSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
 	}
@@ -32,29 +32,22 @@ func validateScopedClaim(claim apisv1alpha2.ScopedPermissionClaim, path *field.P
 		registry.CompleteSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
 }
 
-// duplicateClaims refuses two claims of one resource of one identity.
-func duplicateClaims(claims []apisv1alpha2.PermissionClaim, path *field.Path) field.ErrorList {
+// duplicates refuses items of a list that say the same as one before.
+func duplicates[T any](items []T, key func(T) string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, claim := range claims {
-		for _, other := range claims[:i] {
-			if other.EqualGRI(claim) {
-				errs = append(errs, field.Duplicate(path.Index(i), fmt.Sprintf("%s.%s:%s", claim.Resource, claim.Group, claim.IdentityHash)))
-				break
-			}
+	seen := make(map[string]bool, len(items))
+	for i, item := range items {
+		if seen[key(item)] {
+			errs = append(errs, field.Duplicate(path.Index(i), key(item)))
 		}
+		seen[key(item)] = true
 	}
 	return errs
 }
 
-// validateSet refuses a value that occurs twice.
-func validateSet(values []string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	seen := make(map[string]bool, len(values))
-	for i, value := range values {
-		if seen[value] {
-			errs = append(errs, field.Duplicate(path.Index(i), value))
-		}
-		seen[value] = true
-	}
-	return errs
+// claimKey tells claims apart within a binding.
+func claimKey(claim apisv1alpha2.PermissionClaim) string {
+	return fmt.Sprintf("%s.%s:%s", claim.Resource, claim.Group, claim.IdentityHash)
 }
+
+func itself(value string) string { return value }

@@ -15,11 +15,11 @@ func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding
 		Phase:                apisv1alpha2.APIBindingPhaseType(in.Status.Phase),
 		Conditions:           in.Status.Conditions,
 	}
-	exported := take(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha2.PermissionClaim])
+	exported := byID(take(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha2.PermissionClaim]), idV1alpha2)
 	status.ExportPermissionClaims = mapped(in.Status.ExportPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
 		return claimToV1alpha2(claim, exported)
 	})
-	applied := take(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha2.ScopedPermissionClaim])
+	applied := byID(take(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha2.ScopedPermissionClaim]), idScoped)
 	status.AppliedPermissionClaims = mapped(in.Status.AppliedPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.ScopedPermissionClaim {
 		return scopedToV1alpha2(claim, applied)
 	})
@@ -43,9 +43,7 @@ func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding
 func bindingSpecToV1alpha2(kept *carried, in apisv1alpha1.APIBindingSpec) apisv1alpha2.APIBindingSpec {
 	accepted := take(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
 		answered(idAcceptable, claimsOf(in.PermissionClaims)))
-	scoped := mapped(accepted, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha2.ScopedPermissionClaim {
-		return claim.Scoped()
-	})
+	scoped := byID(mapped(accepted, apisv1alpha2.AcceptablePermissionClaim.Scoped), idScoped)
 	return apisv1alpha2.APIBindingSpec{
 		Reference: apisv1alpha2.BindingReference{Export: (*apisv1alpha2.ExportBindingReference)(in.Reference.Export)},
 		PermissionClaims: mapped(in.PermissionClaims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
@@ -97,9 +95,9 @@ func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding
 	if err != nil {
 		return err
 	}
-	claims := take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
-	exported := take(kept, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
-	applied := take(kept, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
+	claims := byID(take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
+	exported := byID(take(kept, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
+	applied := byID(take(kept, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
 
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = kept.annotations

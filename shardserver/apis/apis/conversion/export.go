@@ -30,7 +30,7 @@ func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) e
 	}
 	spec.Resources = append(spec.Resources, take(kept, apisv1alpha2.ResourceSchemasAnnotationKey, once)...)
 
-	claims := take(kept, apisv1alpha2.PermissionClaimsAnnotationKey, answered(idV1alpha2, in.Spec.PermissionClaims))
+	claims := byID(take(kept, apisv1alpha2.PermissionClaimsAnnotationKey, answered(idV1alpha2, in.Spec.PermissionClaims)), idV1alpha2)
 	spec.PermissionClaims = mapped(in.Spec.PermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
 		return claimToV1alpha2(claim, claims)
 	})
@@ -75,7 +75,7 @@ func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) e
 			return err
 		}
 	}
-	claims := take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim])
+	claims := byID(take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
 	spec.PermissionClaims = mapped(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
 		return claimToV1alpha1(claim, claims)
 	})
@@ -116,12 +116,13 @@ func told(resource apisv1alpha2.ResourceSchema) bool {
 
 // once checks that every resource occurs once.
 func once(resources []apisv1alpha2.ResourceSchema) error {
-	for i, resource := range resources {
-		if slices.ContainsFunc(resources[:i], func(other apisv1alpha2.ResourceSchema) bool {
-			return other.Name == resource.Name && other.Group == resource.Group
-		}) {
-			return fmt.Errorf("it holds %s twice", describe(identified{group: resource.Group, resource: resource.Name}))
+	seen := make(map[identified]bool, len(resources))
+	for _, resource := range resources {
+		id := identified{group: resource.Group, resource: resource.Name}
+		if seen[id] {
+			return fmt.Errorf("it holds %s twice", describe(id))
 		}
+		seen[id] = true
 	}
 	return nil
 }
