@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/follow"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/garbage"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -360,7 +361,7 @@ func many(t *testing.T, w *world) {
 		}
 		return err
 	})
-	w.remembersNothing(t)
+	w.remembersNothing(t, w.a)
 }
 
 func deletedCluster(t *testing.T, w *world) {
@@ -378,7 +379,7 @@ func deletedCluster(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	w.remembersNothing(t)
+	w.remembersNothing(t, cluster)
 }
 
 func (w *world) fill(t *testing.T, cluster, namespace string, count int, owner metav1.OwnerReference) {
@@ -398,10 +399,10 @@ func (w *world) fill(t *testing.T, cluster, namespace string, count int, owner m
 }
 
 // remembersNothing is the proof that what is collected costs nothing afterwards.
-func (w *world) remembersNothing(t *testing.T) {
+func (w *world) remembersNothing(t *testing.T, cluster string) {
 	t.Helper()
 	shardtesting.Eventually(t, "the collector forgets", func(context.Context) error {
-		if objects, owners := w.observer.Size(); objects+owners > 0 {
+		if objects, owners := w.observer.SizeIn(logicalcluster.MustParseName(cluster)); objects+owners > 0 {
 			return fmt.Errorf("%d objects and %d owners are remembered", objects, owners)
 		}
 		return nil
