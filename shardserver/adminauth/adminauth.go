@@ -40,6 +40,8 @@ type Config struct {
 type Admin struct {
 	config                           Config
 	kcpAdmin, shardAdmin, plainToken string
+	// fresh says that shard-admin's token is new, and its digest not on file yet.
+	fresh bool
 }
 
 // New makes fresh tokens, except for shard-admin's, which is taken over from the kubeconfig of an earlier start
@@ -55,12 +57,8 @@ func New(config Config) (*Admin, error) {
 	digest, err := os.ReadFile(config.TokenHashPath)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		admin.shardAdmin = uuid.NewString()
-		sum := sha256.Sum256([]byte(admin.shardAdmin))
-		if err := writePrivate(config.TokenHashPath, sum[:]); err != nil {
-			return nil, fmt.Errorf("writing the digest of the %s token: %w", ShardAdmin, err)
-		}
-		return admin, admin.rememberToken()
+		admin.shardAdmin, admin.fresh = uuid.NewString(), true
+		return admin, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the digest of the %s token: %w", ShardAdmin, err)
 	}
@@ -77,12 +75,6 @@ func New(config Config) (*Admin, error) {
 	}
 	admin.shardAdmin = token
 	return admin, nil
-}
-
-// rememberToken writes a kubeconfig with the new token at once, so that a crash before the real one is written
-// does not leave a digest whose token nobody has.
-func (a *Admin) rememberToken() error {
-	return a.WriteKubeconfig("localhost", nil)
 }
 
 // Tokens returns the users by token.
@@ -127,7 +119,8 @@ func (a *Admin) Kubeconfig(host string, ca []byte) *clientcmdapi.Config {
 	return config
 }
 
-// WriteKubeconfig writes the admin kubeconfig, readable by the owner alone.
+// WriteKubeconfig writes the admin kubeconfig, readable by the owner alone, and then the digest of a new token: a crash
+// in between leaves a token that is not known, which the next start replaces, and never a digest whose token nobody has.
 func (a *Admin) WriteKubeconfig(host string, ca []byte) error {
 	raw, err := clientcmd.Write(*a.Kubeconfig(host, ca))
 	if err != nil {
@@ -136,6 +129,14 @@ func (a *Admin) WriteKubeconfig(host string, ca []byte) error {
 	if err := writePrivate(a.config.KubeconfigPath, raw); err != nil {
 		return fmt.Errorf("writing the admin kubeconfig: %w", err)
 	}
+	if !a.fresh {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(a.shardAdmin))
+	if err := writePrivate(a.config.TokenHashPath, sum[:]); err != nil {
+		return fmt.Errorf("writing the digest of the %s token: %w", ShardAdmin, err)
+	}
+	a.fresh = false
 	return nil
 }
 
