@@ -74,6 +74,19 @@ func kindsOfKubernetes(t *testing.T, shard *shardtesting.Shard) {
 	if reported, _, _ := unstructured.NestedInt64(patched.Object, "status", "replicas"); replicas != 3 || reported != 2 {
 		t.Errorf("a patch of the status: %v", patched)
 	}
+	const inTables = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	for _, path := range []string{"/apis/networking.k8s.io/v1/ingresses?includeObject=Object", "/apis/networking.k8s.io/v1/namespaces/default/ingresses/one?includeObject=Object"} {
+		status, body, _ := w.raw(http.MethodGet, path, "", inTables, "")
+		if status != http.StatusOK || !strings.Contains(body, `"name":"Hosts"`) || !strings.Contains(body, `"replicas":3`) {
+			t.Errorf("the table of %s is %d %s, want one as Kubernetes prints it", path, status, body)
+		}
+	}
+	if _, err := patch(`{"spec":{"rules":"nonsense"}}`, metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+	if status, body, _ := w.raw(http.MethodGet, "/apis/networking.k8s.io/v1/ingresses", "", inTables, ""); status != http.StatusOK || strings.Contains(body, `"name":"Hosts"`) {
+		t.Errorf("the table of what is no ingress is %d %s", status, body)
+	}
 	w.create(widget("one", nil))
 	status, body, _ := w.raw(http.MethodPatch, widgetsPath+"/one", string(types.StrategicMergePatchType), inJSON, `{}`)
 	if status != http.StatusUnsupportedMediaType || !strings.Contains(body, "json-patch") {

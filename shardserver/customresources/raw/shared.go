@@ -26,6 +26,8 @@ const (
 //
 // A single object that was read from etcd is replaced by the one of the same version in the watch cache, if that is
 // there: it knows its forms.
+//
+// Reads on behalf of another logical cluster (PresentedIn) show objects as its own.
 type shared struct {
 	storage.Interface
 	cached  bool
@@ -60,17 +62,31 @@ func (s *shared) GuaranteedUpdate(ctx context.Context, key string, destination r
 // GetList implements storage.Interface.
 func (s *shared) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	s.settle(ctx)
-	return s.Interface.GetList(ctx, key, opts, list)
+	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return presentationOf(ctx).list(list)
 }
 
 // Watch implements storage.Interface.
 func (s *shared) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	s.settle(ctx)
-	return s.Interface.Watch(ctx, key, opts)
+	stream, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return presentationOf(ctx).watch(stream), nil
 }
 
 // Get implements storage.Interface.
 func (s *shared) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if err := s.get(ctx, key, opts, out); err != nil {
+		return err
+	}
+	return presentationOf(ctx).into(out)
+}
+
+func (s *shared) get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	if err := s.Interface.Get(ctx, key, opts, out); err != nil || opts.ResourceVersion != "" || !s.cached || s.ReadinessCheck() != nil {
 		return err
 	}
