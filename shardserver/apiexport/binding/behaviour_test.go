@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -36,6 +37,7 @@ func TestBindings(t *testing.T) {
 		"a binding outlives its export and meets the next":      outlivesExport,
 		"extra annotations go from the export to its bindings":  extraAnnotations,
 		"locks that are lost or broken are made anew":           locksAreMadeAnew,
+		"a definition may come until its lock runs out":         locksRunOut,
 		"an address is listed as long as the export has a user": addressesFollowBindings,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,6 +449,26 @@ func locksAreMadeAnew(t *testing.T, s *site) {
 		}
 		s.locks(consumer, want)
 	}
+}
+
+func locksRunOut(t *testing.T, s *site) {
+	provider, consumer := s.pair()
+	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
+	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
+		t.Fatal(err)
+	}
+	s.NewExport(t, provider, "both", widgets, "Widget", offering(gadgets))
+	locks := fmt.Sprintf(`{%q:{"c":true,"e":%q},%q:{"c":true,"e":%q}}`,
+		widgets.String(), time.Now().Add(-time.Minute).UTC().Format(time.RFC3339), gadgets.String(), time.Now().Add(3*time.Second).UTC().Format(time.RFC3339))
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, corev1alpha1.ResourceBindingsAnnotationKey, locks)
+	cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	if err := s.Patch(in(consumer), cluster, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+	s.bind(consumer, "both", provider, "both")
+	s.binding(consumer, "both", all(binding, binds("widgets"), mentions(apisv1alpha2.InitialBindingCompleted, `CustomResourceDefinition "gadgets`)))
+	s.binding(consumer, "both", all(bound, binds("gadgets", "widgets")))
+	s.locks(consumer, map[string]string{widgets.String(): "both", gadgets.String(): "both"})
 }
 
 func addressesFollowBindings(t *testing.T, s *site) {

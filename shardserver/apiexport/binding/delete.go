@@ -146,7 +146,7 @@ func (c *deletionController) empty(ctx context.Context, binding *apisv1alpha2.AP
 		}
 		adopted, err := c.adopted(ctx, binding, bound)
 		if err == nil && !adopted {
-			err = c.emptyOne(ctx, bound, left)
+			err = c.emptyOne(ctx, binding, bound, left)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", resourceOf(bound), err))
@@ -204,8 +204,11 @@ func (c *deletionController) offers(ctx context.Context, other *apisv1alpha2.API
 }
 
 // emptyOne deletes objects of one resource, and adds to what is left.
-func (c *deletionController) emptyOne(ctx context.Context, bound apisv1alpha2.BoundAPIResource, left *remains) error {
+func (c *deletionController) emptyOne(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource, left *remains) error {
 	lister, deleter, settled, release, err := c.objects(ctx, bound)
+	if apierrors.IsServiceUnavailable(err) {
+		return errors.Join(err, c.redefine(ctx, binding, bound))
+	}
 	if err != nil {
 		return err
 	}
@@ -244,6 +247,24 @@ func (c *deletionController) objects(ctx context.Context, bound apisv1alpha2.Bou
 		return nil, nil, false, nil, errors.New("it is not served here now")
 	}
 	return instances.Store, instances.Deleter, instances.Settled, instances.Release, nil
+}
+
+// redefine makes the definition of a bound resource anew, if it is lost: without it objects cannot be told from one
+// another. Bindings that stay have it made in their own pass.
+func (c *deletionController) redefine(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) error {
+	provider, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
+	if err != nil {
+		return err
+	}
+	schema, err := c.cfg.Exports.Schema(ctx, provider, bound.Schema.Name)
+	if apierrors.IsNotFound(err) || (err == nil && string(schema.UID) != bound.Schema.UID) {
+		return fmt.Errorf("definition and schema of it are gone; an administrator of the shard has to restore definition %q in %s", bound.Schema.UID, logicalcluster.BoundCRDs)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = c.cfg.Definitions.Ensure(ctx, schema)
+	return err
 }
 
 // writeStatus stores conditions that have changed.

@@ -2,11 +2,13 @@ package binding_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +29,7 @@ func TestDeletion(t *testing.T) {
 		"a binding waits for the finalizers of objects":      waitsForFinalizers,
 		"another binding of the same identity takes over":    adoption,
 		"a definition that is shadowed goes without objects": shadowedDefinition,
+		"a definition that is lost is made anew":             lostDefinition,
 		"another schema does not take over":                  noAdoptionOfAnotherSchema,
 		"a workspace goes with all that it has bound":        workspaceGoes,
 		"bindings outlive the workspace of their provider":   providerGoes,
@@ -210,6 +213,53 @@ func shadowedDefinition(t *testing.T, s *site) {
 	s.gone(consumer, definition)
 	if object, err := s.objects(consumer, widgets).Get(context.Background(), "bound", metav1.GetOptions{}); err != nil || object.GetDeletionTimestamp() != nil {
 		t.Errorf("what is bound went with a definition that never served it: %v, %v", object, err)
+	}
+}
+
+// lostDefinition takes away what serves a bound resource, from a binding that stays and from one that goes.
+func lostDefinition(t *testing.T, s *site) {
+	provider, consumer := s.pair()
+	widgets := s.resource("widgets")
+	s.NewExport(t, provider, "widgets", widgets, "Widget")
+	binding := s.Bind(t, consumer, provider, "widgets")
+	s.create(consumer, widgets, "Widget", "one", "example.io/wait")
+	uid := binding.Status.BoundResources[0].Schema.UID
+	masters := s.Shard.Client(t, s.Masters(t))
+	lose := func() {
+		t.Helper()
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: uid}}
+		if err := masters.Get(in("system:bound-crds"), client.ObjectKeyFromObject(definition), definition); err != nil {
+			t.Fatal(err)
+		}
+		before := definition.UID
+		if err := masters.Delete(in("system:bound-crds"), definition); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "another definition", func(ctx context.Context) error {
+			err := masters.Get(shardtesting.In(ctx, "system:bound-crds"), client.ObjectKey{Name: uid}, definition)
+			if err == nil && definition.UID == before {
+				return errors.New("it is the old one")
+			}
+			return err
+		})
+	}
+	lose()
+	shardtesting.Eventually(t, "the object is served", func(ctx context.Context) error {
+		_, err := s.objects(consumer, widgets).Get(ctx, "one", metav1.GetOptions{})
+		return err
+	})
+	if err := s.Delete(in(consumer), binding); err != nil {
+		t.Fatal(err)
+	}
+	s.binding(consumer, "widgets", says(apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.SomeFinalizersRemainReason))
+	lose()
+	shardtesting.Eventually(t, "the object is let go", func(ctx context.Context) error {
+		_, err := s.objects(consumer, widgets).Patch(ctx, "one", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		return err
+	})
+	s.gone(consumer, binding)
+	if got := s.stored(consumer, widgets); got != 0 {
+		t.Errorf("%d objects are left", got)
 	}
 }
 
