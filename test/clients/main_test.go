@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"k8s.io/klog/v2"
@@ -17,7 +18,13 @@ import (
 // bin is the directory of the servers.
 var bin string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == kubectlName {
+		runKubectl()
+		return
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	ctrl.SetLogger(klog.Background())

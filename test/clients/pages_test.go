@@ -1,0 +1,225 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/cli"
+	kubectlcmd "k8s.io/kubectl/pkg/cmd"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+// Pages of the documentation are run as they are, so that they cannot rot: every block of "sh" is typed into one shell,
+// and what it prints must be what the block of "text" after it shows. There, "..." stands for anything in a line, and a
+// line of nothing else for any number of lines. The command of a block of "sh fails" must fail.
+
+// pageTimeout bounds a page.
+const pageTimeout = 5 * time.Minute
+
+// block is a block of commands of a page.
+type block struct {
+	line     int // in the page, of the first command
+	commands string
+	fails    bool
+	output   *string // what the page shows, if it does
+}
+
+// blocksOf reads a page.
+func blocksOf(page string) (blocks []block) {
+	var fence, content string
+	var began int
+	for i, line := range strings.Split(page, "\n") {
+		info, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case isFence && fence == "":
+			fence, content, began = "```"+info, "", i+2
+		case isFence:
+			switch text := content; fence {
+			case "```sh", "```sh fails":
+				blocks = append(blocks, block{line: began, commands: text, fails: fence != "```sh"})
+			case "```text":
+				if last := len(blocks) - 1; last >= 0 && blocks[last].output == nil {
+					blocks[last].output = &text
+				}
+			}
+			fence = ""
+		case fence != "":
+			content += line + "\n"
+		}
+	}
+	return blocks
+}
+
+// pattern returns the expression for an output with "..." in it.
+func pattern(output string) *regexp.Regexp {
+	expression := regexp.QuoteMeta(strings.TrimRight(output, "\n"))
+	expression = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$\n?`).ReplaceAllString(expression, `(?s:.*)`)
+	return regexp.MustCompile(`^` + strings.ReplaceAll(expression, `\.\.\.`, `.*`) + `\s*$`)
+}
+
+// untrailed takes off the blanks at the ends of lines, which tables have and nobody sees.
+func untrailed(output string) string {
+	return regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(output, "")
+}
+
+const marker = "\x01block "
+
+// script returns the commands of all blocks with marks in between.
+func script(blocks []block) string {
+	var s strings.Builder
+	s.WriteString("set -eu -o pipefail\nexec 2>&1\n")
+	for i, one := range blocks {
+		fmt.Fprintf(&s, "printf '%s%d\\n'\n", marker, i)
+		if one.fails {
+			fmt.Fprintf(&s, "if { %s\n}; then echo 'this should have failed'; exit 1; fi\n", strings.TrimSpace(one.commands))
+		} else {
+			s.WriteString(one.commands)
+		}
+	}
+	return s.String()
+}
+
+// TestPages types what the pages say into a shell, in a directory that looks like a checkout after `make build`.
+func TestPages(t *testing.T) {
+	for _, page := range []string{"getting-started-apis.md"} {
+		t.Run(page, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks := blocksOf(string(content))
+			if len(blocks) < 5 {
+				t.Fatalf("only %d blocks are found", len(blocks))
+			}
+			output, err := runShell(t, checkout(t), script(blocks))
+			if err != nil {
+				t.Errorf("the shell ends with %v", err)
+			}
+			compare(t, page, blocks, output)
+		})
+	}
+}
+
+// compare looks block by block whether the output is what the page shows.
+func compare(t *testing.T, page string, blocks []block, output string) {
+	t.Helper()
+	for _, part := range strings.Split(output, marker)[1:] {
+		number, got, _ := strings.Cut(part, "\n")
+		i, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := blocks[i]
+		where := fmt.Sprintf("docs/%s:%d", page, one.line)
+		t.Logf("%s\n$ %s%s", where, one.commands, got)
+		if one.output != nil && !pattern(*one.output).MatchString(untrailed(got)) {
+			t.Errorf("%s prints\n%s\nand not, as the page shows,\n%s", where, got, *one.output)
+		}
+	}
+}
+
+// checkout returns a directory with examples and bin as in the sources, where everything listens on free ports.
+func checkout(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	programs := filepath.Join(directory, "bin")
+	if err := os.Mkdir(programs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs+string(filepath.Separator),
+		"./cmd/kubectl-kcp", "./cmd/kubectl-ws", "./cmd/kubectl-create-workspace")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the plug-ins: %v\n%s", err, output)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"examples": filepath.Join(root, "examples"), "bin/kubectl": self} {
+		if err := os.Symlink(target, filepath.Join(directory, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{
+		"make": "#!/bin/sh\n", // what it builds is there
+		"kcp": "#!/bin/sh\nexec " + filepath.Join(bin, "kcp") + ` "$@" --bind-address=127.0.0.1 --secure-port=0 --experimental-bind-free-port` +
+			" --embedded-etcd-client-port=0 --embedded-etcd-peer-port=0 --embedded-etcd-wal-size-bytes=1000000\n",
+	} {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+// runShell runs a script and ends whatever it leaves behind.
+func runShell(t *testing.T, directory, script string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
+	defer cancel()
+	output, err := os.Create(filepath.Join(directory, "output")) // a pipe would stay open in what runs on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	shell := exec.CommandContext(ctx, "bash")
+	shell.Dir, shell.Stdin, shell.Stdout = directory, strings.NewReader(script), output
+	shell.Env = append(os.Environ(), "HOME="+directory, "PATH="+filepath.Join(directory, "bin")+":"+os.Getenv("PATH"))
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }()
+	err = shell.Wait()
+	content, readErr := os.ReadFile(output.Name())
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return string(bytes.ReplaceAll(content, []byte(directory), []byte("$PWD"))), err
+}
+
+// kubectlName is how this binary is called when it is to be kubectl, with plug-ins and all.
+const kubectlName = "kubectl"
+
+func runKubectl() {
+	if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {
+		cmdutil.CheckErr(err) // prints as kubectl does, and ends with its code
+	}
+}
+
+func TestOutputsOfPages(t *testing.T) {
+	for name, tc := range map[string]struct {
+		page, got string
+		want      bool
+	}{
+		"the same":                     {"a\nb\n", "a\nb\n", true},
+		"another line":                 {"a\nb\n", "a\nc\n", false},
+		"a part that differs":          {"a ... c\n", "a xyz c\n", true},
+		"a part does not span lines":   {"a ... c\n", "a x\ny c\n", false},
+		"lines that differ":            {"a\n...\nb\n", "a\nx\ny\nb\n", true},
+		"lines that differ at the end": {"a\n...\n", "a\nx\n", true},
+		"dots are no wildcards":        {"a.b\n", "axb\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := pattern(tc.page).MatchString(tc.got); got != tc.want {
+				t.Errorf("%q is the output %q: %v", tc.got, tc.page, got)
+			}
+		})
+	}
+}
