@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,10 +61,20 @@ func Controller(cfg Config) controller.Controller {
 	l := newLabeler(cfg)
 	return controller.Controller{
 		Name:      "permission-claims",
-		Inputs:    []controller.Input{{Resource: apiBindings, Keys: controller.ObjectKey}},
+		Inputs:    []controller.Input{{Resource: apiBindings, Keys: claiming}},
 		Workers:   workers,
 		Reconcile: l.reconcile,
 	}
+}
+
+// claiming returns the key of a binding that has anything to do with claims. Most have not: what their status says of
+// claims comes with the rest of it (Judge).
+func claiming(event watch.Event) []controller.Key {
+	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
+	if !ok || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
+		return nil
+	}
+	return controller.ObjectKey(event)
 }
 
 func (l *labeler) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
