@@ -1,0 +1,147 @@
+package contract
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Paths of apis.kcp.io, below a logical cluster.
+const (
+	schemas        = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"
+	exports        = "/apis/apis.kcp.io/v1alpha2/apiexports"
+	oldExports     = "/apis/apis.kcp.io/v1alpha1/apiexports"
+	bindings       = "/apis/apis.kcp.io/v1alpha2/apibindings"
+	old            = "/apis/apis.kcp.io/v1alpha1/apibindings"
+	endpointSlices = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices"
+)
+
+// widgets is the spec of a schema of widgets.example.io.
+const widgets = `{"group":"example.io","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}]}`
+
+// offerAPI has alice export widgets from root:a, as twice the same, of which bob may bind the first, who has done so.
+func (s *site) offerAPI(t *testing.T) {
+	t.Helper()
+	post := func(as, path, body string) {
+		t.Helper()
+		s.must(t, request{as: as, method: http.MethodPost, path: path, body: body})
+	}
+	post("alice", "/clusters/{a}"+schemas, `{"metadata":{"name":"v1.widgets.example.io"},"spec":`+widgets+`}`)
+	for _, name := range []string{"widgets", "hidden"} {
+		post("alice", "/clusters/{a}"+exports, `{"metadata":{"name":"`+name+`"},"spec":{"resources":[{"name":"widgets","group":"example.io","schema":"v1.widgets.example.io"}]}}`)
+	}
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+	post("alice", "/clusters/{a}"+rbac+"clusterroles", `{"metadata":{"name":"bind"},"rules":[{"apiGroups":["apis.kcp.io"],"resources":["apiexports"],"resourceNames":["widgets"],"verbs":["bind"]}]}`)
+	post("alice", "/clusters/{a}"+rbac+"clusterrolebindings", `{"metadata":{"name":"bind"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bind"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bob"}]}`)
+	s.eventually(t, request{as: "bob", method: http.MethodPost, path: "/clusters/{b}" + bindings, body: binding("w", "root:a", "widgets")}, http.StatusCreated)
+}
+
+func binding(name, path, export string) string {
+	return `{"metadata":{"name":"` + name + `"},"spec":{"reference":{"export":{"path":"` + path + `","name":"` + export + `"}}}}`
+}
+
+// apiRules is section 4 as far as it is about single writes, with what admission (7) and authorization (6) say to them.
+func apiRules() []row {
+	rows := append(schemaRules(), exportRules()...)
+	rows = append(rows, bindingRules()...)
+	for path, resources := range map[string]string{
+		"/apis/apis.kcp.io/v1alpha1": "apiexports apiexports/status apibindings apibindings/status apiresourceschemas apiexportendpointslices apiexportendpointslices/status apiconversions",
+		"/apis/apis.kcp.io/v1alpha2": "apiexports apiexports/status apibindings apibindings/status",
+	} {
+		for _, resource := range strings.Fields(resources) {
+			rows = append(rows, row{"9.2", resource + " in " + path, "bob", "/clusters/{b}" + path, "", 200, 200, `"name":"` + resource + `"`})
+		}
+	}
+	return rows
+}
+
+func schemaRules() []row {
+	create := "POST /clusters/{b}" + schemas + dry
+	named := func(name, spec string) string { return `{"metadata":{"name":"` + name + `"},"spec":` + spec + `}` }
+	with := func(from, to string) string { return strings.Replace(widgets, from, to, 1) }
+	const name = "v1.widgets.example.io"
+	return []row{
+		{"4.1", "a schema", "bob", create, named(name, widgets), 201, 201, `"nameValidation":"DNS1123Subdomain"`},
+		{"4.1", "versions are served", "bob", create, named(name, with(`"served":true,`, "")), 201, 201, `"served":true`},
+		{"4.1", "names end in the resource", "bob", create, named("v1.gadgets.example.io", widgets), 403, 403, "must end in .widgets.example.io"},
+		{"4.1", "names have a prefix", "bob", create, named("1.widgets.example.io", widgets), 403, 403, "must match"},
+		{"4.1", "the spec stays", "alice", "PATCH /clusters/{a}" + schemas + "/" + name + dry, `{"spec":{"scope":"Cluster"}}`, 403, 403, "is immutable"},
+		{"4.1", "metadata is the tenant's", "alice", "PATCH /clusters/{a}" + schemas + "/" + name + dry, `{"metadata":{"labels":{"a":"b"}}}`, 200, 200, ""},
+		{"4.1", "core is no group", "bob", create, named("v1.widgets.core", with("example.io", "core")), 403, 403, "spec.group"},
+		{"4.1", "the core group is", "bob", create, named("v1.widgets.core", with("example.io", "")), 201, 201, ""},
+		{"4.1", "a group has a dot", "bob", create, named("v1.widgets.example", with("example.io", "example")), 403, 403, "spec.group"},
+		{"4.1", "but for some of Kubernetes", "bob", create, named("v1.widgets.apps", with("example.io", "apps")), 201, 201, ""},
+		{"4.1", "groups of Kubernetes are approved", "bob", create, named("v1.widgets.x.k8s.io", with("example.io", "x.k8s.io")), 403, 403, "api-approved.kubernetes.io"},
+		{"4.1", "a singular", "bob", create, named(name, with(`"singular":"widget",`, "")), 403, 403, "spec.names.singular"},
+		{"4.1", "one version is stored", "bob", create, named(name, with(`"storage":true`, `"storage":false`)), 403, 403, ""},
+		{"4.1", "schemas are structural", "bob", create, named(name, with(`{"type":"object"}`, `{"type":"object","properties":{"a":{}}}`)), 403, 403, ""},
+		{"4.1", "versions have a pattern", "bob", create, named(name, with(`"name":"v1"`, `"name":"one"`)), 422, 422, "spec.versions"},
+		{"4.1", "scopes are given", "bob", create, named(name, with("Namespaced", "World")), 422, 422, "spec.scope"},
+		{"4.1", "there is a version", "bob", create, named(name, with(`{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}`, "")), 422, 422, "spec.versions"},
+		{"4.1", "there is no status", "alice", "/clusters/{a}" + schemas + "/" + name + "/status", "", 404, 404, ""},
+	}
+}
+
+func exportRules() []row {
+	create := "POST /clusters/{b}" + exports + dry
+	createOld := "POST /clusters/{b}" + oldExports + dry
+	createSlice := "POST /clusters/{b}" + endpointSlices + dry
+	spec := func(spec string) string { return `{"metadata":{"name":"e"},"spec":` + spec + `}` }
+	slice := func(path, name string) string {
+		return spec(`{"export":{"path":"` + path + `","name":"` + name + `"}}`)
+	}
+	return []row{
+		{"4.2", "an export", "bob", create, spec(`{"resources":[{"name":"x","group":"example.io","schema":"v1.x.example.io"}]}`), 201, 201, `"storage":{"crd":{}}`},
+		{"7.3", "an export says where it is", "bob", create, spec(`{}`), 201, 201, `"kcp.io/path":"root:b"`},
+		{"4.2", "a schema of the resource", "bob", create, spec(`{"resources":[{"name":"x","group":"example.io","schema":"v1.y.example.io"}]}`), 403, 403, "must end in .x.example.io"},
+		{"4.2", "one storage", "bob", create, spec(`{"resources":[{"name":"x","group":"example.io","schema":"v1.x.example.io","storage":{"crd":{},"virtual":{"identityHash":"a","reference":{"kind":"K","name":"a"}}}}]}`), 422, 422, "storage"},
+		{"4.2", "a claim of what is built in", "bob", create, spec(`{"permissionClaims":[{"resource":"secrets","verbs":["*"]}]}`), 201, 201, `"group":"","resource":"secrets"`},
+		{"4.2", "a claim of what others export", "bob", create, spec(`{"permissionClaims":[{"group":"example.io","resource":"widgets","verbs":["*"]}]}`), 403, 403, "identityHash"},
+		{"4.2", "a claim has verbs", "bob", create, spec(`{"permissionClaims":[{"resource":"secrets","verbs":[]}]}`), 422, 422, "verbs"},
+		{"4.2", "a claim stands once", "bob", create, spec(`{"permissionClaims":[{"resource":"secrets","verbs":["get"]},{"resource":"secrets","verbs":["list"]}]}`), 422, 422, "Duplicate"},
+		{"4.2", "a claim of the older version", "bob", createOld, spec(`{"permissionClaims":[{"resource":"secrets","all":true}]}`), 201, 201, `"all":true`},
+		{"4.2", "one of nothing", "bob", createOld, spec(`{"permissionClaims":[{"resource":"secrets"}]}`), 422, 422, "resourceSelector"},
+		{"4.2", "an annotation that cannot be used", "bob", createOld, `{"metadata":{"name":"e","annotations":{"apis.v1alpha2.kcp.io/permission-claims":"["}},"spec":{}}`, 403, 403, "cannot be used"},
+		{"4.2", "the older version of an export", "alice", "/clusters/{a}" + oldExports + "/widgets", "", 200, 200, `"latestResourceSchemas":["v1.widgets.example.io"]`},
+		{"6.3", "the status is the server's", "alice", "PATCH /clusters/{a}" + exports + "/widgets/status" + dry, `{"status":{"identityHash":"x"}}`, 403, 403, "access denied"},
+		{"6.3", "not even to be read", "alice", "/clusters/{a}" + exports + "/widgets/status", "", 403, 403, "access denied"},
+		{"6.3", "in the older version neither", "alice", "/clusters/{a}" + oldExports + "/widgets/status", "", 403, 403, "access denied"},
+		{"4.5", "a slice of an export that one may bind", "bob", createSlice, slice("root:a", "widgets"), 201, 201, ""},
+		{"4.5", "a slice of one that one may not bind", "bob", createSlice, slice("root:a", "hidden"), 403, 403, "no permission to bind to export root:a:hidden"},
+		{"4.5", "a slice of one that is missing", "bob", createSlice, slice("root:a", "nope"), 403, 403, "no permission to bind to export root:a:nope"},
+	}
+}
+
+func bindingRules() []row {
+	create, createOld := "POST /clusters/{b}"+bindings+dry, "POST /clusters/{b}"+old+dry
+	update := "PATCH /clusters/{b}" + bindings + "/w" + dry
+	claims := func(claim string) string { return `{"spec":{"permissionClaims":[` + claim + `]}}` }
+	return []row{
+		{"4.7", "an export that one may bind", "bob", create, binding("x", "root:a", "widgets"), 201, 201, `"internal.apis.kcp.io/export":`},
+		{"4.7", "by the name of its cluster", "bob", create, binding("x", "{a}", "widgets"), 201, 201, ""},
+		{"7.4", "bindings have a finalizer", "bob", create, binding("x", "root:a", "widgets"), 201, 201, "apis.kcp.io/apibinding-finalizer"},
+		{"7.3", "and say where they are", "bob", create, binding("x", "root:a", "widgets"), 201, 201, `"kcp.io/path":"root:b"`},
+		{"4.7", "an export that one may not bind", "bob", create, binding("x", "root:a", "hidden"), 403, 403, "no permission to bind to export root:a:hidden"},
+		{"4.7", "one that is missing", "bob", create, binding("x", "root:a", "nope"), 403, 403, "no permission to bind to export root:a:nope"},
+		{"4.7", "one that is nowhere", "bob", create, binding("x", "root:nope", "widgets"), 403, 403, "no permission to bind to export root:nope:widgets"},
+		{"4.7", "one of root that may come", "masters", create, binding("x", "root", "nope"), 201, 403, ""},
+		{"4.7", "one beside it that may come", "bob", create, `{"metadata":{"name":"x"},"spec":{"reference":{"export":{"name":"later"}}}}`, 201, 201, ""},
+		{"4.4", "everybody may bind the tenancy API", "bob", create, binding("x", "root", "tenancy.kcp.io"), 201, 201, ""},
+		{"4.4", "not everybody that of shards", "bob", create, binding("x", "root", "shards.core.kcp.io"), 403, 403, "no permission to bind"},
+		{"4.7", "a path has a pattern", "bob", create, binding("x", "root:", "widgets"), 422, 422, ""},
+		{"4.7", "the export stays", "bob", update, `{"spec":{"reference":{"export":{"path":"{a}"}}}}`, 422, 422, "APIExport reference must not be changed"},
+		{"7.4", "a dropped finalizer comes back", "bob", update, `{"metadata":{"finalizers":[]}}`, 200, 200, "apis.kcp.io/apibinding-finalizer"},
+		{"7.3", "a dropped label, too", "bob", update, `{"metadata":{"labels":null}}`, 200, 200, `"internal.apis.kcp.io/export":`},
+		{"4.7", "an answer to a claim", "bob", update, claims(`{"resource":"secrets","verbs":["get"],"state":"Accepted","selector":{"matchAll":true}}`), 200, 200, `"identityHash":""`},
+		{"4.7", "objects in one way", "bob", update, claims(`{"resource":"secrets","verbs":["get"],"state":"Accepted","selector":{"matchAll":true,"matchLabels":{"a":"b"}}}`), 403, 403, "matchAll"},
+		{"4.7", "in some way", "bob", update, claims(`{"resource":"secrets","verbs":["get"],"state":"Accepted","selector":{}}`), 403, 403, "matchAll"},
+		{"4.7", "states are given", "bob", update, claims(`{"resource":"secrets","verbs":["get"],"state":"Maybe","selector":{"matchAll":true}}`), 422, 422, "state"},
+		{"4.7", "the older version", "bob", createOld, `{"metadata":{"name":"x"},"spec":{"reference":{"export":{"path":"root:a","name":"widgets"}},"permissionClaims":[{"resource":"secrets","all":true,"state":"Accepted"}]}}`, 201, 201, `"all":true`},
+		{"4.7", "the older version names an export", "bob", createOld, `{"metadata":{"name":"x"},"spec":{"reference":{}}}`, 422, 422, "spec.reference"},
+		{"6.3", "the status is the server's", "bob", "PATCH /clusters/{b}" + bindings + "/w/status" + dry, `{"status":{"phase":"Bound"}}`, 403, 403, "access denied"},
+		{"6.3", "not even to be read", "bob", "/clusters/{b}" + bindings + "/w/status", "", 403, 403, "access denied"},
+		{"6.3", "but masters may", "masters", "/clusters/{b}" + bindings + "/w/status", "", 200, 403, ""},
+	}
+}
