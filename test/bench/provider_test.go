@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// watchConsumers measures how a provider sees its consumers through the virtual workspace of the export: one watch of all
+// of them, and lists. What it is held against is the shard's own wildcard, which only system:masters may ask.
+func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport, clusters []made) {
+	b.Helper()
+	base := shard.Masters(b)
+	inParallel(b, len(clusters), func(i int) error {
+		return peerAt(b, base, clusters[i].cluster).send(http.MethodPost, offeredPath, `{"apiVersion":"bench.example.com/v1","kind":"Widget","metadata":{"name":"one"},`+loads[1].payload+`}`)
+	})
+	view := everywhere(b, "virtual workspace", shard.Admin(b), viewOf(b, shard, export)+"/clusters/*")
+	wildcard := everywhere(b, "wildcard", base, base.Host+"/clusters/*")
+	paths := map[*peer]string{view: "/apis/bench.example.com/v1/widgets", wildcard: "/apis/bench.example.com/v1/widgets:" + export.Status.IdentityHash}
+
+	rates := map[*peer][]float64{}
+	for range repetitions {
+		for _, p := range []*peer{view, wildcard} {
+			rates[p] = append(rates[p], p.parallel(b, max(4, lists/4), func(int) error { return p.send(http.MethodGet, paths[p]+"?resourceVersion=0", "") }))
+		}
+	}
+	ours, theirs := median(rates[view]), median(rates[wildcard])
+	record(fmt.Sprintf("list of %d consumers through the virtual workspace", len(clusters)), ours, "1/s", fmt.Sprintf("shard's wildcard %.1f/s, ratio %.2f; medians of %d; %d clients", theirs, ours/theirs, repetitions, writers))
+
+	before := settle()
+	changes := min(1000, len(clusters))
+	opened := time.Now()
+	stream := view.follow(b, paths[view]+"?watch=1", len(clusters))
+	record(fmt.Sprintf("watch of %d consumers, until all have come", len(clusters)), time.Since(opened).Seconds(), "s", "virtual workspace, one provider")
+	after := settle()
+	record("heap of the provider's watch", (float64(after.heapBytes)-float64(before.heapBytes))/1024, "KiB", fmt.Sprintf("%d consumers; both ends, and what the watch cache keeps is not part of it", len(clusters)))
+	record("goroutines of the provider's watch", float64(after.goroutines-before.goroutines), "", "both ends")
+	latencies := make([]time.Duration, 0, changes)
+	for i := range changes {
+		cluster := clusters[i*len(clusters)/changes].cluster
+		mark := fmt.Sprintf(`"change":"c%d"`, i)
+		arrived := stream.expect(mark)
+		begun := time.Now()
+		if err := peerAt(b, base, cluster).send(http.MethodPatch, offeredPath+"/one", `{"metadata":{"labels":{`+mark+`}}}`); err != nil {
+			b.Fatal(err)
+		}
+		select {
+		case at := <-arrived:
+			latencies = append(latencies, at.Sub(begun))
+		case <-time.After(time.Minute):
+			b.Fatalf("change %d did not arrive", i)
+		}
+	}
+	stream.cancel()
+	for _, q := range []float64{0.5, 0.99} {
+		record(fmt.Sprintf("change in a consumer to the provider's event p%.0f", q*100), milliseconds(quantile(latencies, q)), "ms", fmt.Sprintf("the request included; %d changes one after the other, %d consumers", changes, len(clusters)))
+	}
+}
+
+// everywhere is an address that serves many logical clusters at once, as a peer.
+func everywhere(b *testing.B, name string, config *rest.Config, url string) *peer {
+	b.Helper()
+	at := rest.CopyConfig(config)
+	at.Host = url
+	client, err := rest.HTTPClientFor(at)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(client.CloseIdleConnections)
+	return &peer{name: name, config: at, client: client}
+}
+
+// events is a watch that tells when a line with a text arrives.
+type events struct {
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	text    []byte
+	arrived chan time.Time
+}
+
+// follow opens a watch and returns when as many objects as exist have come.
+func (p *peer) follow(b *testing.B, path string, exist int) *events {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	response, err := p.request(ctx, http.MethodGet, path, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := &events{cancel: cancel}
+	all := make(chan struct{})
+	go func() {
+		defer response.Body.Close()
+		lines, seen := bufio.NewReaderSize(response.Body, 1<<20), 0
+		for {
+			line, err := lines.ReadSlice('\n')
+			if err != nil {
+				return
+			}
+			if seen++; seen == exist {
+				close(all)
+			}
+			e.look(line)
+		}
+	}()
+	select {
+	case <-all:
+	case <-time.After(2 * time.Minute):
+		b.Fatal("the watch of the provider has not all objects after two minutes")
+	}
+	return e
+}
+
+func (e *events) expect(text string) <-chan time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.text, e.arrived = []byte(text), make(chan time.Time, 1)
+	return e.arrived
+}
+
+func (e *events) look(line []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.text != nil && bytes.Contains(line, e.text) {
+		e.arrived <- time.Now()
+		e.text = nil
+	}
+}
