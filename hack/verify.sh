@@ -31,8 +31,8 @@ step() {
 
 modules() { git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n1 dirname | sort; }
 
-# Modules with code of ours. The others only pin tools, or hold a single main that would take minutes of compiling first.
-code_modules() { printf '%s\n' . api hack/devcluster; }
+# Modules with code of ours. The others only pin tools.
+code_modules() { printf '%s\n' . api hack/devcluster test/clients test/conformance; }
 
 # state prints a fingerprint of everything that git sees as changed: names, differences, and files it does not know yet.
 state() {
