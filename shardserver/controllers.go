@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/identitycache"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
@@ -33,9 +34,11 @@ func (s *Server) addControllers() error {
 			tenancy.Controllers(s.tenancyConfig()),
 			lifecycle.Controllers(s.lifecycleConfig()),
 			s.exportControllers(),
+			s.cacheControllers(),
 			s.sharingControllers(),
 			[]controller.Controller{
 				policystatus.Controller(s.policyStatusConfig()),
+				identitycache.Controller(s.Registry, s.config.clients.Typed),
 				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
 			},
 		),

@@ -2,7 +2,6 @@ package shardserver
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,13 +15,15 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"sigs.k8s.io/yaml"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
+	"github.com/atoll-dev/atoll/shardserver/identity"
 )
 
 const (
-	identityNamespace = "kcp-system"
-	identityKey       = "key"
+	identityNamespace = apisv1alpha2.IdentitySecretNamespace
+	identityKey       = apisv1alpha2.SecretKeyAPIExportIdentity
 )
 
 // secretStore is what identities need of the secrets' storage.
@@ -52,7 +53,7 @@ func ensureIdentities(ctx context.Context, secrets secretStore, seeds map[string
 
 func ensureIdentity(ctx context.Context, secrets secretStore, name, seed string) ([]byte, error) {
 	if seed == "" {
-		seed = rand.Text()
+		seed = identity.New()
 	}
 	for {
 		obj, err := secrets.Get(ctx, name, &metav1.GetOptions{})

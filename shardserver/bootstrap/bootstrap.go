@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -112,7 +113,7 @@ func stages(options Options) ([]stage, error) {
 		stage{cluster: logicalcluster.Root, objects: rootBindings(options)},
 		ofShard,
 		stage{cluster: logicalcluster.Root, objects: rootPolicy(options)},
-		stage{cluster: logicalcluster.Root, objects: namespaces("default", "kube-system")},
+		stage{cluster: logicalcluster.Root, objects: namespaces("default", "kube-system", apisv1alpha2.IdentitySecretNamespace)},
 		stage{cluster: logicalcluster.Root, objects: workspaceTypes(options)},
 		stage{cluster: logicalcluster.Root, objects: metricsViewer(options)},
 		stage{cluster: logicalcluster.Root, objects: []client.Object{shard(options)}},

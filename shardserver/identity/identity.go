@@ -25,6 +25,13 @@ import (
 // size is how many random bytes an identity has.
 const size = 32
 
+// New returns a new identity.
+func New() string {
+	key := make([]byte, size)
+	_, _ = rand.Read(key) // never fails on supported systems
+	return base64.RawURLEncoding.EncodeToString(key)
+}
+
 // Keeper makes and reads the secrets of identities, in the logical cluster of the context.
 type Keeper struct {
 	secrets *storage.Reader[*core.Secret]
@@ -62,11 +69,9 @@ func (k *Keeper) Ensure(ctx context.Context, reference *corev1.SecretReference) 
 	if err := k.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating namespace %s: %w", reference.Namespace, err)
 	}
-	key := make([]byte, size)
-	_, _ = rand.Read(key) // never fails on supported systems
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace, Name: reference.Name},
-		Data:       map[string][]byte{apisv1alpha2.SecretKeyAPIExportIdentity: []byte(base64.RawURLEncoding.EncodeToString(key))},
+		Data:       map[string][]byte{apisv1alpha2.SecretKeyAPIExportIdentity: []byte(New())},
 	}
 	if err := k.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating secret %s/%s: %w", reference.Namespace, reference.Name, err)
