@@ -69,7 +69,7 @@ func (a answer) apply(object *unstructured.Unstructured) error {
 	found := false
 	for i, specified := range binding.Spec.PermissionClaims {
 		if meant(specified) {
-			entries[i].(map[string]any)["state"] = a.state
+			a.change(entries[i].(map[string]any), specified, binding.Status.ExportPermissionClaims)
 			found = true
 		}
 	}
@@ -85,6 +85,16 @@ func (a answer) apply(object *unstructured.Unstructured) error {
 		return a.nothingMeant(binding)
 	}
 	return unstructured.SetNestedSlice(object.Object, entries, "spec", "permissionClaims")
+}
+
+// change sets the state of a claim that a binding mentions. Verbs count where both sides name them, literally: who accepts
+// "*" means whatever is asked for, and would give nothing to an export that names its verbs.
+func (a answer) change(entry map[string]any, specified claim, exported []claim) {
+	entry["state"] = a.state
+	at := slices.IndexFunc(exported, specified.sameObjects)
+	if a.state == accepted && at >= 0 && specified.verbs() == "*" && !slices.Contains(exported[at].Verbs, "*") {
+		entry["verbs"] = asAny(exported[at].Verbs)
+	}
 }
 
 func (a answer) nothingMeant(binding claims) error {

@@ -99,6 +99,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+func TestAcceptingAllVerbsGivesThoseThatAreAskedFor(t *testing.T) {
+	for state, want := range map[string]string{accepted: "get,list", rejected: "*"} {
+		object := parse(t, `
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIBinding
+spec: {permissionClaims: [{resource: configmaps, verbs: ['*'], selector: {matchAll: true}, state: Accepted}]}
+status: {exportPermissionClaims: [{resource: configmaps, verbs: [get, list]}]}`)
+		if err := (answer{state: state}).apply(object); err != nil {
+			t.Fatal(err)
+		}
+		after, err := claimsOf(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := after.Spec.PermissionClaims[0]; got.verbs() != want || got.State != state {
+			t.Errorf("%s: it has verbs %q in state %s, want %q", state, got.verbs(), got.State, want)
+		}
+	}
+}
+
 func TestABindingWithoutClaimsHasNothingToAnswer(t *testing.T) {
 	err := answer{binding: "cowboys", state: accepted}.apply(parse(t, "{apiVersion: apis.kcp.io/v1alpha2, kind: APIBinding, metadata: {name: cowboys}}"))
 	if want := `APIBinding "cowboys" has no permission claims`; err == nil || err.Error() != want {

@@ -161,8 +161,9 @@ func (r *Request) object(version string, answers []claim) *unstructured.Unstruct
 	return object
 }
 
-// Bind creates the APIBinding in a workspace, says so on out, and waits until it is bound.
-func Bind(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, wanted Request, out io.Writer) error {
+// Bind creates the APIBinding in a workspace, says so on out, and waits until it is bound. What the export claims and has
+// not got is a matter of errOut.
+func Bind(ctx context.Context, installation *connection.Installation, workspace logicalcluster.Path, wanted Request, out, errOut io.Writer) error {
 	if err := wanted.validate(); err != nil {
 		return err
 	}
@@ -187,15 +188,32 @@ func Bind(ctx context.Context, installation *connection.Installation, workspace 
 		return fmt.Errorf("creating APIBinding %q in workspace %q: %w", object.GetName(), workspace, err)
 	}
 	fmt.Fprintf(out, "apibinding %s created. Waiting to successfully bind ...\n", created.GetName())
-	if err := waitBound(ctx, client, created, wanted.Timeout); err != nil {
+	bound, err := waitBound(ctx, client, created, wanted.Timeout)
+	if err != nil {
 		return fmt.Errorf("could not bind %s: %w", created.GetName(), err)
 	}
 	fmt.Fprintf(out, "%s created and bound.\n", created.GetName())
-	return nil
+	return warn(bound, resource.Version, errOut)
 }
 
-// waitBound polls an APIBinding until it is bound. The error of a timeout says what the binding was waiting for.
-func waitBound(ctx context.Context, client dynamic.ResourceInterface, binding *unstructured.Unstructured, timeout time.Duration) error {
+// warn tells of the claims that are not answered, or answered without effect: verbs count where both sides name them,
+// and a binding made here names all of them only as "*".
+func warn(bound *unstructured.Unstructured, version string, errOut io.Writer) error {
+	if version == "v1alpha1" {
+		return nil // has no verbs to differ, and Warnings reads the other version
+	}
+	lines, err := Warnings(bound)
+	if err != nil || len(lines) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(errOut, "%s\nAnswer with \"kubectl kcp claims accept %[2]s\" or \"kubectl kcp claims reject %[2]s\"; --resource picks one claim.\n",
+		strings.Join(lines, "\n"), bound.GetName())
+	return err
+}
+
+// waitBound polls an APIBinding until it is bound, and returns it as it is then. The error of a timeout says what the
+// binding was waiting for.
+func waitBound(ctx context.Context, client dynamic.ResourceInterface, binding *unstructured.Unstructured, timeout time.Duration) (*unstructured.Unstructured, error) {
 	name := binding.GetName()
 	err := wait.PollUntilContextTimeout(ctx, boundPollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		latest, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -207,7 +225,7 @@ func waitBound(ctx context.Context, client dynamic.ResourceInterface, binding *u
 		return phase == "Bound", nil
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("not bound after %s: %w", timeout, whyNotBound(binding))
+		return nil, fmt.Errorf("not bound after %s: %w", timeout, whyNotBound(binding))
 	}
-	return err
+	return binding, err
 }

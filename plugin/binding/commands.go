@@ -34,7 +34,8 @@ func newBindExportCommand(flags *connection.Flags) *cobra.Command {
 		Long: `Bind an APIExport into the current workspace and wait until its APIs are served there.
 
 An export may claim access to objects of other APIs in your workspace. Nothing is given away unless you accept a claim,
-here or later with "kubectl kcp claims accept". Accepted claims cover all objects and all verbs that the export asks for.
+here or later with "kubectl kcp claims accept". What is accepted here covers all objects and the verb "*", which has an effect
+on claims for "*" alone: where an export names its verbs, let "kubectl kcp claims accept" follow, which takes them over.
 To answer all claims at once you need the right to read the APIExport in its workspace.`,
 		Example: `  # bind the export "cowboys" of the workspace root:org:provider
   kubectl kcp bind apiexport root:org:provider:cowboys
@@ -60,7 +61,7 @@ To answer all claims at once you need the right to read the APIExport in its wor
 			if err != nil {
 				return err
 			}
-			return Bind(cmd.Context(), installation, workspace, wanted, flags.Out)
+			return Bind(cmd.Context(), installation, workspace, wanted, flags.Out, flags.ErrOut)
 		},
 	}
 	flags.BindWorkspace(cmd.Flags())
@@ -126,7 +127,8 @@ func newAnswerCommand(flags *connection.Flags, verb, state string) *cobra.Comman
 		Use:   verb + " APIBINDING",
 		Short: map[string]string{accepted: "Accept", rejected: "Reject"}[state] + " claims of a bound export",
 		Long: "Set the answer to permission claims of a bound export. Without --resource and --identity-hash all of them are meant.\n" +
-			"A claim that the binding does not mention yet is added, with the verbs and the selector that the export proposes.",
+			"A claim that the binding does not mention yet is added, with the verbs and the selector that the export proposes.\n" +
+			"The verb \"*\" of an accepted claim becomes the verbs that the export asks for.",
 		Example: "  kubectl kcp claims " + verb + " cowboys --resource configmaps.core\n" +
 			"  kubectl kcp claims " + verb + " cowboys",
 		Args:              cobra.MaximumNArgs(1),

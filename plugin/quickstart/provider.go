@@ -92,7 +92,7 @@ func (s *setup) bind(ctx context.Context, provider, consumer logicalcluster.Path
 		return err
 	}
 	wanted := binding.Request{Path: provider, Export: exportName, Timeout: s.timeout}
-	if err := binding.Bind(ctx, s.installation, consumer, wanted, io.Discard); err != nil {
+	if err := binding.Bind(ctx, s.installation, consumer, wanted, io.Discard, io.Discard); err != nil {
 		return err
 	}
 	s.printf("  APIBinding %q created and bound in %s\n", exportName, consumer)

@@ -48,6 +48,22 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bind-hor
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: rider}]
 `
 
+// unanswered is what is said of a binding to horses that answers nothing.
+const unanswered = "" +
+	"Warning: claim for configmaps exported but not specified on APIBinding horses\n" +
+	"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
+	"Warning: claim for configmaps specified on APIBinding horses but not accepted or rejected.\n" +
+	"Warning: allowed verbs () on claim for configmaps on APIBinding horses do not match expected verbs (*).\n" +
+	"Warning: claim for secrets exported but not specified on APIBinding horses\n" +
+	"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
+	"Warning: claim for secrets specified on APIBinding horses but not accepted or rejected.\n" +
+	"Warning: allowed verbs () on claim for secrets on APIBinding horses do not match expected verbs (get).\n"
+
+// answerHint tells what to do about it.
+func answerHint(binding string) string {
+	return fmt.Sprintf("Answer with \"kubectl kcp claims accept %[1]s\" or \"kubectl kcp claims reject %[1]s\"; --resource picks one claim.\n", binding)
+}
+
 // export offers horses in a new workspace below root.
 func export(t *testing.T, i *installation.Installation, name string) {
 	t.Helper()
@@ -82,21 +98,16 @@ func bindings(t *testing.T, i *installation.Installation) {
 	export(t, i, "stable")
 	u := newUser(t, i, i.NewWorkspace(t, "ranch", "rider"))
 
-	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{out: "" +
-		"apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n"})
+	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{
+		out:    "apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n",
+		errOut: unanswered + answerHint("horses"),
+	})
 	u.expect(u.kcp("bind apiexport root:stable:horses"), answer{
 		err: `workspace "root:ranch" has an APIBinding "horses" already; choose another name with --name, or delete it first`})
 	u.expect(u.kcp("claims get apibinding"), answer{out: "APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n"})
 	u.expect(u.kcp("ws :root:ranch"), answer{
-		out: "Current workspace is 'root:ranch' (type root:universal).\n",
-		errOut: "Warning: claim for configmaps exported but not specified on APIBinding horses\n" +
-			"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
-			"Warning: claim for configmaps specified on APIBinding horses but not accepted or rejected.\n" +
-			"Warning: allowed verbs () on claim for configmaps on APIBinding horses do not match expected verbs (*).\n" +
-			"Warning: claim for secrets exported but not specified on APIBinding horses\n" +
-			"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
-			"Warning: claim for secrets specified on APIBinding horses but not accepted or rejected.\n" +
-			"Warning: allowed verbs () on claim for secrets on APIBinding horses do not match expected verbs (get).\n",
+		out:    "Current workspace is 'root:ranch' (type root:universal).\n",
+		errOut: unanswered,
 	})
 	u.expect(u.kcp("claims accept horses --resource configmaps.core"), answer{out: "claim \"configmaps.core\" on APIBinding \"horses\" is accepted\n"})
 	u.expect(u.kcp("claims reject horses --resource secrets.core"), answer{out: "claim \"secrets.core\" on APIBinding \"horses\" is rejected\n"})
@@ -112,7 +123,11 @@ func bindings(t *testing.T, i *installation.Installation) {
 
 	farm := newUser(t, i, i.NewWorkspace(t, "farm", "rider"))
 	farm.expect(farm.kcp("bind apiexport root:stable:horses --name ponies --accept-permission-claim configmaps.core --reject-permission-claim secrets.core"),
-		answer{out: "apibinding ponies created. Waiting to successfully bind ...\nponies created and bound.\n"})
+		answer{
+			out: "apibinding ponies created. Waiting to successfully bind ...\nponies created and bound.\n",
+			errOut: "Warning: allowed verbs (*) on claim for secrets on APIBinding ponies do not match expected verbs (get).\n" +
+				answerHint("ponies"),
+		})
 	farm.expect(farm.kcp("claims get apibinding"), answer{out: "" +
 		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
 		"ponies       configmaps       *       Accepted\n" +
@@ -120,11 +135,16 @@ func bindings(t *testing.T, i *installation.Installation) {
 	admin := newUser(t, i, i.Admin(t, "root"))
 	i.NewWorkspace(t, "meadow", "rider")
 	admin.expect(admin.kcp("bind apiexport root:stable:horses -w :root:meadow --accept-all-permission-claims"),
-		answer{out: "apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n"})
+		answer{
+			out: "apibinding horses created. Waiting to successfully bind ...\nhorses created and bound.\n",
+			errOut: "Warning: allowed verbs (*) on claim for secrets on APIBinding horses do not match expected verbs (get).\n" +
+				answerHint("horses"),
+		})
+	admin.expect(admin.kcp("claims accept horses -w meadow"), answer{out: "on APIBinding \"horses\" is accepted\n"})
 	admin.expect(admin.kcp("claims get apibinding horses -w meadow"), answer{out: "" +
 		"APIBINDING   GROUP-RESOURCE   VERBS   STATUS\n" +
 		"horses       configmaps       *       Accepted\n" +
-		"horses       secrets          *       Accepted\n"})
+		"horses       secrets          get     Accepted\n"})
 
 	stranger := newUser(t, i, i.NewWorkspace(t, "hill", "stranger"))
 	refused := stranger.kcp("bind apiexport root:stable:horses")
