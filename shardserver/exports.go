@@ -9,11 +9,13 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/export"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -74,6 +76,36 @@ func (s *Server) defaultBindings() *defaultbindings.Binder {
 	foreseer := binding.NewForeseer(binding.Config{Registry: s.Registry, Exports: s.config.exports, Definitions: s.madeDefinitions()})
 	return defaultbindings.NewBinder(defaultbindings.Config{
 		Registry: s.Registry, Exports: s.config.exports, Client: s.config.clients.Typed, Foresee: foreseer.Foresee,
+	})
+}
+
+// references is what follows the references of those who offer cached resources.
+type references struct {
+	*apiexport.Catalog
+	server *Server
+}
+
+// Consumed implements cachedresources.Exports.
+func (r references) Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error) {
+	consumers := r.server.referrers.consumers
+	if err := consumers.WaitForSync(ctx); err != nil {
+		return false, err
+	}
+	return consumers.Any(export), nil
+}
+
+// Locate implements cachedresources.Exports.
+func (r references) Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+	return r.server.config.types.Locate(ctx, path)
+}
+
+// cacheControllers returns the controllers of cached resources, if those are served.
+func (s *Server) cacheControllers() []controller.Controller {
+	if !s.options.FeatureEnabled(options.GateCacheAPIs) {
+		return nil
+	}
+	return cachedresources.Controllers(cachedresources.Config{
+		Registry: s.Registry, Clients: s.config.clients, Exports: references{s.config.exports, s}, ShardName: s.options.Shard.Name,
 	})
 }
 

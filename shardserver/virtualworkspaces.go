@@ -9,10 +9,13 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/virtual/apiresourceschema"
 	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
+	"github.com/atoll-dev/atoll/shardserver/virtualstorage"
 )
 
 // hookViews is the name of the post-start hook that begins to end watches in virtual workspaces.
@@ -49,6 +52,9 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 		return err
 	}
 	all = append(all, exports, schemas)
+	if c.options.FeatureEnabled(options.GateCacheAPIs) {
+		all = append(all, s.cachedResources())
+	}
 	if err := c.virtual.Add(all...); err != nil {
 		return fmt.Errorf("adding virtual workspaces: %w", err)
 	}
@@ -56,6 +62,22 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 		c.Generic.AddReadyzChecks(check)
 	}
 	return nil
+}
+
+// cachedResources makes the virtual workspace of cached resources, and has bound resources that are not stored where they
+// are bound served by it.
+func (s *Server) cachedResources() *virtual.Workspace {
+	c := s.config
+	view := replication.New(replication.Config{
+		Registry: c.registry, Exports: c.exports, References: references{c.exports, s}, Bindings: c.bindings, Authorizer: c.authorizer,
+		Documents:  func() (*discovery.Handler, *openapi.Handler) { return c.discovery, c.openapi },
+		Serializer: c.Generic.Serializer,
+	})
+	c.custom.SetVirtual(virtualstorage.New(virtualstorage.Config{
+		Registry: c.registry, Exports: c.exports, Replication: view.ServeConsumer,
+		ShardName: c.options.Shard.Name, Serializer: c.Generic.Serializer,
+	}))
+	return view.Virtual()
 }
 
 // lifecycleViews makes the virtual workspaces of initializers and terminators.

@@ -31,6 +31,14 @@ const (
 const (
 	// ReasonResourceNotClusterScoped: objects of the resource belong to namespaces.
 	ReasonResourceNotClusterScoped = "ResourceNotClusterScoped"
+	// ReasonResourceNotFound: the workspace does not serve the resource.
+	ReasonResourceNotFound = "ResourceNotFound"
+	// ReasonResourceNotSupported: the resource is built in.
+	ReasonResourceNotSupported = "ResourceNotSupported"
+	// ReasonNotReady: another condition has to be true before.
+	ReasonNotReady = "NotReady"
+	// ReasonDeleting: the ClusterCachedResource is being deleted.
+	ReasonDeleting = "Deleting"
 	// ReasonClusterCachedResourceNotFound: the ClusterCachedResource of a slice does not exist.
 	ReasonClusterCachedResourceNotFound = "ClusterCachedResourceNotFound"
 	// ReasonAPIExportInvalidReference: the export does not exist, or does not refer to the slice.

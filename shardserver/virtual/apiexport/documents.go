@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,7 +77,7 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 // definition returns what documents need to know of a schema.
 func (f *finder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
 	return f.definitions.Get(ctx, described.UID, func() (*discovery.Definition, int64, error) {
-		object, err := definitionOf(described)
+		object, err := apiexport.ViewDefinition(described)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -89,34 +87,6 @@ func (f *finder) definition(ctx context.Context, described *apisv1alpha1.APIReso
 		}
 		return &discovery.Definition{Content: sha256.Sum256(encoded), Object: object}, int64(5 * len(encoded)), nil // decoded it is larger
 	})
-}
-
-// definitionOf returns the definition that stands for a schema in documents: without what virtual workspaces do not
-// serve, and without what documents are not made of.
-func definitionOf(described *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
-	external, err := apiexport.BoundDefinition(described)
-	if err != nil {
-		return nil, err
-	}
-	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)
-	object := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(external, object, nil); err != nil {
-		return nil, fmt.Errorf("converting the definition of APIResourceSchema %q: %w", described.Name, err)
-	}
-	object.Name = schema.GroupResource{Group: object.Spec.Group, Resource: object.Spec.Names.Plural}.String()
-	object.Spec.Conversion = nil
-	withoutScale(object.Spec.Subresources)
-	for i := range object.Spec.Versions {
-		withoutScale(object.Spec.Versions[i].Subresources)
-	}
-	object.Status.AcceptedNames = object.Spec.Names
-	return object, nil
-}
-
-func withoutScale(subresources *apiextensions.CustomResourceSubresources) {
-	if subresources != nil {
-		subresources.Scale = nil
-	}
 }
 
 // documents serves discovery and OpenAPI of exports. What is the same everywhere is asked of content.

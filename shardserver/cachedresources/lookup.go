@@ -1,0 +1,144 @@
+package cachedresources
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Exports finds exports, and tells whether a logical cluster of this shard binds one.
+type Exports interface {
+	ByPath(ctx context.Context, reference apiexport.Reference) (*apisv1alpha2.APIExport, error)
+	// Consumed is asked after all bindings that existed at the start are known.
+	Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error)
+	// Locate returns the logical cluster of a path or name.
+	Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+}
+
+// Sight is what a slice shows, and to whom.
+type Sight struct {
+	// Resource is the ClusterCachedResource, nil if it is not there, which ResourceFault says.
+	Resource      *cachev1alpha1.ClusterCachedResource
+	ResourceFault string
+	// Export is the export whose consumers see it, nil if it is not there. ExportFault says so, or that it does not refer
+	// to the slice.
+	Export      *apisv1alpha2.APIExport
+	ExportFault string
+	// Entry is what the export says of the resource.
+	Entry *apisv1alpha2.ResourceSchema
+}
+
+// Complete tells whether consumers can be shown anything.
+func (s Sight) Complete() bool {
+	return s.Resource != nil && s.Export != nil && s.Entry != nil && s.ExportFault == ""
+}
+
+// Lookup follows the references of slices.
+type Lookup struct {
+	exports   Exports
+	resources *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+}
+
+// NewLookup returns a Lookup.
+func NewLookup(registry *storage.Registry, exports Exports) Lookup {
+	return Lookup{exports, storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources)}
+}
+
+// Of follows the references of a slice. What whoever made the slice has to mend is in the answer, errors are for another
+// try.
+func (l Lookup) Of(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (Sight, error) {
+	var sight Sight
+	if err := l.resource(ctx, slice, &sight); err != nil {
+		return sight, err
+	}
+	return sight, l.export(ctx, slice, &sight)
+}
+
+func (l Lookup) resource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
+	named := slice.Spec.ClusterCachedResource
+	sight.ResourceFault = fmt.Sprintf("ClusterCachedResource %q was not found in %q; create it, or delete the slice", named.Name, orOwn(named.Path))
+	cluster := logicalcluster.Of(slice)
+	if named.Path != "" {
+		path, err := logicalcluster.ParsePath(named.Path)
+		if err != nil {
+			return nil //nolint:nilerr // it is the fault that is reported
+		}
+		if cluster, err = l.exports.Locate(ctx, path); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if cluster.Empty() {
+			return nil
+		}
+	}
+	found, err := l.resources.Get(logicalcluster.With(ctx, cluster), "", named.Name)
+	if err == nil {
+		sight.Resource, sight.ResourceFault = found, ""
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (l Lookup) export(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
+	named := slice.Spec.APIExport
+	sight.ExportFault = fmt.Sprintf("APIExport %q was not found in %q; create it, or delete the slice", named.Name, orOwn(named.Path))
+	reference, err := apiexport.NewReference(logicalcluster.Of(slice), named.Path, named.Name)
+	if err != nil {
+		return nil //nolint:nilerr // it is the fault that is reported
+	}
+	export, err := l.exports.ByPath(ctx, reference)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	sight.Export = export
+	if sight.Entry = EntryFor(export, slice); sight.Entry == nil {
+		sight.ExportFault = fmt.Sprintf("no resource of APIExport %q refers to this slice by storage.virtual.reference; refer to it there", named.Name)
+		return nil
+	}
+	sight.ExportFault = ""
+	if resource := sight.Resource; resource != nil {
+		sight.ExportFault = mismatch(sight.Entry, resource)
+	}
+	return nil
+}
+
+// mismatch says what is wrong with what an export says of a ClusterCachedResource.
+func mismatch(entry *apisv1alpha2.ResourceSchema, resource *cachev1alpha1.ClusterCachedResource) string {
+	if entry.Group != resource.Spec.Group || entry.Name != resource.Spec.Resource {
+		return fmt.Sprintf("the export shows %s by this slice, which is about %s", schema.GroupResource{Group: entry.Group, Resource: entry.Name}, groupResource(resource))
+	}
+	if resource.Status.IdentityHash == "" || entry.Storage.Virtual.IdentityHash != resource.Status.IdentityHash {
+		return fmt.Sprintf("storage.virtual.identityHash of the export is not status.identityHash of ClusterCachedResource %q; copy it from there", resource.Name)
+	}
+	return ""
+}
+
+// EntryFor returns the resource of an export that a slice, which lies beside the export, is the virtual storage of.
+func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) *apisv1alpha2.ResourceSchema {
+	if logicalcluster.Of(export) != logicalcluster.Of(slice) {
+		return nil
+	}
+	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
+		virtual := entry.Storage.Virtual
+		return virtual != nil && virtual.Reference.Name == slice.Name && virtual.Reference.Kind == "ClusterCachedResourceEndpointSlice" &&
+			virtual.Reference.APIGroup != nil && *virtual.Reference.APIGroup == cachev1alpha1.GroupName
+	})
+	if at < 0 {
+		return nil
+	}
+	return &export.Spec.Resources[at]
+}
+
+func orOwn(path string) string {
+	if path == "" {
+		return "its own workspace"
+	}
+	return path
+}

@@ -1,0 +1,380 @@
+package cachedresources_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+var flavors = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"}
+
+// site is a provider that offers flavors, and consumers.
+type site struct {
+	shard              *shardtesting.Shard
+	c                  client.Client
+	provider, consumer string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
+	return &site{
+		shard: shard, c: shard.Client(t, shard.Admin(t)),
+		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster, consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
+	}
+}
+
+func (s *site) objects(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Host += path
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(flavors)
+}
+
+func (s *site) in(t *testing.T, cluster string) dynamic.ResourceInterface {
+	t.Helper()
+	return s.objects(t, s.shard.Admin(t), "/clusters/"+cluster)
+}
+
+func flavor(name, shown string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Flavor",
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"shown": shown}},
+		"spec":     map[string]any{"taste": name},
+	}}
+}
+
+func (s *site) define(t *testing.T) {
+	t.Helper()
+	open := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"spec": {Type: "object", XPreserveUnknownFields: ptr.To(true)},
+	}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors.example.com"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
+		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "flavors", Singular: "flavor", Kind: "Flavor", ListKind: "FlavorList"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: open}}},
+	}}
+	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), definition); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []*unstructured.Unstructured{flavor("sweet", "yes"), flavor("sour", "yes"), flavor("secret", "no")} {
+		shardtesting.Eventually(t, "flavors can be created", func(ctx context.Context) error {
+			_, err := s.in(t, s.provider).Create(ctx, object, metav1.CreateOptions{})
+			return err
+		})
+	}
+}
+
+// offer offers the flavors that are shown, and returns the identity.
+func (s *site) offer(t *testing.T) string {
+	t.Helper()
+	offer := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
+		GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"},
+		LabelSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"shown": "yes"}},
+	}}
+	if err := s.c.Create(shardtesting.In(t.Context(), s.provider), offer); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the offer is ready", func(ctx context.Context) error {
+		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(offer), offer); err != nil {
+			return err
+		}
+		counts := offer.Status.ResourceCounts
+		if offer.Status.Phase != cachev1alpha1.ClusterCachedResourcePhaseReady || counts == nil || counts.Local != 2 || counts.Cache != 2 {
+			return fmt.Errorf("status %+v, counts %+v", offer.Status, counts)
+		}
+		for _, condition := range []conditionsv1alpha1.Type{cachev1alpha1.ResourceValid, cachev1alpha1.IdentityValid, cachev1alpha1.ReplicationStarted} {
+			if !conditionsv1alpha1.IsTrue(offer, condition) {
+				return fmt.Errorf("%s: %+v", condition, offer.Status.Conditions)
+			}
+		}
+		return nil
+	})
+	if kind, scope := offer.Annotations[cachev1alpha1.ResourceKindAnnotationKey], offer.Annotations[cachev1alpha1.ResourceScopeAnnotationKey]; kind != "Flavor" || scope != "Cluster" {
+		t.Errorf("kind %q, scope %q", kind, scope)
+	}
+	secret := &corev1.Secret{}
+	if err := s.c.Get(shardtesting.In(t.Context(), s.provider), client.ObjectKey{Namespace: "kcp-system", Name: "flavors"}, secret); err != nil {
+		t.Error(err)
+	}
+	return offer.Status.IdentityHash
+}
+
+// export shows the offer to consumers, by a slice.
+func (s *site) export(t *testing.T, identityHash string) {
+	t.Helper()
+	in := shardtesting.In(t.Context(), s.provider)
+	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+		ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "flavors"},
+		APIExport:             cachev1alpha1.ExportBindingReference{Name: "flavors"},
+	}}
+	if err := s.c.Create(in, slice); err != nil {
+		t.Fatal(err)
+	}
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		condition := conditionsv1alpha1.Get(slice, cachev1alpha1.APIExportValid)
+		return condition != nil && condition.Reason == cachev1alpha1.ReasonAPIExportInvalidReference
+	})
+	described := shardtesting.NewSchema("v1", flavors.GroupResource(), "Flavor")
+	described.Spec.Scope = apiextensionsv1.ClusterScoped
+	described.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
+		Name: "flavors", Group: "example.com", Schema: described.Name,
+		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
+			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To("cache.kcp.io"), Kind: "ClusterCachedResourceEndpointSlice", Name: "flavors"},
+			IdentityHash: identityHash,
+		}},
+	}}}}
+	for _, object := range []client.Object{described, export} {
+		if err := s.c.Create(in, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return conditionsv1alpha1.IsTrue(slice, cachev1alpha1.APIExportValid) && conditionsv1alpha1.IsTrue(slice, cachev1alpha1.ResourceValid) &&
+			conditionsv1alpha1.IsTrue(slice, cachev1alpha1.PartitionValid) && len(slice.Status.Endpoints) == 0
+	})
+}
+
+func (s *site) waitSlice(t *testing.T, holds func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) {
+	t.Helper()
+	slice := &cachev1alpha1.ClusterCachedResourceEndpointSlice{}
+	shardtesting.Eventually(t, "the slice", func(ctx context.Context) error {
+		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKey{Name: "flavors"}, slice); err != nil {
+			return err
+		}
+		if !holds(slice) {
+			return fmt.Errorf("status %+v", slice.Status)
+		}
+		return nil
+	})
+}
+
+func get(t *testing.T, config *rest.Config, path string) (int, string) {
+	t.Helper()
+	return do(t, config, http.MethodGet, path)
+}
+
+func do(t *testing.T, config *rest.Config, method, path string) (int, string) {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(`{"apiVersion":"example.com/v1","kind":"Flavor","metadata":{"name":"new"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// TestCachedResources is one story: offer, export, bind, read, change, unbind, end.
+func TestCachedResources(t *testing.T) {
+	s := newSite(t)
+	s.define(t)
+	s.export(t, s.offer(t))
+	s.shard.Bind(t, s.consumer, s.provider, "flavors")
+	view := "/services/replication/" + s.provider + "/flavors"
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
+	})
+	t.Run("a consumer reads what is offered as if it were its own", s.consumerReads)
+	t.Run("a consumer watches", s.consumerWatches)
+	t.Run("the virtual workspace", func(t *testing.T) { s.view(t, view) })
+	t.Run("a watch ends with the binding", s.watchEnds)
+	t.Run("the offer goes", s.offerGoes)
+}
+
+func (s *site) consumerReads(t *testing.T) {
+	mine := s.in(t, s.consumer)
+	shardtesting.Eventually(t, "the consumer lists", func(ctx context.Context) error {
+		list, err := mine.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 2 {
+			return fmt.Errorf("%d objects", len(list.Items))
+		}
+		for _, item := range list.Items {
+			if item.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+				return fmt.Errorf("%s is in %q", item.GetName(), item.GetAnnotations())
+			}
+		}
+		return nil
+	})
+	if got, err := mine.Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || got.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+		t.Errorf("%v, %v", got, err)
+	}
+	if list, err := mine.List(t.Context(), metav1.ListOptions{LabelSelector: "shown=no"}); err != nil || len(list.Items) != 0 {
+		t.Errorf("what is not offered: %v, %v", list, err)
+	}
+	if _, err := mine.Get(t.Context(), "secret", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what is not offered: got %v, want NotFound", err)
+	}
+	if own, err := s.in(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil || own.GetAnnotations()["kcp.io/cluster"] != s.provider {
+		t.Errorf("in the provider: %v, %v", own, err)
+	}
+	if _, err := mine.Create(t.Context(), flavor("mine", "yes"), metav1.CreateOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("creating: got %v, want MethodNotAllowed", err)
+	}
+	if err := mine.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("deleting: got %v, want MethodNotAllowed", err)
+	}
+	_, body := get(t, s.shard.Admin(t), "/clusters/"+s.consumer+"/apis/example.com/v1")
+	if !strings.Contains(body, `"watch"`) || strings.Contains(body, `"create"`) {
+		t.Errorf("discovery: %s", body)
+	}
+}
+
+func (s *site) consumerWatches(t *testing.T) {
+	list, err := s.in(t, s.consumer).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.in(t, s.consumer).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	for _, object := range []*unstructured.Unstructured{flavor("hidden", "no"), flavor("bitter", "yes")} {
+		if _, err := s.in(t, s.provider).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := <-events.ResultChan()
+	got, ok := event.Object.(*unstructured.Unstructured)
+	if !ok || event.Type != watch.Added || got.GetName() != "bitter" || got.GetAnnotations()["kcp.io/cluster"] != s.consumer {
+		t.Errorf("got %+v", event)
+	}
+}
+
+func (s *site) view(t *testing.T, view string) {
+	admin, user := s.shard.Admin(t), s.shard.User(t)
+	neighbour := s.shard.NewWorkspace(t, "root", "neighbour").Spec.Cluster
+	path := "/apis/example.com/v1/flavors"
+	for name, tc := range map[string]struct {
+		config       *rest.Config
+		method, path string
+		want         int
+	}{
+		"the provider lists for a consumer":     {admin, http.MethodGet, view + "/clusters/" + s.consumer + path, http.StatusOK},
+		"and gets":                              {admin, http.MethodGet, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
+		"but not what is not offered":           {admin, http.MethodGet, view + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
+		"nor for who has not bound it":          {admin, http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"nor as masters":                        {s.shard.Masters(t), http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"nor for all":                           {admin, http.MethodGet, view + "/clusters/*" + path, http.StatusBadRequest},
+		"nor other resources":                   {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
+		"nobody writes":                         {admin, http.MethodPost, view + "/clusters/" + s.consumer + path, http.StatusForbidden},
+		"nobody deletes":                        {admin, http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
+		"not even masters":                      {s.shard.Masters(t), http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
+		"a stranger":                            {user, http.MethodGet, view + "/clusters/" + s.consumer + path, http.StatusForbidden},
+		"a stranger's discovery":                {user, http.MethodGet, view + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
+		"discovery":                             {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
+		"OpenAPI":                               {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
+		"discovery of what is not there":        {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
+		"a slice that does not exist":           {admin, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusForbidden},
+		"a slice that does not exist, masters'": {s.shard.Masters(t), http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if code, body := do(t, tc.config, tc.method, tc.path); code != tc.want {
+				t.Errorf("got %d, want %d: %s", code, tc.want, body)
+			}
+		})
+	}
+}
+
+func (s *site) watchEnds(t *testing.T) {
+	events, err := s.in(t, s.consumer).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	if err := s.c.Delete(shardtesting.In(t.Context(), s.consumer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
+		t.Fatal(err)
+	}
+	for range events.ResultChan() { //nolint:revive // until it is closed
+	}
+	shardtesting.Eventually(t, "the resource goes", func(ctx context.Context) error {
+		_, err := s.in(t, s.consumer).List(ctx, metav1.ListOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w", errors.Join(err, errors.New("want NotFound")))
+		}
+		return nil
+	})
+	if _, err := s.in(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
+		t.Errorf("the binding took the provider's object along: %v", err)
+	}
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return len(slice.Status.Endpoints) == 0 })
+}
+
+func (s *site) offerGoes(t *testing.T) {
+	offer := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
+	in := shardtesting.In(t.Context(), s.provider)
+	if err := s.c.Delete(in, offer); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the offer goes", func(ctx context.Context) error {
+		if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(offer), offer); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %w", errors.Join(err, errors.New("still")))
+		}
+		return nil
+	})
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		condition := conditionsv1alpha1.Get(slice, cachev1alpha1.ResourceValid)
+		return condition != nil && condition.Reason == cachev1alpha1.ReasonClusterCachedResourceNotFound
+	})
+	for name, resource := range map[string]string{cachev1alpha1.ReasonResourceNotFound: "nothings", cachev1alpha1.ReasonResourceNotSupported: "workspaces"} {
+		group := map[string]string{"nothings": "example.com", "workspaces": "tenancy.kcp.io"}[resource]
+		bad := &cachev1alpha1.ClusterCachedResource{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: cachev1alpha1.ClusterCachedResourceSpec{
+			GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
+		}}
+		if err := s.c.Create(in, bad); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, name, func(ctx context.Context) error {
+			if err := s.c.Get(shardtesting.In(ctx, s.provider), client.ObjectKeyFromObject(bad), bad); err != nil {
+				return err
+			}
+			if condition := conditionsv1alpha1.Get(bad, cachev1alpha1.ResourceValid); condition == nil || condition.Reason != name {
+				return fmt.Errorf("status %+v", bad.Status)
+			}
+			return nil
+		})
+	}
+}

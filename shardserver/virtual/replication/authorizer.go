@@ -1,0 +1,83 @@
+package replication
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/klog/v2"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// auditKey begins the annotations that tell how a request was decided.
+const auditKey = "virtual.replication.content.authorization.kcp.io"
+
+// All that a client is told. The details are in the audit log.
+const (
+	reasonGranted = "access granted"
+	reasonDenied  = "access denied"
+)
+
+var errUndecided = errors.New("the request cannot be authorized now")
+
+// stepsAuthorizer lets those read who may do so on apiexports/content of the export, what a consumer has bound.
+type stepsAuthorizer struct{ *Workspace }
+
+// Authorize implements authorizer.Authorizer.
+func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	reason, err := a.refusal(ctx, attributes)
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Authorizing a request for cached resources failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
+		return authorizer.DecisionDeny, reasonDenied, errUndecided
+	case reason != "":
+		audit.AddAuditAnnotations(ctx, auditKey+"/decision", "Denied", auditKey+"/reason", reason)
+		return authorizer.DecisionDeny, reasonDenied, nil
+	}
+	audit.AddAuditAnnotations(ctx, auditKey+"/decision", "Allowed", auditKey+"/reason", "")
+	return authorizer.DecisionAllow, reasonGranted, nil
+}
+
+// refusal says why a request is refused; empty if it is not.
+func (a stepsAuthorizer) refusal(ctx context.Context, attributes authorizer.Attributes) (string, error) {
+	if !isRead(attributes.GetVerb()) {
+		return "everything here is read-only", nil
+	}
+	target, what, err := a.ofRequest(ctx)
+	if err != nil {
+		return "", err
+	}
+	if what == nil {
+		return "the slice does not exist, or shows nothing", nil
+	}
+	allowed, why, err := a.content(ctx, attributes, what)
+	if err != nil || !allowed {
+		return "apiexports/content: " + why, err
+	}
+	if target.Cluster.IsWildcard() || !attributes.IsResourceRequest() {
+		return "", nil // the one is refused for what it is, the other is about no consumer
+	}
+	bound, err := a.binds(ctx, target.Cluster, what)
+	if err == nil && !bound {
+		return "the resource is not bound in " + target.Cluster.String(), nil
+	}
+	return "", err
+}
+
+// content asks whether the caller may act for the provider of the export.
+func (a stepsAuthorizer) content(ctx context.Context, attributes authorizer.Attributes, what *shown) (bool, string, error) {
+	decision, reason, err := a.config.Authorizer.Authorize(logicalcluster.With(ctx, logicalcluster.Of(what.Export)), authorizer.AttributesRecord{
+		User:            attributes.GetUser(),
+		Verb:            attributes.GetVerb(),
+		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
+		APIVersion:      apisv1alpha2.SchemeGroupVersion.Version,
+		Resource:        "apiexports",
+		Subresource:     "content",
+		Name:            what.Export.Name,
+		ResourceRequest: true,
+	})
+	return decision == authorizer.DecisionAllow, reason, err
+}

@@ -1,0 +1,100 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+)
+
+// hidden are annotations that tell where an object was copied from.
+var hidden = []string{"kcp.io/shard", "cache.kcp.io/original-resource-version", "cache.kcp.io/original-resource-UID"}
+
+// read serves objects to a consumer: from the logical cluster that offers them, as if they were in that of the consumer.
+func (w *Workspace) read(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, what *shown) {
+	if info.APIGroup != what.resource.Group || info.Resource != what.resource.Resource || info.Subresource != "" || info.Namespace != "" {
+		w.fail(rw, req, notFound(req))
+		return
+	}
+	if !isRead(info.Verb) {
+		w.fail(rw, req, apierrors.NewMethodNotSupported(what.resource, info.Verb))
+		return
+	}
+	bound, err := w.binds(req.Context(), consumer, what)
+	if err == nil && !bound {
+		err = apierrors.NewForbidden(what.resource, info.Name, fmt.Errorf("it is not bound in %q", consumer))
+	}
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	req, done := w.whileShown(req, info, consumer, what)
+	defer done()
+	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(what.Resource))
+	selector := cachedresources.Selector(what.Resource)
+	if info.Verb == "get" && !selector.Empty() {
+		if err := w.selected(ctx, what, info.Name, selector); err != nil {
+			w.fail(rw, req, err)
+			return
+		}
+	}
+	inside := virtual.Inside(req.WithContext(raw.PresentedIn(ctx, consumer, hidden...)))
+	if inside, err = selecting(inside, info.Verb, selector); err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	w.content.ServeHTTP(rw, inside)
+}
+
+// selected fails for an object that is not offered.
+func (w *Workspace) selected(ctx context.Context, what *shown, name string, selector labels.Selector) error {
+	resource, err := w.config.Registry.For(ctx, what.resource)
+	if err != nil {
+		return err
+	}
+	missing := apierrors.NewNotFound(what.resource, name)
+	if resource == nil {
+		return missing
+	}
+	object, err := resource.Store.Get(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: what.resource.Group, Resource: what.resource.Resource}), name, &metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	if !selector.Matches(labels.Set(accessor.GetLabels())) {
+		return missing
+	}
+	return nil
+}
+
+// selecting returns a request for what is offered, of what it asks for.
+func selecting(req *http.Request, verb string, selector labels.Selector) (*http.Request, error) {
+	requirements, _ := selector.Requirements()
+	if verb == "get" || len(requirements) == 0 {
+		return req, nil
+	}
+	query := req.URL.Query()
+	asked, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+	}
+	// It replaces what other selectors the client may have put into the query besides the first, which is the one that
+	// counts.
+	query.Set("labelSelector", asked.Add(requirements...).String())
+	out := req.Clone(req.Context())
+	out.URL.RawQuery = query.Encode()
+	return out, nil
+}
