@@ -62,6 +62,13 @@ var walkedKinds = map[schema.GroupResource]walked{
 	{Group: "tenancy.kcp.io", Resource: "workspaces"}:                            {body: `spec: {type: {name: universal, path: root}}`, afterlife: true},
 	{Group: "tenancy.kcp.io", Resource: "workspacetypes"}:                        {body: `spec: {extend: {with: [{name: universal, path: root}]}}`},
 	{Group: "tenancy.kcp.io", Resource: "workspaceauthenticationconfigurations"}: {body: `spec: {jwt: [{issuer: {url: "https://issuer.example.com", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: "oidc:"}}}]}`},
+	{Group: "topology.kcp.io", Resource: "partitions"}:                           {body: `spec: {selector: {matchLabels: {region: nowhere}}}`},
+	{Group: "topology.kcp.io", Resource: "partitionsets"}:                        {body: `spec: {dimensions: [region], shardSelector: {matchLabels: {region: nowhere}}}`},
+	{Group: "apis.kcp.io", Resource: "apiresourceschemas"}:                       {body: `spec: {group: walk.example.com, names: {plural: walkers, singular: walker, kind: Walker, listKind: WalkerList}, scope: Namespaced, versions: [{name: v1, served: true, storage: true, schema: {type: object}}]}`, suffix: ".walkers.walk.example.com"},
+	{Group: "apis.kcp.io", Resource: "apiexports"}:                               {body: `spec: {}`},
+	{Group: "apis.kcp.io", Resource: "apibindings"}:                              {body: `spec: {reference: {export: {path: root, name: NAME}}}`, afterlife: true},
+	{Group: "apis.kcp.io", Resource: "apiexportendpointslices"}:                  {body: `spec: {export: {path: root, name: tenancy.kcp.io}}`, suffix: "-slice"},
+	{Group: "apis.kcp.io", Resource: "apiconversions"}:                           {body: `spec: {conversions: [{from: v1, to: v2, rules: [{field: .spec.a, destination: .spec.b}]}]}`},
 	{Group: "core.kcp.io", Resource: "logicalclusters"}:                          {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
 }
 

@@ -65,6 +65,9 @@ func TestEveryStoredResourceBehavesAsInKubernetes(t *testing.T) {
 			}
 			gvr := version.WithResource(resource.Name)
 			row, known := walkedKinds[gvr.GroupResource()]
+			if _, first := missing[gvr.GroupResource()]; known && !first {
+				continue // another version of the same objects
+			}
 			if !known {
 				t.Errorf("%s is served, but no row of walkedKinds says how to walk it", gvr)
 				continue

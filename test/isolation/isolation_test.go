@@ -96,8 +96,14 @@ func (r resource) name(short string) string {
 		return fixedNames[r.key()]
 	case r.key() == "customresourcedefinitions.apiextensions.k8s.io":
 		return strings.ReplaceAll(short, "-", "") + "s.twins.example.com"
+	case r.key() == "apiresourceschemas.apis.kcp.io":
+		return short + ".schemas.twins.example.com"
+	case r.key() == "apiexportendpointslices.apis.kcp.io":
+		return short + "-slice" // exports bring some of their own names
 	case r.key() == "events.events.k8s.io":
 		return short + "-new" // the same objects as those of the legacy group
+	case r.Group == "apis.kcp.io" && r.Version == "v1alpha1" && r.Name != "apiconversions":
+		return short + "-old" // the same objects as those of the preferred version
 	default:
 		return short
 	}

@@ -87,8 +87,18 @@ var leastContent = map[string]fields{
 			"claimMappings": fields{"username": fields{"claim": "sub", "prefix": ""}},
 		}}},
 	},
-	"widgets.isolation.example.com": {"spec": fields{"size": 1}},
-	"gadgets.isolation.example.com": {"spec": fields{}},
+	"apiresourceschemas.apis.kcp.io": {
+		"spec": fields{
+			"group": "twins.example.com", "scope": "Cluster", "names": fields{"plural": "schemas", "singular": "schema", "kind": "Schema", "listKind": "SchemaList"},
+			"versions": []fields{{"name": "v1", "served": true, "storage": true, "schema": fields{"type": "object"}}},
+		},
+	},
+	"apibindings.apis.kcp.io":             {"spec": fields{"reference": fields{"export": fields{"path": "root", "name": "nobody"}}}},
+	"apiexportendpointslices.apis.kcp.io": {"spec": fields{"export": fields{"path": "root", "name": "tenancy.kcp.io"}}},
+	"apiconversions.apis.kcp.io":          {"spec": fields{"conversions": []fields{{"from": "v1", "to": "v2", "rules": []fields{{"field": ".spec.a", "destination": ".spec.b"}}}}}},
+	"partitionsets.topology.kcp.io":       {"spec": fields{"dimensions": []string{"region"}, "shardSelector": fields{"matchLabels": fields{"region": "nowhere"}}}},
+	"widgets.isolation.example.com":       {"spec": fields{"size": 1}},
+	"gadgets.isolation.example.com":       {"spec": fields{}},
 }
 
 // fixedNames are of kinds whose objects cannot have the names of the test.
