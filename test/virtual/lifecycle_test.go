@@ -1,0 +1,78 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// lifecycleStates are the workspaces that the views of initializers and terminators are asked about.
+var lifecycleStates = []string{"initializing", "foreign", "unbound", "terminating"}
+
+func lifecycleView(name, service string) view {
+	return view{
+		name: name, states: lifecycleStates,
+		root: func(s *site, state string) string {
+			return "/services/" + service + "/" + s.clusters["provider"] + ":staged/clusters/" + s.clusters[state]
+		},
+		resources: map[string]resource{
+			"documents": documents,
+			"cluster": {verbs: []string{"get", "create", "update", "patch", "delete", "deletecollection", "getstatus", "patchstatus", "getscale"},
+				path: "/apis/core.kcp.io/v1alpha1/logicalclusters", name: func(string) string { return "cluster" },
+				body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"NAME"}}`},
+			"content": {verbs: []string{"get", "list"}, path: "/api/v1/namespaces/default/configmaps", name: func(string) string { return "none" }},
+		},
+	}
+}
+
+// lifecycles makes workspaces in stages of their life: their types belong to the provider, but for that of "foreign".
+func (s *site) lifecycles() {
+	s.Helper()
+	for _, name := range []string{"provider", "rival"} {
+		s.create(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+			Initializer: true, Terminator: true,
+			// What the creator of a workspace may do goes with its content, which is deleted at once.
+			TerminatorPermissions: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}},
+		}})
+	}
+	staged := func(provider string) *tenancyv1alpha1.WorkspaceTypeReference {
+		return &tenancyv1alpha1.WorkspaceTypeReference{Name: "staged", Path: s.clusters[provider]}
+	}
+	s.workspace("initializing", "consumer", "Initializing", staged("provider"))
+	s.workspace("foreign", "consumer", "Initializing", staged("rival"))
+	s.workspace("terminating", "consumer", "Initializing", staged("provider"))
+	shardtesting.Eventually(s.T, "the initializer is done", func(context.Context) error {
+		cluster := &corev1alpha1.LogicalCluster{}
+		if err := s.masters.Get(s.in("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
+			return err
+		}
+		if cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
+			return nil
+		}
+		cluster.Status.Initializers = nil
+		if err := s.masters.Status().Update(s.in("terminating"), cluster); err != nil {
+			return err
+		}
+		return fmt.Errorf("phase %s", cluster.Status.Phase)
+	})
+	if err := s.masters.Delete(shardtesting.In(s.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}}); err != nil {
+		s.Fatal(err)
+	}
+	shardtesting.Eventually(s.T, "the workspace terminates", func(context.Context) error {
+		cluster := &corev1alpha1.LogicalCluster{}
+		if err := s.masters.Get(s.in("terminating"), client.ObjectKey{Name: "cluster"}, cluster); err != nil {
+			return err
+		}
+		if cluster.DeletionTimestamp == nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseTerminating && cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseDeleting {
+			return fmt.Errorf("phase %s", cluster.Status.Phase)
+		}
+		return nil
+	})
+}

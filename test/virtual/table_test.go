@@ -1,0 +1,81 @@
+package virtual
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+//go:embed matrix.txt
+var matrix string
+
+// callers are in the order of the columns.
+var callers = []string{"provider", "consumer", "stranger", "masters"}
+
+// line is one line of the table.
+type line struct {
+	number int
+	// view, resource, state and verb are what it chooses; nil chooses everything.
+	chosen  [4][]string
+	answers []string
+	used    bool
+}
+
+// readTable reads the lines of a table.
+func readTable(text string) ([]*line, error) {
+	var lines []*line
+	for i, raw := range strings.Split(text, "\n") {
+		content, _, _ := strings.Cut(raw, "#")
+		if strings.TrimSpace(content) == "" {
+			continue
+		}
+		left, right, ok := strings.Cut(content, "|")
+		chosen, answers := strings.Fields(left), strings.Fields(right)
+		if !ok || len(chosen) != 4 || len(answers) != len(callers) {
+			return nil, fmt.Errorf("line %d: want four columns, a bar, and %d answers", i+1, len(callers))
+		}
+		l := &line{number: i + 1, answers: answers}
+		for column, list := range chosen {
+			if list != "*" {
+				l.chosen[column] = strings.Split(list, ",")
+			}
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// find returns the line that decides about a request, or nil.
+func find(lines []*line, request ...string) *line {
+	for _, l := range lines {
+		matches := true
+		for column, name := range request {
+			matches = matches && (l.chosen[column] == nil || slices.Contains(l.chosen[column], name))
+		}
+		if matches {
+			l.used = true
+			return l
+		}
+	}
+	return nil
+}
+
+func TestReadTable(t *testing.T) {
+	lines, err := readTable("# text\n a b c,d get | 1 2 3 4 # why\n\n a * * * | 5 6 7 8\n")
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("got %v, %v", lines, err)
+	}
+	for request, want := range map[string]int{"a b c get": 2, "a b d get": 2, "a b e get": 4, "a x c list": 4, "x b c get": 0} {
+		got := find(lines, strings.Fields(request)...)
+		if (got == nil) != (want == 0) || got != nil && got.number != want {
+			t.Errorf("%s is decided by %+v, want line %d", request, got, want)
+		}
+	}
+	for _, wrong := range []string{"a b c get 1 2 3 4", "a b get | 1 2 3 4", "a b c get | 1 2"} {
+		if _, err := readTable(wrong); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}

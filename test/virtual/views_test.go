@@ -1,0 +1,139 @@
+package virtual
+
+import (
+	"net/http"
+	"strings"
+)
+
+// exportStates are the workspaces of consumers.
+var exportStates = []string{"bound", "rejected", "deleting", "other", "mismatch", "unbound"}
+
+// view is a virtual workspace with what the matrix says of it.
+type view struct {
+	name      string
+	states    []string
+	resources map[string]resource
+	// root is where the view on a logical cluster begins.
+	root func(s *site, state string) string
+}
+
+// resource is one kind of resource in a view.
+type resource struct {
+	verbs []string
+	// path is that of the collection; subresources are behind the name of an object.
+	path string
+	// body is an object; NAME stands for its name.
+	body string
+	// name is that of the object that exists.
+	name func(state string) string
+}
+
+// existing is the name of the object; while a binding goes, that is the one which holds it.
+func existing(string) string { return "existing" }
+
+// widget is existing for a resource whose objects go with the binding.
+func widget(state string) string {
+	if state == "deleting" {
+		return "held"
+	}
+	return "existing"
+}
+
+var (
+	reading = []string{"get", "list", "watch"}
+	writing = []string{"create", "update", "patch", "apply", "delete", "deletecollection"}
+	status  = []string{"getstatus", "patchstatus", "getscale"}
+	all     = append(append(append([]string{}, reading...), writing...), status...)
+)
+
+var views = []view{
+	{
+		name: "apiexport", states: exportStates,
+		root: func(s *site, state string) string {
+			return "/services/apiexport/" + s.clusters["provider"] + "/widgets/clusters/" + s.clusters[state]
+		},
+		resources: exportResources("/namespaces/default"),
+	},
+	{
+		name: "everywhere", states: []string{"any"},
+		root: func(s *site, _ string) string {
+			return "/services/apiexport/" + s.clusters["provider"] + "/widgets/clusters/*"
+		},
+		resources: exportResources(""),
+	},
+	{
+		name: "schemas", states: exportStates,
+		root: func(s *site, state string) string { return "/services/apiresourceschema/" + s.clusters[state] },
+		resources: map[string]resource{
+			"documents": documents,
+			"schema": {verbs: all, path: "/apis/apis.kcp.io/v1alpha1/apiresourceschemas", body: `{"apiVersion":"apis.kcp.io/v1alpha1","kind":"APIResourceSchema","metadata":{"name":"NAME"}}`,
+				name: func(string) string { return "v1.widgets.example.com" }},
+		},
+	},
+	lifecycleView("initializing", "initializingworkspaces"),
+	lifecycleView("terminating", "terminatingworkspaces"),
+}
+
+// exportResources are those of the view of an export, in a namespace or over all of them.
+func exportResources(namespace string) map[string]resource {
+	own := func(kind, plural string, name func(string) string) resource {
+		return resource{verbs: all, path: "/apis/" + group + "/v1" + namespace + "/" + plural, name: name,
+			body: `{"apiVersion":"` + group + `/v1","kind":"` + kind + `","metadata":{"name":"NAME","namespace":"default"},"spec":{}}`}
+	}
+	core := func(kind, plural string) resource {
+		return resource{verbs: all, path: "/api/v1" + namespace + "/" + plural, name: existing,
+			body: `{"apiVersion":"v1","kind":"` + kind + `","metadata":{"name":"NAME","namespace":"default"}}`}
+	}
+	return map[string]resource{
+		"documents": documents,
+		"plain":     own("Widget", "widgets", widget),
+		"shared":    own("Gizmo", "gizmos", existing),
+		"claimed":   core("ConfigMap", "configmaps"),
+		"unclaimed": core("Secret", "secrets"),
+		"bindings": {verbs: all, path: "/apis/apis.kcp.io/v1alpha2/apibindings", name: func(string) string { return "widgets" },
+			body: `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIBinding","metadata":{"name":"NAME"},"spec":{"reference":{"export":{"name":"x"}}}}`},
+	}
+}
+
+var documents = resource{verbs: []string{"groups", "openapi"}}
+
+// request is what a verb sends.
+func (r resource) request(verb, state string) (method, path, body, media string) {
+	named := ""
+	if r.name != nil {
+		named = r.path + "/" + r.name(state)
+	}
+	object := func(name string) string { return strings.Replace(r.body, "NAME", name, 1) }
+	const dryRun = "?dryRun=All"
+	switch verb {
+	case "groups":
+		return http.MethodGet, "/apis", "", ""
+	case "openapi":
+		return http.MethodGet, "/openapi/v3", "", ""
+	case "get":
+		return http.MethodGet, named, "", ""
+	case "list":
+		return http.MethodGet, r.path, "", ""
+	case "watch":
+		return http.MethodGet, r.path + "?watch=1&timeoutSeconds=30", "", ""
+	case "create":
+		return http.MethodPost, r.path + dryRun, object("created"), "application/json"
+	case "update":
+		return http.MethodPut, named + dryRun, strings.Replace(r.body, "NAME", r.name(state), 1), "application/json"
+	case "patch":
+		return http.MethodPatch, named + dryRun, `{"metadata":{"annotations":{"a":"b"}}}`, "application/merge-patch+json"
+	case "apply":
+		return http.MethodPatch, r.path + "/applied" + dryRun + "&fieldManager=matrix", object("applied"), "application/apply-patch+yaml"
+	case "delete":
+		return http.MethodDelete, named + dryRun, "", ""
+	case "deletecollection":
+		return http.MethodDelete, r.path + dryRun, "", ""
+	case "getstatus":
+		return http.MethodGet, named + "/status", "", ""
+	case "patchstatus":
+		return http.MethodPatch, named + "/status" + dryRun, `{"status":{}}`, "application/merge-patch+json"
+	case "getscale":
+		return http.MethodGet, named + "/scale", "", ""
+	}
+	return "", "", "", ""
+}
