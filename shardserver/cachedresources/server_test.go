@@ -340,7 +340,9 @@ func (s *site) watchEnds(t *testing.T) {
 	if _, err := s.in(t, s.provider).Get(t.Context(), "sweet", metav1.GetOptions{}); err != nil {
 		t.Errorf("the binding took the provider's object along: %v", err)
 	}
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return len(slice.Status.Endpoints) == 0 })
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return len(slice.Status.Endpoints) == 0
+	})
 }
 
 func (s *site) offerGoes(t *testing.T) {
