@@ -41,4 +41,8 @@ func (in *installation) pluginsWork(t *testing.T) {
 	run("root", "kubectl-ws", "use", ":root")
 	run("inner", "kubectl-ws", "tree")
 	run("inner", "kubectl-kcp", "ws", "tree")
+	run("Quickstart complete!", "kubectl-kcp", "quickstart", "--with-samples", "--enter")
+	run("cowboys created and bound", "kubectl-kcp", "bind", "apiexport", "root:quickstart-org:quickstart-provider:cowboys", "-w", ":root:plugins")
+	run("GROUP-RESOURCE", "kubectl-kcp", "claims", "get", "apibinding", "cowboys", "-w", ":root:plugins")
+	run("Cleanup complete.", "kubectl-kcp", "quickstart", "--cleanup")
 }
