@@ -86,7 +86,7 @@ func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindin
 func (p exportPolicy) ask(s *subject, export bindings.Export) verdict {
 	there := *s
 	there.ctx = logicalcluster.With(s.ctx, export.Cluster)
-	there.users = bindingUsers(s.cluster, s.attributes.GetUser())
+	there.users = bindingUsers(s.cluster, export.Cluster, s.attributes.GetUser())
 	var v verdict
 	var failed error
 	for _, ask := range []func(*subject) verdict{allowedBy("bootstrap policy", p.rules.bootstrap), allowedBy("policy of the APIExport", p.rules.local)} {
@@ -106,12 +106,17 @@ func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {
 	return export.Spec.MaximalPermissionPolicy != nil && export.Spec.MaximalPermissionPolicy.Local != nil
 }
 
-// bindingUsers returns the names under which maximal permission policies know a user of a logical cluster: those that
-// count there, with a prefix. A service account has the name that it has abroad.
-func bindingUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
+// bindingUsers returns the names under which the maximal permission policy of one logical cluster knows a user of
+// another: those that count there, with a prefix. A service account has the name that it has abroad. Who counts in some
+// logical clusters only, because somebody there impersonates it or an issuer of theirs vouches for it, is nobody but
+// somebody authenticated to a policy elsewhere: a consumer could otherwise take any name that the policy speaks of.
+func bindingUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info {
 	counting := EffectiveUsers(cluster, u)
 	prefixed := make([]user.Info, 0, len(counting))
 	for _, one := range counting {
+		if !scopesAllow(policy, one) {
+			one = outOfScope(one, one.GetExtra()[ClusterNameExtraKey])
+		}
 		name := one.GetName()
 		if namespace, account, ok := serviceAccount(one); ok {
 			name = ForeignServiceAccountPrefix + cluster.String() + ":" + namespace + ":" + account
@@ -139,13 +144,14 @@ func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.N
 	if len(owners) == 0 {
 		return authorizer.DecisionDeny, reasonDenied, nil
 	}
-	users := bindingUsers(home, attributes.GetUser())
 	for _, owner := range owners {
 		if !hasLocalPolicy(owner) {
 			continue
 		}
 		// Whoever is asked here stands in the audit event of the request with other questions.
-		there := request.WithRequestInfo(WithDeep(logicalcluster.With(ctx, logicalcluster.Of(owner))), nil)
+		cluster := logicalcluster.Of(owner)
+		there := request.WithRequestInfo(WithDeep(logicalcluster.With(ctx, cluster)), nil)
+		users := bindingUsers(home, cluster, attributes.GetUser())
 		decision, _, err := forEach(users, attributes, func(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 			return a.outer.Authorize(there, attributes)
 		})

@@ -138,6 +138,21 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 			t.Errorf("alice creates: %v", err)
 		}
 	})
+	t.Run("nobody gains by impersonating whom the owner trusts", func(t *testing.T) {
+		as := shardtesting.At(rest.CopyConfig(shard.Admin(t)), consumer)
+		as.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"staff", "system:authenticated"}}
+		client := dynamic.NewForConfigOrDie(as)
+		if _, err := client.Resource(bounded.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("things with bounds: %v", err)
+		}
+		if _, err := client.Resource(free.WithVersion("v1")).Namespace("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("things without: %v", err)
+		}
+		workspaces := schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
+		if _, err := client.Resource(workspaces).List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("what every authenticated user may do: %v", err)
+		}
+	})
 	t.Run("a service account is held to it", func(t *testing.T) {
 		kubernetes := shard.Kubernetes(t, here)
 		if _, err := kubernetes.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {

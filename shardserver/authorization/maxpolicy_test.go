@@ -52,9 +52,23 @@ func TestNamesInMaximalPermissionPolicies(t *testing.T) {
 			&user.DefaultInfo{Name: "alice", Groups: []string{"staff", "system:authenticated"}, Extra: map[string][]string{ScopesExtraKey: {"cluster:b"}}},
 			[]subject{{binding + "system:anonymous", authenticated}},
 		},
-		"a scope here changes nothing": {
-			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ScopesExtraKey: {"cluster:c"}}},
+		"a scope here leaves nothing but being authenticated": {
+			&user.DefaultInfo{Name: "alice", Groups: []string{"staff", "system:authenticated"}, Extra: map[string][]string{ScopesExtraKey: {"cluster:c"}}},
+			[]subject{{binding + "system:anonymous", authenticated}},
+		},
+		"a scope of both logical clusters changes nothing": {
+			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{ScopesExtraKey: {"cluster:c,cluster:policy"}}},
 			[]subject{{binding + "alice", nil}},
+		},
+		"an account that is impersonated keeps its name and nothing else": {
+			&user.DefaultInfo{
+				Name: "system:serviceaccount:ns:sa", Groups: []string{"staff", "system:authenticated"},
+				Extra: map[string][]string{ClusterNameExtraKey: {"c"}, ScopesExtraKey: {"cluster:c"}},
+			},
+			[]subject{
+				{binding + "system:anonymous", []string{binding + "system:authenticated", binding + "system:cluster:c"}},
+				{binding + "system:kcp:serviceaccount:c:ns:sa", authenticated},
+			},
 		},
 		"warrants count by the same rules, but for masters": {
 			&user.DefaultInfo{Name: "alice", Extra: map[string][]string{WarrantExtraKey: {
@@ -64,7 +78,7 @@ func TestNamesInMaximalPermissionPolicies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := bindingUsers(logicalcluster.MustParseName("c"), tc.user)
+			got := bindingUsers(logicalcluster.MustParseName("c"), logicalcluster.MustParseName("policy"), tc.user)
 			if !slices.EqualFunc(got, tc.want, func(u user.Info, want subject) bool {
 				return u.GetName() == want.name && slices.Equal(u.GetGroups(), want.groups) && len(u.GetExtra()) == 0
 			}) {
