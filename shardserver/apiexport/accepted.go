@@ -1,8 +1,6 @@
 package apiexport
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -24,20 +22,29 @@ func (c EffectiveClaim) Allows(verb string) bool {
 // EffectiveClaims returns the claims that a binding accepts and its export has, in the order of the binding. Claims
 // are the same if group, resource and identity are, and those of events of either group are.
 func EffectiveClaims(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) []EffectiveClaim {
+	exported := make(map[claimed][]string, len(export.Spec.PermissionClaims))
+	for _, claim := range export.Spec.PermissionClaims {
+		exported[claimedBy(claim)] = claim.Verbs
+	}
 	var effective []EffectiveClaim
 	for _, accepted := range binding.Spec.PermissionClaims {
 		if accepted.State != apisv1alpha2.ClaimAccepted {
 			continue
 		}
-		normal := Normal(accepted.PermissionClaim)
-		at := slices.IndexFunc(export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return normal.EqualGRI(Normal(claim)) })
-		if at < 0 {
-			continue
+		if verbs, ok := exported[claimedBy(accepted.PermissionClaim)]; ok {
+			effective = append(effective, EffectiveClaim{
+				ScopedPermissionClaim: accepted.Scoped(),
+				Allowed:               sets.New(accepted.Verbs...).Intersection(sets.New(verbs...)),
+			})
 		}
-		effective = append(effective, EffectiveClaim{
-			ScopedPermissionClaim: accepted.Scoped(),
-			Allowed:               sets.New(accepted.Verbs...).Intersection(sets.New(export.Spec.PermissionClaims[at].Verbs...)),
-		})
 	}
 	return effective
+}
+
+// claimed is what a claim is about.
+type claimed struct{ group, resource, identity string }
+
+func claimedBy(claim apisv1alpha2.PermissionClaim) claimed {
+	claim = Normal(claim)
+	return claimed{claim.Group, claim.Resource, claim.IdentityHash}
 }

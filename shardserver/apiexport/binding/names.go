@@ -2,7 +2,6 @@ package binding
 
 import (
 	"fmt"
-	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,37 +15,62 @@ type named struct {
 	by string
 }
 
-// conflict returns why a resource cannot be served beside others of its group, or "".
-func conflict(wanted named, others []named) string {
-	for _, other := range others {
-		if other.Group != wanted.Group || other.Resource == wanted.Resource {
-			continue
-		}
-		if field, value := clash(wanted.names, other.names); field != "" {
-			return fmt.Sprintf("resource %q cannot be bound: its %s %q is in use by %s; delete that, or ask the provider of the export for another name",
-				wanted.GroupResource, field, value, other.by)
+// names tells who has which names in a logical cluster. Within a group plural, singular and short names must be
+// different, and so must kinds.
+type names map[scopedName][]holder
+
+// scopedName is a name of a group, among those of kinds or among those of resources.
+type scopedName struct {
+	group, name string
+	kind        bool
+}
+
+type holder struct {
+	resource, by string
+}
+
+// add takes in what a resource is called.
+func (n names) add(of named) {
+	for _, name := range called(of.names) {
+		scoped := scopedName{of.Group, name.value, name.kind}
+		n[scoped] = append(n[scoped], holder{of.Resource, of.by})
+	}
+}
+
+// conflict returns why a resource cannot be served beside the others, or "". The same resource may have come before,
+// under a schema that it has now or had.
+func (n names) conflict(wanted named) string {
+	for _, name := range called(wanted.names) {
+		for _, other := range n[scopedName{wanted.Group, name.value, name.kind}] {
+			if other.resource != wanted.Resource {
+				return fmt.Sprintf("resource %q cannot be bound: its %s %q is in use by %s; delete that, or ask the provider of the export for another name",
+					wanted.GroupResource, name.field, name.value, other.by)
+			}
 		}
 	}
 	return ""
 }
 
-// clash returns the first name of a resource that another of its group has, and what kind of name it is.
-func clash(wanted, other apiextensionsv1.CustomResourceDefinitionNames) (field, value string) {
-	resources := append([]string{other.Plural, other.Singular}, other.ShortNames...)
-	kinds := []string{other.Kind, other.ListKind}
-	type name struct {
-		field, value string
-		among        []string
-	}
-	all := []name{{"plural name", wanted.Plural, resources}, {"singular name", wanted.Singular, resources}}
-	for _, short := range wanted.ShortNames {
-		all = append(all, name{"short name", short, resources})
-	}
-	all = append(all, name{"kind", wanted.Kind, kinds}, name{"list kind", wanted.ListKind, kinds})
-	for _, name := range all {
-		if name.value != "" && slices.Contains(name.among, name.value) {
-			return name.field, name.value
+// name is one of the names of a resource.
+type name struct {
+	field, value string
+	kind         bool
+}
+
+// called returns the names of a resource that others of its group cannot have.
+func called(of apiextensionsv1.CustomResourceDefinitionNames) []name {
+	all := make([]name, 0, 4+len(of.ShortNames))
+	add := func(field, value string, kind bool) {
+		if value != "" {
+			all = append(all, name{field, value, kind})
 		}
 	}
-	return "", ""
+	add("plural name", of.Plural, false)
+	add("singular name", of.Singular, false)
+	for _, short := range of.ShortNames {
+		add("short name", short, false)
+	}
+	add("kind", of.Kind, true)
+	add("list kind", of.ListKind, true)
+	return all
 }

@@ -34,7 +34,9 @@ func TestConflict(t *testing.T) {
 		"a kind that is the name of a resource": {calls("example.io", "dogs", "dog", "cats"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := conflict(tc.wanted, []named{cats})
+			taken := names{}
+			taken.add(cats)
+			got := taken.conflict(tc.wanted)
 			if (got == "") != (tc.field == "") || !strings.Contains(got, tc.field) {
 				t.Errorf("got %q, want %q", got, tc.field)
 			}

@@ -219,13 +219,12 @@ func (p *pass) exists(ctx context.Context) func(string) (bool, error) {
 
 // judgeNames finds out which resources that bindings hold the lock of cannot be served beside others.
 func (p *pass) judgeNames(ctx context.Context) error {
-	others := p.ownNames()
+	others := names{}
+	p.addOwnNames(others)
 	for _, binding := range p.bindings {
-		bound, err := p.boundNames(ctx, binding)
-		if err != nil {
+		if err := p.addBoundNames(ctx, binding, others); err != nil {
 			return err
 		}
-		others = append(others, bound...)
 	}
 	for _, offer := range p.offers {
 		by := fmt.Sprintf("APIBinding %q of APIExport %q", offer.binding.Name, referenceText(offer.binding))
@@ -234,44 +233,41 @@ func (p *pass) judgeNames(ctx context.Context) error {
 				continue
 			}
 			wanted := named{resource.GroupResource, resource.schema.Spec.Names, by}
-			if resource.conflict = conflict(wanted, others); resource.conflict == "" {
-				others = append(others, wanted)
+			if resource.conflict = others.conflict(wanted); resource.conflict == "" {
+				others.add(wanted)
 			}
 		}
 	}
 	return nil
 }
 
-// ownNames returns the names of the cluster's own definitions that are served.
-func (p *pass) ownNames() []named {
-	var names []named
+// addOwnNames adds the names of the cluster's own definitions that are served.
+func (p *pass) addOwnNames(to names) {
 	for _, definition := range p.definitions {
 		gr := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 		if !apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) || !p.locks[gr.String()].Definition {
 			continue
 		}
-		names = append(names, named{gr, plain(&definition.Status.AcceptedNames), fmt.Sprintf("CustomResourceDefinition %q", definition.Name)})
+		to.add(named{gr, plain(&definition.Status.AcceptedNames), fmt.Sprintf("CustomResourceDefinition %q", definition.Name)})
 	}
-	return names
 }
 
-// boundNames returns the names of what a binding has bound.
-func (p *pass) boundNames(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]named, error) {
-	var names []named
+// addBoundNames adds the names of what a binding has bound.
+func (p *pass) addBoundNames(ctx context.Context, binding *apisv1alpha2.APIBinding, to names) error {
 	for _, bound := range binding.Status.BoundResources {
 		found, err := p.cfg.Definitions.Names(ctx, types.UID(bound.Schema.UID))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		of := named{GroupResource: schema.GroupResource{Group: bound.Group, Resource: bound.Resource}, by: fmt.Sprintf("APIBinding %q of APIExport %q", binding.Name, referenceText(binding))}
 		if found != nil {
 			of.names = plain(found)
 		} else if of.names, err = p.schemaNames(ctx, binding, bound); err != nil {
-			return nil, err
+			return err
 		}
-		names = append(names, of)
+		to.add(of)
 	}
-	return names, nil
+	return nil
 }
 
 // schemaNames returns the names of a bound resource that needs no definition, or whose definition is lost: those of its
