@@ -16,7 +16,6 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
-	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -46,6 +45,8 @@ type Catalog struct {
 	paths       map[Reference]sets.Set[bindings.Export]
 	identities  map[string]sets.Set[bindings.Export]
 	subscribers []func(bindings.Export)
+	// taken are the exports that were taken in since a watch began; nil after its sweep.
+	taken sets.Set[bindings.Export]
 }
 
 // entry is under what an export is found.
@@ -64,7 +65,7 @@ func NewCatalog(registry *storage.Registry, locate Locate) *Catalog {
 		paths:      map[Reference]sets.Set[bindings.Export]{},
 		identities: map[string]sets.Set[bindings.Export]{},
 	}
-	c.following = &following[*apisv1alpha2.APIExport]{reader: c.exports, take: c.take, retain: c.retain, synced: make(chan struct{})}
+	c.following = &following[*apisv1alpha2.APIExport]{reader: c.exports, take: c.take, begin: c.begin, sweep: c.sweep, synced: make(chan struct{})}
 	return c
 }
 
@@ -158,6 +159,9 @@ func (c *Catalog) take(object *apisv1alpha2.APIExport, deleted bool) {
 	if !deleted {
 		c.remember(export, object)
 	}
+	if c.taken != nil {
+		c.taken.Insert(export)
+	}
 	subscribers := c.subscribers
 	c.mu.Unlock()
 	for _, changed := range subscribers {
@@ -188,11 +192,19 @@ func (c *Catalog) forget(export bindings.Export) {
 	remove(c.identities, known.identity, export)
 }
 
-func (c *Catalog) retain(found sets.Set[controller.Key]) {
+func (c *Catalog) begin() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken = sets.New[bindings.Export]()
+}
+
+func (c *Catalog) sweep() {
+	c.mu.Lock()
+	taken := c.taken
+	c.taken = nil
 	var gone []bindings.Export
 	for export := range c.known {
-		if !found.Has(controller.Key{Cluster: export.Cluster, Name: export.Name}) {
+		if !taken.Has(export) {
 			c.forget(export)
 			gone = append(gone, export)
 		}

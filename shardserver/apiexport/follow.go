@@ -5,7 +5,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +22,10 @@ type following[T client.Object] struct {
 	reader *storage.Reader[T]
 	// take takes in an object that came, changed, or went (deleted).
 	take func(object T, deleted bool)
-	// retain forgets what is not among these: it went while no watch was there to tell.
-	retain func(sets.Set[controller.Key])
-	synced chan struct{}
+	// begin says that all objects will be taken in now, sweep that they have been: what was not since begin went while no
+	// watch was there to tell.
+	begin, sweep func()
+	synced       chan struct{}
 }
 
 // run follows until the context ends.
@@ -53,20 +53,21 @@ func (f *following[T]) run(ctx context.Context) {
 func (f *following[T]) once(ctx context.Context, complete func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	f.begin()
 	stream, err := f.reader.WatchAll(ctx)
 	if err != nil {
 		return err
 	}
 	defer stream.Stop()
-	found := sets.New[controller.Key]() // nil once all that existed was told
+	swept := false
 	for event := range stream.ResultChan() {
 		switch event.Type {
 		case watch.Error:
 			return apierrors.FromObject(event.Object)
 		case watch.Bookmark:
-			if found != nil {
-				f.retain(found)
-				found = nil
+			if !swept {
+				swept = true
+				f.sweep()
 				complete()
 			}
 		default:
@@ -75,9 +76,6 @@ func (f *following[T]) once(ctx context.Context, complete func()) error {
 				continue
 			}
 			f.take(object, event.Type == watch.Deleted)
-			if found != nil {
-				found.Insert(keyOf(object))
-			}
 		}
 	}
 	return nil

@@ -21,6 +21,8 @@ type Referrers[T client.Object] struct {
 
 	mu sync.RWMutex
 	of map[Reference]sets.Set[controller.Key]
+	// taken are the objects that were taken in since a watch began, whoever told of them; nil after its sweep.
+	taken sets.Set[controller.Key]
 }
 
 // NewConsumers returns an index of the APIBindings by export.
@@ -35,7 +37,7 @@ func NewSlices(registry *storage.Registry) *Referrers[*apisv1alpha1.APIExportEnd
 
 func newReferrers[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *Referrers[T] {
 	r := &Referrers[T]{reference: reference, of: map[Reference]sets.Set[controller.Key]{}}
-	r.following = &following[T]{reader: reader, take: r.Take, retain: r.retain, synced: make(chan struct{})}
+	r.following = &following[T]{reader: reader, take: r.Take, begin: r.begin, sweep: r.sweep, synced: make(chan struct{})}
 	return r
 }
 
@@ -54,10 +56,15 @@ func (r *Referrers[T]) Take(object T, deleted bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	key := keyOf(object)
 	if deleted {
-		remove(r.of, reference, keyOf(object))
-	} else {
-		insert(r.of, reference, keyOf(object))
+		remove(r.of, reference, key)
+		r.taken.Delete(key)
+		return
+	}
+	insert(r.of, reference, key)
+	if r.taken != nil {
+		r.taken.Insert(key)
 	}
 }
 
@@ -100,12 +107,20 @@ func (r *Referrers[T]) Sizes() (references, objects int) {
 	return len(r.of), objects
 }
 
-func (r *Referrers[T]) retain(found sets.Set[controller.Key]) {
+func (r *Referrers[T]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.taken = sets.New[controller.Key]()
+}
+
+func (r *Referrers[T]) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.taken
+	r.taken = nil
 	for reference, keys := range r.of {
 		for key := range keys {
-			if !found.Has(key) {
+			if !taken.Has(key) {
 				delete(keys, key)
 			}
 		}
