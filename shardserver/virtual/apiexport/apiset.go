@@ -89,19 +89,23 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, err
 	if s.export == nil {
 		return nil, nil
 	}
-	if own := entryOf(s.export, gr); own != nil {
-		described, err := s.schema(ctx, s.name.Cluster, own.Schema)
+	own := slices.IndexFunc(s.export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool { return resourceOf(&entry) == gr })
+	claim := slices.IndexFunc(s.export.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return covers(&claim, gr) })
+	return s.offer(ctx, gr, own, claim)
+}
+
+// offer returns what is offered under a name by the entry at a position, else by the claim at a position; -1 is none.
+func (s *apiSet) offer(ctx context.Context, gr schema.GroupResource, own, claim int) (*offer, error) {
+	switch {
+	case own >= 0:
+		described, err := s.schema(ctx, s.name.Cluster, s.export.Spec.Resources[own].Schema)
 		if described == nil || err != nil {
 			return nil, err
 		}
 		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, described: described, verbs: offeredVerbs, status: statusVerbs}, nil
-	}
-	for i := range s.export.Spec.PermissionClaims {
-		if claim := &s.export.Spec.PermissionClaims[i]; covers(claim, gr) {
-			return s.claimed(ctx, gr, claim)
-		}
-	}
-	if gr == apiBindings {
+	case claim >= 0:
+		return s.claimed(ctx, gr, &s.export.Spec.PermissionClaims[claim])
+	case gr == apiBindings:
 		return &offer{GroupResource: gr, verbs: readVerbs}, nil
 	}
 	return nil, nil
@@ -137,14 +141,30 @@ func (s *apiSet) all(ctx context.Context) ([]*offer, error) {
 	if s.export == nil {
 		return nil, nil
 	}
-	var names []schema.GroupResource
-	for _, own := range s.export.Spec.Resources {
-		names = append(names, schema.GroupResource{Group: own.Group, Resource: own.Name})
+	// The positions of what is offered under each name: there may be thousands.
+	own, claimed := map[schema.GroupResource]int{}, map[schema.GroupResource]int{}
+	names := []schema.GroupResource{}
+	add := func(to map[schema.GroupResource]int, gr schema.GroupResource, at int) {
+		if _, known := to[gr]; !known {
+			to[gr] = at
+			names = append(names, gr)
+		}
+	}
+	for i := range s.export.Spec.Resources {
+		add(own, resourceOf(&s.export.Spec.Resources[i]), i)
 	}
 	for i := range s.export.Spec.PermissionClaims {
-		names = append(names, resourcesOf(&s.export.Spec.PermissionClaims[i])...)
+		for _, gr := range resourcesOf(&s.export.Spec.PermissionClaims[i]) {
+			add(claimed, gr, i)
+		}
 	}
 	names = append(names, apiBindings)
+	position := func(of map[schema.GroupResource]int, gr schema.GroupResource) int {
+		if at, ok := of[gr]; ok {
+			return at
+		}
+		return -1
+	}
 	var offers []*offer
 	seen := map[schema.GroupResource]bool{}
 	for _, gr := range names {
@@ -152,7 +172,7 @@ func (s *apiSet) all(ctx context.Context) ([]*offer, error) {
 			continue
 		}
 		seen[gr] = true
-		found, err := s.find(ctx, gr)
+		found, err := s.offer(ctx, gr, position(own, gr), position(claimed, gr))
 		if err != nil {
 			return nil, err
 		}
@@ -175,9 +195,13 @@ func (s *apiSet) schema(ctx context.Context, cluster logicalcluster.Name, name s
 	return found, nil
 }
 
+func resourceOf(entry *apisv1alpha2.ResourceSchema) schema.GroupResource {
+	return schema.GroupResource{Group: entry.Group, Resource: entry.Name}
+}
+
 func entryOf(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alpha2.ResourceSchema {
 	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
-		return entry.Group == gr.Group && entry.Name == gr.Resource
+		return resourceOf(&entry) == gr
 	})
 	if at < 0 {
 		return nil

@@ -138,7 +138,7 @@ func (a stepsAuthorizer) permitted(ctx context.Context, asked question, list lis
 	}
 	last := deny("no binding")
 	for _, binding := range bound {
-		if last = permits(asked.set, binding, found, asked.GetVerb()); last.allowed {
+		if last = permits(binding, found, asked.GetVerb()); last.allowed {
 			break
 		}
 	}

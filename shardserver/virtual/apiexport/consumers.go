@@ -55,7 +55,7 @@ func binds(binding *apisv1alpha2.APIBinding, export bindings.Export) bool {
 }
 
 // permits tells whether a binding lets the provider of an export do something with one of the resources offered.
-func permits(set *apiSet, binding *apisv1alpha2.APIBinding, found *offer, verb string) answer {
+func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) answer {
 	switch {
 	case found.own():
 		if !serves(binding, found) {
@@ -67,7 +67,7 @@ func permits(set *apiSet, binding *apisv1alpha2.APIBinding, found *offer, verb s
 	case found.claim == nil:
 		return deny("bindings can only be read without a claim")
 	}
-	accepted := acceptedBy(set, binding, found)
+	accepted := acceptedBy(binding, found)
 	switch {
 	case accepted == nil:
 		return deny("binding %q does not accept the claim on %s", binding.Name, found.GroupResource)
@@ -85,16 +85,17 @@ func serves(binding *apisv1alpha2.APIBinding, found *offer) bool {
 }
 
 // acceptedBy returns the claim on a resource as both sides agree on it, or nil if they do not.
-func acceptedBy(set *apiSet, binding *apisv1alpha2.APIBinding, found *offer) *apiexport.EffectiveClaim {
-	if set.export == nil || found.claim == nil {
+func acceptedBy(binding *apisv1alpha2.APIBinding, found *offer) *apiexport.EffectiveClaim {
+	if found.claim == nil {
 		return nil
 	}
-	effective := apiexport.EffectiveClaims(binding, set.export)
-	at := slices.IndexFunc(effective, func(claim apiexport.EffectiveClaim) bool { return claim.EqualGRI(*found.claim) })
-	if at < 0 {
+	// An export may have thousands of claims. Only this one is asked about.
+	asking := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{*found.claim}}}
+	effective := apiexport.EffectiveClaims(binding, asking)
+	if len(effective) == 0 {
 		return nil
 	}
-	return &effective[at]
+	return &effective[0]
 }
 
 func groupResource(attributes authorizer.Attributes) schema.GroupResource {

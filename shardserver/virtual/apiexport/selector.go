@@ -58,7 +58,7 @@ func (w *workspace) selectorRules(ctx context.Context, c *call) (admission.Inter
 			return nil, err
 		}
 		for _, binding := range bound {
-			if accepted := acceptedBy(c.set, binding, c.offered); accepted != nil {
+			if accepted := acceptedBy(binding, c.offered); accepted != nil {
 				return rulesOf(accepted.Selector, c.offered.GroupResource)
 			}
 		}
