@@ -54,7 +54,9 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 			{Resource: logicalClusters, Keys: concerned.LogicalCluster},
 			{Resource: workspaceTypes, Keys: concerned.WorkspaceType},
 			{Resource: apiExports, Keys: concerned.Export},
-			{Resource: apiBindings, Keys: concerned.Binding},
+			{Resource: apiBindings, Keys: func(event watch.Event) []controller.Key {
+				return append(concerned.Binding(event), ownCluster(event)...)
+			}},
 			{Resource: clusterRoleBindings, Keys: goneAdminBinding},
 			// What a deletion waits for most: the next look is due when one of them is gone, not some seconds later.
 			{Resource: namespaces, Keys: ownCluster},

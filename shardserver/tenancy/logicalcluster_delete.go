@@ -26,8 +26,9 @@ const (
 )
 
 // delete empties a logical cluster and then lets go of it. Terminators hold the LogicalCluster, not its content. The
-// order is: what the tenant made, child workspaces and namespaces among it; then RBAC, by which tenants could still
-// watch; then whatever appeared meanwhile; then the finalizer.
+// order is: what the tenant made, child workspaces and namespaces among it; then bindings, so that providers see what
+// they have there until it is gone; then RBAC, by which tenants could still watch; then whatever appeared meanwhile; then
+// the finalizer.
 func (c *logicalClusterController) delete(ctx context.Context, scope *clusterScope) (controller.Result, error) {
 	cluster := scope.cluster
 	if !controllerutil.ContainsFinalizer(cluster, corev1alpha1.LogicalClusterDeletionFinalizer) {
@@ -58,11 +59,10 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 	return controller.Result{}, c.release(ctx, scope)
 }
 
-// soonGone tells whether what is left has only just begun to go and nothing is known to hold it. Nearly always it is gone
-// before anybody reads of it, and two of the sixteen writes of a deletion are spared: here, and in
-// the mirroring Workspace.
+// soonGone tells whether what is left has only just begun to go: nearly always it is gone before anybody reads of it, the
+// bindings with their finalizer among it, and two writes are spared, here and in the mirroring Workspace.
 func soonGone(cluster *corev1alpha1.LogicalCluster, left *content.Remains, now time.Time) bool {
-	if len(cluster.Status.Terminators) > 0 || len(left.Finalizers) > 0 || conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted) != nil {
+	if len(cluster.Status.Terminators) > 0 || conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted) != nil {
 		return false
 	}
 	return left.Since().IsZero() || now.Sub(left.Since()) < countsLast
@@ -90,13 +90,11 @@ func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains,
 	if err != nil {
 		return left, err
 	}
-	left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notTenantContent), "", content.Cached)
-	if err != nil || !left.None() {
-		return left, err
-	}
-	left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notPolicy), "", content.Cached)
-	if err != nil || !left.None() {
-		return left, err
+	for _, excluded := range []func(*storage.Resource) bool{notTenantContent, notBinding, notPolicy} {
+		left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), excluded), "", content.Cached)
+		if err != nil || !left.None() {
+			return left, err
+		}
 	}
 	// The watch cache may have been behind, and objects inside namespaces were others' to delete: ask storage itself
 	// whether anything is left under any resource, since nobody would ever look again.
@@ -115,8 +113,10 @@ func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains,
 }
 
 func notTenantContent(resource *storage.Resource) bool {
-	return resource.Namespaced || !resource.Deletable || isLogicalCluster(resource) || isPolicy(resource)
+	return resource.Namespaced || !resource.Deletable || isLogicalCluster(resource) || isPolicy(resource) || !notBinding(resource)
 }
+
+func notBinding(resource *storage.Resource) bool { return resource.GVR.GroupResource() != apiBindings }
 
 func notAdmission(resource *storage.Resource) bool {
 	return resource.GVR.Group != admissionregistrationv1.GroupName

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -80,6 +81,18 @@ func TestHomeWorkspaces(t *testing.T) {
 		}
 		if home.Annotations["kcp.io/path"] != "user:alice" || home.Annotations["internal.tenancy.kcp.io/type"] != "root:home" || home.Spec.CreatedBy.Username != "alice" || home.Spec.Owner != nil {
 			t.Errorf("got %+v", home)
+		}
+		var bindings apisv1alpha2.APIBindingList
+		if err := masters.List(shardtesting.In(t.Context(), cluster), &bindings); err != nil {
+			t.Fatal(err)
+		}
+		for _, binding := range bindings.Items {
+			if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
+				t.Errorf("binding %s is %+v", binding.Name, binding.Status)
+			}
+		}
+		if len(bindings.Items) != 2 {
+			t.Errorf("it has %d bindings", len(bindings.Items))
 		}
 	})
 
