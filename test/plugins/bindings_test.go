@@ -151,8 +151,34 @@ func bindings(t *testing.T, i *installation.Installation) {
 	if !strings.Contains(refused.err, "root:stable:horses") || refused.out != "" {
 		t.Errorf("a stranger binds: %+v", refused)
 	}
+	notBound(t, i, u)
 	u.expect(u.kcp("bind apiexport horses"), answer{
 		err: `"horses" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`})
+}
+
+// notBound binds an export whose schema is missing: nothing comes of it, and the user reads why.
+func notBound(t *testing.T, i *installation.Installation, u *user) {
+	t.Helper()
+	c, err := client.New(i.Admin(t, "root:ranch"), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIExport
+metadata: {name: ghosts}
+spec: {resources: [{name: ghosts, group: stable.example.org, schema: v1.ghosts.stable.example.org, storage: {crd: {}}}]}`), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	got := u.kcp("bind apiexport root:ranch:ghosts --timeout 2s")
+	if got.out != "apibinding ghosts created. Waiting to successfully bind ...\n" || !strings.HasPrefix(got.err, "could not bind ghosts: not bound after 2s: phase Binding, ") ||
+		!strings.Contains(got.err, "v1.ghosts.stable.example.org") {
+		t.Errorf("binding what has no schema: %+v", got)
+	}
 }
 
 // directive is the last line of a completion: what the shell is to do.
