@@ -33,6 +33,7 @@ const offeredPath = "/apis/bench.example.com/v1/namespaces/default/widgets"
 // all up to the last, and then what a provider that serves all of them from one watch sees. Every consumer lists what it
 // binds once and makes one object.
 func BenchmarkBindings(b *testing.B) {
+	timed(b)
 	for range b.N {
 		etcd := startEtcd(b)
 		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)

@@ -38,6 +38,7 @@ var sources = []struct{ module, files string }{
 // BenchmarkDefinitions measures what twenty definitions cost in the first workspace that has them, in the second, and
 // on average in all up to the last. Every resource is listed once in every workspace.
 func BenchmarkDefinitions(b *testing.B) {
+	timed(b)
 	for range b.N {
 		definitions := readDefinitions(b)
 		etcd := startEtcd(b)

@@ -27,6 +27,7 @@ var fairnessRounds = max(1, scaled(40)/10)
 // much. Shard, etcd and the loud tenant are processes of their own. They share processors with the quiet one all the
 // same, so the loud one's has a low priority: otherwise its own work would delay who measures.
 func BenchmarkFairness(b *testing.B) {
+	timed(b)
 	for range b.N {
 		shard := startShard(b, startEtcd(b))
 		quiet, loud := newTenant(b, shard, "quiet"), newTenant(b, shard, "loud")

@@ -60,6 +60,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// timed records how long a benchmark took, its preparations included, so that it can be seen what a run is spent on.
+func timed(b *testing.B) {
+	begun := time.Now()
+	b.Cleanup(func() { record("time of "+b.Name(), time.Since(begun).Seconds(), "s", "whatever else the machine did") })
+}
+
 // outputFile is bench.json in the root of the repository, or what BENCH_OUTPUT says.
 func outputFile() string {
 	if file := os.Getenv("BENCH_OUTPUT"); file != "" {

@@ -48,6 +48,7 @@ const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 
 // BenchmarkAgainstStock does the same to a kube-apiserver and to a workspace, in one run, on one etcd.
 func BenchmarkAgainstStock(b *testing.B) {
+	timed(b)
 	for range b.N {
 		peers := startPeers(b)
 		for _, p := range peers {

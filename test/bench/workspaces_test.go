@@ -29,6 +29,7 @@ const (
 
 // BenchmarkStart measures an empty shard from nothing to ready, embedded etcd included.
 func BenchmarkStart(b *testing.B) {
+	timed(b)
 	for range b.N {
 		begun := time.Now()
 		shard := shardtesting.Start(b)
@@ -40,6 +41,7 @@ func BenchmarkStart(b *testing.B) {
 // BenchmarkWorkspaces measures the creation and the cost of empty workspaces below one parent, then a start with all
 // of them, then their deletion.
 func BenchmarkWorkspaces(b *testing.B) {
+	timed(b)
 	for range b.N {
 		etcd, directory := startEtcd(b), b.TempDir()
 		shard := shardtesting.StartIn(b, directory, etcd.use)
@@ -77,6 +79,7 @@ func BenchmarkWorkspaces(b *testing.B) {
 
 // BenchmarkTree measures the creation of workspaces that are parents themselves, against the same number below one.
 func BenchmarkTree(b *testing.B) {
+	timed(b)
 	for range b.N {
 		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).use)
 		flat := newCreator(b, shard, "root")
@@ -105,6 +108,7 @@ func BenchmarkTree(b *testing.B) {
 
 // BenchmarkLeftovers creates and deletes workspaces again and again and looks at what stays.
 func BenchmarkLeftovers(b *testing.B) {
+	timed(b)
 	for range b.N {
 		etcd := startEtcd(b)
 		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)
