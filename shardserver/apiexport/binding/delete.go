@@ -20,6 +20,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -98,8 +99,14 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 		reason, message := left.describe()
 		conditionsv1alpha1.MarkFalse(changed, apisv1alpha2.BindingResourceDeleteSuccess, reason, conditionsv1alpha1.SeverityInfo, "%s", message)
 		return again, c.writeStatus(ctx, binding, changed)
-	case len(binding.Status.AppliedPermissionClaims) > 0:
-		return controller.Result{}, nil // the event that says that the labels of claims are gone leads here again
+	}
+	// Claims hold until here: who provides the API may have to clean up in claimed objects.
+	released, err := c.cfg.Claims.Release(ctx, changed)
+	switch {
+	case err != nil:
+		return controller.Result{}, fmt.Errorf("ending the claims of APIBinding %q: %w", binding.Name, err)
+	case !released:
+		return controller.Result{RequeueAfter: claims.ReleaseWait}, c.writeStatus(ctx, binding, changed)
 	}
 	return controller.Result{}, c.release(ctx, binding)
 }
@@ -139,12 +146,20 @@ func justCounted(binding *apisv1alpha2.APIBinding, now time.Time) bool {
 // empty deletes the objects of all resources that a binding has bound and that no other takes over.
 func (c *deletionController) empty(ctx context.Context, binding *apisv1alpha2.APIBinding) (*remains, error) {
 	left := &remains{objects: map[string]int{}, finalizers: map[string]int{}}
+	// Not from the cache: what it does not show of a binding that takes over would be lost.
+	all, err := c.bindings.ListLatest(ctx, "", nil)
+	if err != nil {
+		return left, err
+	}
+	others := slices.DeleteFunc(all, func(other *apisv1alpha2.APIBinding) bool {
+		return other.Name == binding.Name || other.DeletionTimestamp != nil
+	})
 	var failed []error
 	for _, bound := range binding.Status.BoundResources {
 		if len(bound.StorageVersions) == 0 {
 			continue // virtual: not stored here
 		}
-		adopted, err := c.adopted(ctx, binding, bound)
+		adopted, err := c.adopted(ctx, others, bound)
 		if err == nil && !adopted {
 			err = c.emptyOne(ctx, binding, bound, left)
 		}
@@ -159,16 +174,9 @@ func resourceOf(bound apisv1alpha2.BoundAPIResource) schema.GroupResource {
 	return schema.GroupResource{Group: bound.Group, Resource: bound.Resource}
 }
 
-// adopted tells whether another binding of the logical cluster will bind the same objects, with the same schema.
-func (c *deletionController) adopted(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
-	all, err := c.bindings.ListLatest(ctx, "", nil)
-	if err != nil {
-		return false, err
-	}
-	for _, other := range all {
-		if other.Name == binding.Name || other.DeletionTimestamp != nil {
-			continue
-		}
+// adopted tells whether one of the other bindings of the logical cluster will bind the same objects, with the same schema.
+func (c *deletionController) adopted(ctx context.Context, others []*apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
+	for _, other := range others {
 		same, err := c.offers(ctx, other, bound)
 		if same || err != nil {
 			return same, err
