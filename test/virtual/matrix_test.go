@@ -19,6 +19,7 @@ func TestTheMatrix(t *testing.T) {
 	}
 	s := newSite(t)
 	s.exports()
+	s.cached()
 	s.lifecycles()
 	s.settled()
 	asked := 0

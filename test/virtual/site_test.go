@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 }
 
 func newSite(t *testing.T) *site {
-	i := installation.Start(t, binaries)
+	i := installation.Start(t, binaries, "--feature-gates=CacheAPIs=true")
 	s := &site{T: t, callers: map[string]caller{}, clusters: map[string]string{}}
 	masters := i.User(t, "root", "somebody", "system:masters")
 	masters.Host = i.Shard

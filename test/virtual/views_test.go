@@ -70,6 +70,23 @@ var views = []view{
 				name: func(string) string { return "v1.widgets.example.com" }},
 		},
 	},
+	{
+		name: "replication", states: []string{"bound", "unbound", "all"},
+		root: func(s *site, state string) string {
+			cluster := s.clusters[state]
+			if state == "all" {
+				cluster = "*"
+			}
+			return "/services/replication/" + s.clusters["provider"] + "/flavors/clusters/" + cluster
+		},
+		resources: map[string]resource{
+			"documents": documents,
+			"offered": {verbs: all, path: "/apis/" + group + "/v1/flavors", name: existing,
+				body: `{"apiVersion":"` + group + `/v1","kind":"Flavor","metadata":{"name":"NAME"}}`},
+			"withheld":  {verbs: []string{"get"}, path: "/apis/" + group + "/v1/flavors", name: func(string) string { return "withheld" }},
+			"unclaimed": {verbs: []string{"get", "list"}, path: "/api/v1/namespaces/default/secrets", name: existing},
+		},
+	},
 	lifecycleView("initializing", "initializingworkspaces"),
 	lifecycleView("terminating", "terminatingworkspaces"),
 }
