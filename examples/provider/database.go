@@ -29,8 +29,12 @@ func (d *databases) Reconcile(ctx context.Context, req request) (ctrl.Result, er
 	}
 	database := &unstructured.Unstructured{}
 	database.SetGroupVersionKind(databaseKind)
-	if err := c.Get(ctx, req.NamespacedName, database); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err = c.Get(ctx, req.NamespacedName, database)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return ctrl.Result{}, nil // deleted, or out of reach because the consumer has unbound
+	}
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if !database.GetDeletionTimestamp().IsZero() {
 		return ctrl.Result{}, nil

@@ -66,7 +66,7 @@ func (e *endpoints) start(url string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Watch(&allWorkspaces{behind: behind, synced: make(chan struct{})}); err != nil {
+	if err := c.Watch(&allWorkspaces{behind: behind, group: e.group, synced: make(chan struct{})}); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(e.ctx)

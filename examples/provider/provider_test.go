@@ -68,6 +68,7 @@ func TestAProviderServesManyWorkspaces(t *testing.T) {
 		}
 	})
 	t.Run("a claim can be accepted later", func(t *testing.T) { acceptsLater(t, i.NewWorkspace(t, "careful", "careful")) })
+	t.Run("who unbinds and binds again is served again", func(t *testing.T) { comesBack(t, i.User(t, "root:consumer-1", "consumer-1")) })
 	t.Run("what belongs to a database goes with it", func(t *testing.T) { cleansUp(t, i.User(t, "root:consumer-0", "consumer-0")) })
 }
 
@@ -171,6 +172,26 @@ func acceptsLater(t *testing.T, config *rest.Config) {
 		t.Fatal(err)
 	}
 	expectPhase(t, c, "Ready")
+}
+
+func comesBack(t *testing.T, config *rest.Config) {
+	c := newClient(t, config)
+	binding := &unstructured.Unstructured{}
+	binding.SetAPIVersion("apis.kcp.io/v1alpha2")
+	binding.SetKind("APIBinding")
+	binding.SetName("databases")
+	if err := c.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the binding is gone", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(binding), binding)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the binding: %v", err)
+	})
+	apply(t, config, "binding.yaml")
+	expectDatabase(t, config)
 }
 
 func cleansUp(t *testing.T, config *rest.Config) {

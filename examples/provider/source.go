@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +69,7 @@ func (w *workspaces) client(cluster string) (client.Client, error) {
 // objects, because the controller reads what it is about to change from the server.
 type allWorkspaces struct {
 	behind *workspaces
+	group  *errgroup.Group // waits for the watch to end
 	synced chan struct{}
 	once   sync.Once
 	queue  workqueue.TypedRateLimitingInterface[request]
@@ -81,8 +83,9 @@ func (s *allWorkspaces) Start(ctx context.Context, queue workqueue.TypedRateLimi
 	}
 	s.queue = queue
 	resource := c.Resource(databaseKind.GroupVersion().WithResource("databases"))
-	go cache.NewReflectorWithOptions(newListWatch(resource), &unstructured.Unstructured{}, s,
-		cache.ReflectorOptions{Name: "databases at " + s.behind.url}).RunWithContext(ctx)
+	reflector := cache.NewReflectorWithOptions(newListWatch(resource), &unstructured.Unstructured{}, s,
+		cache.ReflectorOptions{Name: "databases at " + s.behind.url})
+	s.group.Go(func() error { reflector.RunWithContext(ctx); return nil })
 	return nil
 }
 
