@@ -40,12 +40,7 @@ func hangingConversions(t *testing.T, s *site) {
 		for j := range objects {
 			s.make(t, "/apis/"+group+"/v1/namespaces/default/hangs", fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h-%d"}}`, group, j))
 		}
-		const schema = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
-		patch := `{"spec":{"versions":[{"name":"v2","served":true,"storage":true,` + schema + `},{"name":"v1","served":true,"storage":false,` + schema + `}],
-			"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"` + url + `","caBundle":"` + bundle + `"}}}}}`
-		if got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: definitionsPath + "/hangs." + group, body: patch, contentType: mergePatchType}); got.status != http.StatusOK {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
+		s.convertByWebhook(t, s.admin, s.a, "hangs."+group, url, bundle)
 	}
 	for i := range definitions {
 		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i)})
@@ -66,11 +61,110 @@ func hangingConversions(t *testing.T, s *site) {
 	// Without the webhook, what is left goes.
 	for i := range definitions {
 		name := fmt.Sprintf("hangs.hang-%d.example.com", i)
-		if got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: definitionsPath + "/" + name, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType}); got.status != http.StatusOK && got.status != http.StatusNotFound && !strings.Contains(got.body, "conflict") {
-			t.Errorf("%d %.300s", got.status, got.body)
-		}
+		s.convertByNobody(t, s.admin, s.a, name)
 	}
 	for i := range definitions {
 		s.eventually(t, s.admin, s.a, fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i), http.StatusNotFound)
+	}
+}
+
+// convertByWebhook makes v2 the stored version of a definition that has only v1, so that all its objects have to be
+// converted.
+func (s *site) convertByWebhook(t *testing.T, as *person, cluster, definition, url, bundle string) {
+	t.Helper()
+	const schema = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
+	patch := `{"spec":{"versions":[{"name":"v2","served":true,"storage":true,` + schema + `},{"name":"v1","served":true,"storage":false,` + schema + `}],
+		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"` + url + `","caBundle":"` + bundle + `"}}}}}`
+	if got := s.do(t, as, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: patch, contentType: mergePatchType}); got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+}
+
+// convertByNobody lets the objects go without the webhook.
+func (s *site) convertByNobody(t *testing.T, as *person, cluster, definition string) {
+	t.Helper()
+	got := s.do(t, as, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
+	if got.status != http.StatusOK && got.status != http.StatusNotFound && got.status != http.StatusForbidden && !strings.Contains(got.body, "conflict") {
+		t.Errorf("%d %.300s", got.status, got.body)
+	}
+}
+
+// within fails the test if what b does takes longer than it may, whatever hangs elsewhere.
+func within(t *testing.T, most time.Duration, what string, do func()) {
+	t.Helper()
+	began := time.Now()
+	do()
+	if took := time.Since(began); took > most {
+		t.Errorf("%s took %s", what, took)
+	}
+}
+
+// hangingNamespaces deletes more namespaces of a at once than the shard has hands for, each with an object that only a
+// webhook can convert which never answers. A namespace of b must go as ever.
+func hangingNamespaces(t *testing.T, s *site) {
+	url, bundle := hanging(t)
+	const namespaces = 12
+	group, path := "hang-ns.example.com", "/api/v1/namespaces"
+	s.define(t, definition(group, "hangs", "Hang", "Namespaced", "v1", ""), "hangs."+group)
+	for i := range namespaces {
+		s.make(t, path, fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"hang-%d"}}`, i))
+		s.make(t, fmt.Sprintf("/apis/%s/v1/namespaces/hang-%d/hangs", group, i), fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h"}}`, group))
+	}
+	s.convertByWebhook(t, s.admin, s.a, "hangs."+group, url, bundle)
+	for i := range namespaces {
+		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", path, i)})
+	}
+	time.Sleep(time.Second) // the controller takes them all up
+	within(t, 10*time.Second, "the deletion of a namespace of b", func() {
+		if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: path, body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"quick"}}`}); got.status != http.StatusCreated {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		s.do(t, s.masters, s.b, request{method: http.MethodDelete, path: path + "/quick"})
+		s.eventually(t, s.masters, s.b, path+"/quick", http.StatusNotFound)
+	})
+	s.convertByNobody(t, s.admin, s.a, "hangs."+group)
+	for i := range namespaces {
+		s.eventually(t, s.admin, s.a, fmt.Sprintf("%s/hang-%d", path, i), http.StatusNotFound)
+	}
+}
+
+// hangingWorkspaces deletes more workspaces at once than the shard has hands for, each with objects that only a webhook
+// can convert which never answers. Another workspace must go as ever.
+func hangingWorkspaces(t *testing.T, s *site) {
+	url, bundle := hanging(t)
+	const workspaces = 10
+	var clusters []string
+	definitions := map[string]string{"Namespaced": "hang-in.example.com", "Cluster": "hang-on.example.com"}
+	for i := range workspaces {
+		cluster := s.NewWorkspace(t, "root", fmt.Sprintf("hang-%d", i)).Spec.Cluster
+		clusters = append(clusters, cluster)
+		for scope, group := range definitions {
+			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: definitionsPath, body: definition(group, "hangs", "Hang", scope, "v1", "")}); got.status != http.StatusCreated {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			objects := fmt.Sprintf("/apis/%s/v1/%shangs", group, map[string]string{"Namespaced": "namespaces/default/"}[scope])
+			s.eventually(t, s.masters, cluster, objects, http.StatusOK)
+			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: objects, body: fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Hang","metadata":{"name":"h"}}`, group)}); got.status != http.StatusCreated {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			s.convertByWebhook(t, s.masters, cluster, "hangs."+group, url, bundle)
+		}
+	}
+	s.NewWorkspace(t, "root", "quick")
+	for i := range workspaces {
+		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", workspacesPath, i)})
+	}
+	time.Sleep(time.Second) // the controllers take them all up
+	within(t, 15*time.Second, "the deletion of another workspace", func() {
+		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/quick"})
+		s.eventually(t, s.masters, "root", workspacesPath+"/quick", http.StatusNotFound)
+	})
+	for _, cluster := range clusters {
+		for _, group := range definitions {
+			s.convertByNobody(t, s.masters, cluster, "hangs."+group)
+		}
+	}
+	for i := range workspaces {
+		s.eventually(t, s.masters, "root", fmt.Sprintf("%s/hang-%d", workspacesPath, i), http.StatusNotFound)
 	}
 }

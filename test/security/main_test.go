@@ -55,6 +55,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"views end with the wait", viewsEnd},
 		{"heavy definitions are a burden to their own workspace", heavyDefinitions},
 		{"webhooks that hang delay their own workspace", hangingConversions},
+		{"webhooks that hang keep no other namespaces", hangingNamespaces},
+		{"webhooks that hang keep no other workspaces", hangingWorkspaces},
 		{"mounts lead no further than their tenant", ownMounts},
 		{"homes are their users'", homes},
 		{"the status of definitions hides nothing", definitionStatus},
