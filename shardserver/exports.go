@@ -12,6 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/export"
@@ -113,7 +114,7 @@ func (s *Server) cacheControllers() []controller.Controller {
 func (s *Server) exportControllers() []controller.Controller {
 	made := s.madeDefinitions()
 	controllers := export.Controllers(export.Config{
-		Registry: s.Registry, Clients: s.config.clients,
+		Registry: s.Registry, Clients: s.config.clients, ShardName: s.options.Shard.Name,
 		DeprecatedURLs: s.options.FeatureEnabled(options.GateDeprecatedURLs),
 	})
 	controllers = append(controllers, endpointslice.Controllers(endpointslice.Config{
@@ -122,7 +123,8 @@ func (s *Server) exportControllers() []controller.Controller {
 	})...)
 	controllers = append(controllers, binding.Controllers(binding.Config{
 		Registry: s.Registry, Clients: s.config.clients, Exports: s.config.exports, Consumers: s.referrers.consumers,
-		Definitions: made, Custom: s.config.definitions, Clock: clock.RealClock{},
+		Definitions: made, Custom: s.config.definitions, Claims: claims.NewReleaser(s.claimsConfig()),
+		ShardName: s.options.Shard.Name, Clock: clock.RealClock{},
 	})...)
 	return append(controllers, made.Controllers()...)
 }

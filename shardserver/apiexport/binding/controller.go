@@ -15,6 +15,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
@@ -42,7 +43,11 @@ type Config struct {
 	Definitions *definitions.Definitions
 	// Custom gives the objects that bindings have brought.
 	Custom *customresources.Catalog
-	Clock  clock.PassiveClock
+	// Claims ends the permission claims of bindings that go.
+	Claims *claims.Releaser
+	// ShardName is the label of metrics.
+	ShardName string
+	Clock     clock.PassiveClock
 }
 
 // Controllers returns the controllers of this package.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
@@ -103,6 +104,7 @@ func TestEqualBindingsShareWhatTheySay(t *testing.T) {
 		default:
 			now := metav1.Now()
 			binding.DeletionTimestamp = &now
+			conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 			if err := index.update(binding); err != nil {
 				t.Fatal(err)
 			}

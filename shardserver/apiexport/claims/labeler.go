@@ -68,10 +68,10 @@ func Controller(cfg Config) controller.Controller {
 }
 
 // claiming returns the key of a binding that has anything to do with claims. Most have not: what their status says of
-// claims comes with the rest of it (Judge).
+// claims comes with the rest of it (Judge). Claims that have ended are the Releaser's.
 func claiming(event watch.Event) []controller.Key {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
-	if !ok || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
+	if !ok || ended(binding) || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
 		return nil
 	}
 	return controller.ObjectKey(event)

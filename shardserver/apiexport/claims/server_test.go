@@ -42,6 +42,7 @@ func TestClaims(t *testing.T) {
 		"events are claimed in both of their groups":                   ofEvents,
 		"objects that were written past admission are found":           writtenBelow,
 		"a workspace goes with its claims":                             withTheWorkspace,
+		"claims of a binding hold until its objects are gone":          untilObjectsAreGone,
 		"a thousand objects are labelled, and no longer when it ends":  ofManyObjects,
 		"what the export does not claim is neither valid nor labelled": notUnlessExported,
 	} {
@@ -436,7 +437,56 @@ func writtenBelow(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// withTheWorkspace: nobody takes labels off objects that are being deleted with all that is around them.
+// untilObjectsAreGone: a provider that has to clean up before an object of its API goes may need what it claims.
+func untilObjectsAreGone(t *testing.T, shard *shardtesting.Shard) {
+	claim := claimOn("", "configmaps")
+	p := meet(t, shard, claim)
+	key, value := p.label(claim)
+	labelled, unlabelled := map[string]string{key: value}, map[string]string{}
+	before := configMap("before", nil)
+	p.create(before)
+	binding := p.bind(answer(claim, nil))
+	p.applied(claim)
+	widget := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.io/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": "held", "namespace": "default", "finalizers": []any{"example.io/held"}},
+	}}
+	objects := dynamicAt(t, shard, p.consumerName).Resource(widgets.WithVersion("v1")).Namespace("default")
+	shardtesting.Eventually(t, "widgets are served", func(ctx context.Context) error {
+		_, err := objects.Create(ctx, widget, metav1.CreateOptions{})
+		return err
+	})
+	if err := p.client.Delete(p.consumer, binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the binding waits for the widget", func(context.Context) error {
+		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(binding), binding); err != nil {
+			return err
+		}
+		if !conditionsv1alpha1.IsFalse(binding, apisv1alpha2.BindingResourceDeleteSuccess) {
+			return fmt.Errorf("conditions are %+v", binding.Status.Conditions)
+		}
+		return nil
+	})
+	after := configMap("after", nil)
+	p.create(after)
+	p.carries(before, labelled)
+	p.carries(after, labelled)
+	if _, err := objects.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the binding goes", func(context.Context) error {
+		err := p.client.Get(p.consumer, client.ObjectKeyFromObject(binding), binding)
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v, %+v", err, binding.Status.Conditions)
+		}
+		return nil
+	})
+	p.carries(before, unlabelled)
+	p.carries(after, unlabelled)
+}
+
+// withTheWorkspace: what is held in a workspace that is being deleted stays visible to the provider, and then it all goes.
 func withTheWorkspace(t *testing.T, shard *shardtesting.Shard) {
 	claim := claimOn("", "configmaps")
 	p := meet(t, shard, claim)
@@ -451,10 +501,9 @@ func withTheWorkspace(t *testing.T, shard *shardtesting.Shard) {
 	if err := p.client.Delete(root, workspace); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the binding goes before what is held", func(context.Context) error {
-		err := p.client.Get(p.consumer, client.ObjectKey{Name: "claiming"}, &apisv1alpha2.APIBinding{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
+	shardtesting.Eventually(t, "what is held is being deleted", func(context.Context) error {
+		if err := p.client.Get(p.consumer, client.ObjectKeyFromObject(held), held); err != nil || held.DeletionTimestamp == nil {
+			return fmt.Errorf("it is not: %v", err)
 		}
 		return nil
 	})

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,15 +43,16 @@ func Normal(gr schema.GroupResource) schema.GroupResource {
 	return gr
 }
 
-// effective returns the claims that a binding accepts and its export, by what the status says, has. A binding that is
-// being deleted has none.
+// effective returns the claims that a binding accepts and its export, by what the status says, has, until the claims of
+// the binding have ended.
 func effective(binding *apisv1alpha2.APIBinding) []apisv1alpha2.ScopedPermissionClaim {
-	if binding.DeletionTimestamp != nil {
+	if ended(binding) || len(binding.Spec.PermissionClaims) == 0 {
 		return nil
 	}
+	exported := byResource(binding.Status.ExportPermissionClaims, plain)
 	var found []apisv1alpha2.ScopedPermissionClaim
 	for _, accepted := range binding.Spec.PermissionClaims {
-		if accepted.State == apisv1alpha2.ClaimAccepted && slices.ContainsFunc(binding.Status.ExportPermissionClaims, accepted.EqualGRI) {
+		if _, claimed := exported[griOf(accepted.PermissionClaim)]; claimed && accepted.State == apisv1alpha2.ClaimAccepted {
 			found = append(found, accepted.Scoped())
 		}
 	}

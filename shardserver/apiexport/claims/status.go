@@ -49,10 +49,9 @@ func failed(binding *apisv1alpha2.APIBinding, err error) {
 func outdated(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.GroupResource {
 	found := sets.New[schema.GroupResource]()
 	for _, pair := range [][2][]apisv1alpha2.ScopedPermissionClaim{{labelled, wanted}, {wanted, labelled}} {
+		others := byResource(pair[1], unscoped)
 		for _, claim := range pair[0] {
-			if !slices.ContainsFunc(pair[1], func(other apisv1alpha2.ScopedPermissionClaim) bool {
-				return claim.EqualGRI(other.PermissionClaim) && equality.Semantic.DeepEqual(claim.Selector, other.Selector)
-			}) {
+			if other, has := others[griOf(claim.PermissionClaim)]; !has || !equality.Semantic.DeepEqual(claim.Selector, other.Selector) {
 				found.Insert(resourceOf(claim.PermissionClaim))
 			}
 		}
@@ -65,16 +64,17 @@ func outdated(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.Gr
 // judgeValidity says whether what is accepted is what the export claims.
 func judgeValidity(binding *apisv1alpha2.APIBinding) {
 	var unknown, different []string
+	claimed := byResource(binding.Status.ExportPermissionClaims, plain)
 	for _, accepted := range binding.Spec.PermissionClaims {
 		if accepted.State != apisv1alpha2.ClaimAccepted {
 			continue
 		}
-		at := slices.IndexFunc(binding.Status.ExportPermissionClaims, accepted.EqualGRI)
-		if at < 0 {
+		exported, has := claimed[griOf(accepted.PermissionClaim)]
+		if !has {
 			unknown = append(unknown, named(accepted.PermissionClaim))
 			continue
 		}
-		different = append(different, differences(accepted.Scoped(), binding.Status.ExportPermissionClaims[at])...)
+		different = append(different, differences(accepted.Scoped(), exported)...)
 	}
 	switch {
 	case len(unknown) > 0:

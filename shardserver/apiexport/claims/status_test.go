@@ -52,6 +52,7 @@ func TestJudgingABinding(t *testing.T) {
 		answers  []apisv1alpha2.AcceptablePermissionClaim
 		applied  []apisv1alpha2.ScopedPermissionClaim
 		deleting bool
+		empty    bool
 		pending  []schema.GroupResource
 		invalid  string
 	}{
@@ -85,9 +86,13 @@ func TestJudgingABinding(t *testing.T) {
 			exported: []apisv1alpha2.PermissionClaim{selective}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(some)},
 			applied: []apisv1alpha2.ScopedPermissionClaim{some}, invalid: apisv1alpha2.PermissionClaimsMismatchReason,
 		},
-		"a binding that is being deleted shows nothing": {
+		"a binding that is being deleted shows what it did": {
 			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
-			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, pending: []schema.GroupResource{configMaps},
+			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, pending: []schema.GroupResource{{Resource: "secrets"}},
+		},
+		"until it has nothing else to wait for": {
+			exported: []apisv1alpha2.PermissionClaim{maps, secrets}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(maps)), accept(all(secrets))},
+			applied: []apisv1alpha2.ScopedPermissionClaim{all(maps)}, deleting: true, empty: true, pending: []schema.GroupResource{configMaps},
 		},
 		"events are one resource": {
 			exported: []apisv1alpha2.PermissionClaim{exported("events.k8s.io", "events", "*")}, answers: []apisv1alpha2.AcceptablePermissionClaim{accept(all(exported("events.k8s.io", "events", "*")))},
@@ -100,6 +105,9 @@ func TestJudgingABinding(t *testing.T) {
 			if tc.deleting {
 				now := metav1.Now()
 				binding.DeletionTimestamp = &now
+			}
+			if tc.empty {
+				conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 			}
 			if got := Judge(binding); !slices.Equal(got, tc.pending) {
 				t.Errorf("pending: got %v, want %v", got, tc.pending)
