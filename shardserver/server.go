@@ -98,7 +98,7 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	s.followBindings()
 	s.followReferrers()
 	s.followDefinitions()
-	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name)
+	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	if err := s.addControllers(); err != nil {
 		return nil, err

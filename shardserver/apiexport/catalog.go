@@ -49,10 +49,11 @@ type Catalog struct {
 	taken sets.Set[bindings.Export]
 }
 
-// entry is under what an export is found.
+// entry is under what an export is found, and what its conditions say.
 type entry struct {
-	path     Reference
-	identity string
+	path       Reference
+	identity   string
+	conditions []ConditionStatus
 }
 
 // NewCatalog returns a catalog. Until Run has begun it finds exports by what Locate says, and none by identity.
@@ -171,7 +172,7 @@ func (c *Catalog) take(object *apisv1alpha2.APIExport, deleted bool) {
 
 func (c *Catalog) remember(export bindings.Export, object *apisv1alpha2.APIExport) {
 	all := aliases(object)
-	known := entry{path: all[len(all)-1], identity: object.Status.IdentityHash}
+	known := entry{path: all[len(all)-1], identity: object.Status.IdentityHash, conditions: conditionsOf(object)}
 	c.known[export] = known
 	for _, reference := range all {
 		insert(c.paths, reference, export)

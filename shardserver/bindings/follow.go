@@ -32,6 +32,7 @@ type observed struct {
 	key
 	version     uint64
 	terminating bool
+	state       State
 	resources   []Resource
 }
 
@@ -41,6 +42,7 @@ func observe(object *apisv1alpha2.APIBinding) (observed, error) {
 	o := observed{
 		key:         key{cluster: logicalcluster.Of(object), name: object.Name},
 		terminating: object.DeletionTimestamp != nil,
+		state:       stateOf(object),
 		resources:   make([]Resource, 0, len(object.Status.BoundResources)),
 	}
 	var err error

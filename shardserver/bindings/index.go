@@ -55,6 +55,8 @@ type Index struct {
 	// clusters holds the bindings of each logical cluster that has any, ordered by name.
 	clusters map[logicalcluster.Name][]binding
 	shared   shared
+	// states counts the bindings by state.
+	states map[State]int
 	// seen is the resource version up to which the watch has brought every change.
 	seen        uint64
 	subscribers []func(Change)
@@ -66,6 +68,7 @@ type binding struct {
 	// version is the resource version of the object that this was read from.
 	version     uint64
 	terminating bool
+	state       State
 	// set is what it has bound, shared with equal bindings elsewhere.
 	set *set
 }
@@ -84,6 +87,7 @@ func NewIndex(registry *storage.Registry) *Index {
 		synced:   make(chan struct{}),
 		clusters: map[logicalcluster.Name][]binding{},
 		shared:   newShared(),
+		states:   map[State]int{},
 	}
 }
 
@@ -205,7 +209,7 @@ func (i *Index) update(o observed, byRequest bool) {
 		i.mu.Unlock()
 		return
 	}
-	now := binding{name: o.name, version: o.version, terminating: o.terminating, set: i.shared.acquire(o.resources)}
+	now := binding{name: o.name, version: o.version, terminating: o.terminating, state: o.state, set: i.shared.acquire(o.resources)}
 	var before binding
 	if known {
 		before, of[at] = of[at], now
@@ -236,6 +240,7 @@ func (i *Index) remove(k key, version uint64) {
 // changed gives back what a binding bound before, and tells the subscribers if that is something else than now. It
 // releases the lock, which is held.
 func (i *Index) changed(cluster logicalcluster.Name, before, now binding) {
+	i.count(before, now)
 	same := before.set == now.set && before.terminating == now.terminating
 	var touched []*Resource
 	if !same {

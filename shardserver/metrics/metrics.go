@@ -28,12 +28,12 @@ import (
 // scrapeTimeout bounds the counting for one scrape, which reads the watch cache alone.
 const scrapeTimeout = 10 * time.Second
 
-// Install serves /metrics and /metrics/slis. The generic server's own (Config.EnableMetrics) must be off: its page is
+// Install serves /metrics and /metrics/slis, with what more collectors bring. The generic server's own (Config.EnableMetrics) must be off: its page is
 // the process's and knows no shard, of which tests run several in one process.
-func Install(on *mux.PathRecorderMux, registry *storage.Registry, shard string) {
+func Install(on *mux.PathRecorderMux, registry *storage.Registry, shard string, more ...metrics.StableCollector) {
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("discarded")) // registers what the stock page shows
 	own := metrics.NewKubeRegistry()
-	own.CustomMustRegister(newCollector(registry, shard))
+	own.CustomMustRegister(append(more, newCollector(registry, shard))...)
 	page := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own}, metrics.HandlerOpts{})
 	reset := legacyregistry.HandlerWithReset()
 	on.Handle("/metrics", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

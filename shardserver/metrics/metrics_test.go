@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,6 +128,36 @@ func TestMetricsOfAShard(t *testing.T) {
 				t.Errorf("%s was %q and is %q, want %d more", series, before[series], after[series], more)
 			}
 		}
+	})
+
+	t.Run("bindings and exports by what they say", func(t *testing.T) {
+		before := scrape(t, s)
+		provider := s.NewWorkspace(t, "root", "provider").Spec.Cluster
+		s.NewExport(t, provider, "widgets", schema.GroupResource{Group: "example.io", Resource: "widgets"}, "Widget")
+		s.Bind(t, provider, provider, "widgets")
+		shardtesting.Eventually(t, "the counts", func(context.Context) error {
+			after := scrape(t, s)
+			for series, more := range map[string]int{
+				`kcp_apibinding_phase{phase="Bound",shard="root"}`:                                                      3, // two by its type
+				`kcp_apibinding_phase{phase="Binding",shard="root"}`:                                                    0,
+				`kcp_apibinding_condition_status{condition="Ready",shard="root",status="True"}`:                         3,
+				`kcp_apibinding_condition_status{condition="BindingResourceDeleteSuccess",shard="root",status="False"}`: 0,
+				`kcp_apiexport_condition_status{condition="IdentityValid",shard="root",status="True"}`:                  1,
+				`kcp_apiexport_condition_status{condition="IdentityValid",shard="root",status="False"}`:                 0,
+			} {
+				had, err := strconv.Atoi(before[series])
+				has, alsoErr := strconv.Atoi(after[series])
+				if err != nil || alsoErr != nil || has-had != more {
+					return fmt.Errorf("%s was %q and is %q, want %d more", series, before[series], after[series], more)
+				}
+			}
+			for _, series := range []string{`kcp_apibinding_ready_duration_ms_count{shard="root"}`, `kcp_apiexport_ready_duration_ms_count{shard="root"}`} {
+				if count, err := strconv.Atoi(after[series]); err != nil || count == 0 {
+					return fmt.Errorf("%s is %q", series, after[series])
+				}
+			}
+			return nil
+		})
 	})
 
 	t.Run("the page does not grow with workspaces", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/identity"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -39,6 +41,8 @@ type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
+	// ShardName is the label of metrics.
+	ShardName string
 	// DeprecatedURLs lists the addresses of virtual workspaces in the status of exports.
 	DeprecatedURLs bool
 }
@@ -131,6 +135,9 @@ func (c *exportController) reconcile(ctx context.Context, key controller.Key) (c
 		export.Status = *status
 		if err := c.cfg.Clients.Typed.Status().Update(ctx, export); err != nil {
 			return controller.Result{}, errors.Join(append(failed, fmt.Errorf("writing the status of APIExport %q: %w", export.Name, err))...)
+		}
+		if stored.Status.IdentityHash == "" && export.Status.IdentityHash != "" {
+			apiexport.ExportReady(c.cfg.ShardName, export.CreationTimestamp, time.Now())
 		}
 	}
 	failed = append(failed, c.ensureSlice(ctx, export))
