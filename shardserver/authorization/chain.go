@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/audit"
@@ -28,6 +29,23 @@ type subject struct {
 	shardLevel bool
 	deep       bool
 }
+
+// addressed returns the request with the plain name of its resource. A client may write "<resource>:<identity>", which
+// RBAC takes literally; what nobody may do to a resource, nobody may do to it by any name.
+func (s *subject) addressed() authorizer.Attributes {
+	if plain, _, ok := strings.Cut(s.attributes.GetResource(), ":"); ok {
+		return named{s.attributes, plain}
+	}
+	return s.attributes
+}
+
+// named is a request for a resource by another name.
+type named struct {
+	authorizer.Attributes
+	resource string
+}
+
+func (n named) GetResource() string { return n.resource }
 
 // verdict is what a step says. A step that does not settle a request passes it to the next one.
 type verdict struct {

@@ -38,7 +38,7 @@ func (p exportPolicy) check(s *subject) verdict {
 	if v := tenancyPolicy(s); v.settles || p.bound == nil {
 		return v
 	}
-	a := s.attributes
+	a := s.addressed()
 	switch {
 	case s.deep:
 		return pass("a deep access review")
@@ -86,6 +86,7 @@ func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindin
 func (p exportPolicy) ask(s *subject, export bindings.Export) verdict {
 	there := *s
 	there.ctx = logicalcluster.With(s.ctx, export.Cluster)
+	there.attributes = s.addressed()
 	there.users = bindingUsers(s.cluster, export.Cluster, s.attributes.GetUser())
 	var v verdict
 	var failed error

@@ -65,6 +65,10 @@ func (c content) check(s *subject) verdict {
 		return settle(authorizer.DecisionNoOpinion, "the logical cluster is in phase %q", s.state.phase)
 	}
 	if group, ok := s.lifecycleGroup(); ok {
+		// Who prepares a workspace is a tenant like others.
+		if v := reserved(s); v.settles {
+			return v
+		}
 		return settle(authorizer.DecisionAllow, "%s while in phase %s", group, s.state.phase)
 	}
 	if u := s.attributes.GetUser(); IsServiceAccount(u) && InScope(s.cluster, u) {
@@ -118,10 +122,24 @@ func (s *subject) lifecycleGroup() (string, bool) {
 	return "", false
 }
 
+// reserved settles requests for what only the server itself maintains.
+func reserved(s *subject) verdict {
+	if v := systemResources(s); v.settles {
+		return v
+	}
+	return tenancyPolicy(s)
+}
+
+// Reserved tells whether a request writes what only the server itself maintains: no role that a tenant makes gives the
+// right to it. It is for those who decide about requests to logical clusters without the chain.
+func Reserved(attributes authorizer.Attributes) bool {
+	return reserved(&subject{attributes: attributes}).settles
+}
+
 // systemResources keeps clients, whatever their RBAC, from the status of objects that only the server itself
 // maintains.
 func systemResources(s *subject) verdict {
-	a := s.attributes
+	a := s.addressed()
 	if a.IsResourceRequest() && a.GetAPIGroup() == "apis.kcp.io" && a.GetSubresource() == "status" &&
 		(a.GetResource() == "apibindings" || a.GetResource() == "apiexports") {
 		return settle(authorizer.DecisionDeny, "%s/status is maintained by the server", a.GetResource())
@@ -132,7 +150,7 @@ func systemResources(s *subject) verdict {
 // tenancyPolicy is what the export of the tenancy API leaves to its users, whatever their RBAC: all but the status of
 // workspaces and their types, by which the server itself, and the front proxy, know where a path leads.
 func tenancyPolicy(s *subject) verdict {
-	a := s.attributes
+	a := s.addressed()
 	switch {
 	case s.deep:
 		return pass("a deep access review")

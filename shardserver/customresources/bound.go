@@ -42,7 +42,7 @@ func (c *Catalog) native(r *bindings.Resource) bool {
 // hasIdentity tells whether a compiled-in resource is stored with an identity.
 func (c *Catalog) hasIdentity(gr schema.GroupResource, identity string) bool {
 	builtin, err := c.Registry.Get(gr)
-	return err == nil && identity != "" && builtin.Segment() == identity
+	return err == nil && identity != "" && builtin.Identity() == identity
 }
 
 // useBound takes what serves a bound resource, for a request to one logical cluster. Without one it fails.

@@ -81,5 +81,5 @@ func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *st
 // compiledIn tells whether the context's logical cluster shows a compiled-in resource that is stored with an identity.
 func compiledIn(ctx context.Context, resources *storage.Registry, gr schema.GroupResource, identity string) bool {
 	builtin, err := resources.Get(gr)
-	return err == nil && builtin.Segment() == identity && resources.Shows(ctx, gr)
+	return err == nil && builtin.Identity() == identity && resources.Shows(ctx, gr)
 }

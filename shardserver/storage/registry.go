@@ -41,6 +41,17 @@ func (r *Resource) Segment() string {
 	return segment
 }
 
+// identityLength is that of every identity, a SHA-256 in hexadecimal.
+const identityLength = 64
+
+// Identity returns the identity that the objects of the resource are stored with, or nothing if it has none.
+func (r *Resource) Identity() string {
+	if segment := r.Segment(); len(segment) == identityLength {
+		return segment
+	}
+	return ""
+}
+
 // Registry knows every resource that is stored on this shard: those compiled in, which are added while APIs are
 // installed, and those that definitions in logical clusters bring, which come and go. It is read by authorizers,
 // admission and controllers. Its size follows the set of APIs, never the workspaces.

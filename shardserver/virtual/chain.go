@@ -95,7 +95,7 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 		switch {
 		case !ok:
 			content.ServeHTTP(w, req)
-		case target.workspace == nil:
+		case target.workspace == nil || byIdentity(req):
 			err := apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 		default:
@@ -104,6 +104,13 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 			handlers[target.workspace.Name].ServeHTTP(w, req)
 		}
 	})
+}
+
+// byIdentity tells whether a request names its resource "<resource>:<identity>". Virtual workspaces decide by the plain
+// name, so it is none of their names.
+func byIdentity(req *http.Request) bool {
+	info, ok := request.RequestInfoFrom(req.Context())
+	return ok && strings.Contains(info.Resource, ":")
 }
 
 type insideKey struct{}

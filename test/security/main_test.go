@@ -68,6 +68,8 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 		{"a limit of objects cannot be lifted", objectLimit},
 		{"documents about the API tell nothing of another's definitions", documents},
 		{"issuers of a workspace make nobody else", foreignIssuers},
+		{"another name of a resource gives no more rights", resourcesByIdentity},
+		{"initializers of tenants are tenants", initializersOfTenants},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 	}

@@ -109,6 +109,10 @@ func (c *content) byRules(w http.ResponseWriter, req *http.Request, cluster http
 		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), described(attributes)), http.StatusForbidden)
 		return
 	}
+	if authorization.Reserved(attributes) { // whatever the type says, which a tenant wrote
+		http.Error(w, fmt.Sprintf("%s %q cannot write %s: it is maintained by the server", c.kind.noun, owner, described(attributes)), http.StatusForbidden)
+		return
+	}
 	caller := attributes.GetUser()
 	member := &user.DefaultInfo{
 		Name: caller.GetName(), UID: caller.GetUID(), Extra: caller.GetExtra(),

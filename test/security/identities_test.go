@@ -1,0 +1,87 @@
+package security_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const (
+	exportsPath  = "/apis/apis.kcp.io/v1alpha2/apiexports"
+	bindingsPath = "/apis/apis.kcp.io/v1alpha2/apibindings"
+)
+
+// resourcesByIdentity names resources of a with the segment that their keys have behind a colon, "<resource>:<identity>". What
+// one may not do to a resource, one may not do to it by that name.
+func resourcesByIdentity(t *testing.T, s *site) {
+	s.make(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`)
+	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	tenancy := s.identityOf(t, "tenancy.kcp.io")
+	for name, r := range map[string]struct{ path, with, status string }{
+		"an export takes the identity of another":      {exportsPath + "/stolen", "customresources", `{"identityHash":"` + forged + `"}`},
+		"a binding says that it has bound what it has": {bindingsPath + "/tenancy.kcp.io", "customresources", `{"boundResources":[{"group":"tenancy.kcp.io","resource":"workspaces","schema":{"name":"x","UID":"x","identityHash":"` + forged + `"}}]}`},
+		"a workspace type is ready":                    {typesPath + "/forged", tenancy, `{"virtualWorkspaces":[{"url":"https://evil.example/` + forged + `","type":"initializing"}]}`},
+		"a workspace is elsewhere":                     {workspacesPath + "/forged", tenancy, `{"phase":"` + forged + `"}`},
+	} {
+		if strings.HasPrefix(r.path, typesPath) {
+			s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"forged"},"spec":{}}`)
+		}
+		if strings.HasPrefix(r.path, workspacesPath) {
+			s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"forged"},"spec":{}}`)
+		}
+		at := strings.LastIndex(r.path, "/")
+		for _, path := range []string{r.path + "/status", r.path[:at] + ":" + r.with + r.path[at:] + "/status", r.path[:at] + "%3a" + r.with + r.path[at:] + "/status", r.path[:at] + ":" + r.with + r.path[at:] + "/status/"} {
+			for _, who := range []*person{s.admin, s.robot} {
+				got := s.do(t, who, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":` + r.status + `}`})
+				if got.status < 400 || got.status >= 500 {
+					t.Errorf("%s: %s of %s: %d %.300s", name, path, who.name, got.status, got.body)
+				}
+			}
+		}
+		if got := s.do(t, s.admin, s.a, request{path: r.path}); strings.Contains(got.body, forged) {
+			t.Errorf("%s: %.600s", name, got.body)
+		}
+	}
+}
+
+// initializersOfTenants write, through the view of a workspace type that grants everything, what is for the server alone.
+func initializersOfTenants(t *testing.T, s *site) {
+	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	cluster := s.waiting(t, "mighty", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
+	in := s.view("initializingworkspaces", "mighty", cluster)
+	export := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`
+	if got := s.try(t, s.admin, s.shard, request{method: http.MethodPost, path: in + exportsPath, body: export}); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"
+	before := s.do(t, s.masters, cluster, request{path: ownClusterPath}).object(t)["status"]
+	for path, status := range map[string]string{
+		exportsPath + "/stolen/status":                        `{"identityHash":"` + forged + `"}`,
+		exportsPath + ":customresources/stolen/status":        `{"identityHash":"` + forged + `"}`,
+		"/apis/apis.kcp.io/v1alpha1/apiexports/stolen/status": `{"identityHash":"` + forged + `"}`,
+		clusters + ":customresources/cluster/status":          `{"phase":"Ready","initializers":[]}`,
+		clusters + "%3acustomresources/cluster/status":        `{"phase":"Ready","initializers":[]}`,
+	} {
+		if got := s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: in + path, contentType: mergePatchType, body: `{"status":` + status + `}`}); got.status < 400 || got.status >= 500 {
+			t.Errorf("%s: %d %.300s", path, got.status, got.body)
+		}
+	}
+	if got := s.do(t, s.masters, cluster, request{path: exportsPath + "/stolen"}); strings.Contains(got.body, forged) {
+		t.Errorf("%.600s", got.body)
+	}
+	if after := s.do(t, s.masters, cluster, request{path: ownClusterPath}).object(t)["status"]; fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the status of the logical cluster was %v and is %v", before, after)
+	}
+}
+
+// identityOf returns the identity of an export of root.
+func (s *site) identityOf(t *testing.T, export string) string {
+	t.Helper()
+	status, _ := s.do(t, s.masters, "root", request{path: exportsPath + "/" + export}).object(t)["status"].(map[string]any)
+	identity, _ := status["identityHash"].(string)
+	if identity == "" {
+		t.Fatalf("export %s of root has no identity", export)
+	}
+	return identity
+}
