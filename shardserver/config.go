@@ -318,8 +318,8 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
-	handler = c.virtual.WithRequest(handler)
 	handler = audit.WithCluster(handler)
+	handler = c.virtual.WithRequest(handler)
 	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.Shard.Name, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)
 }
