@@ -1,14 +1,9 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // binaries builds the programs that benchmarks run as processes of their own, once.
@@ -26,7 +22,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	binaryDirectory = directory
-	return directory, build(directory, "../..", "./cmd/etcd", "./cmd/kcp")
+	return directory, programs.Build(context.Background(), "../..", directory, "./cmd/etcd", "./cmd/kcp")
 })
 
 // stockBinary builds kube-apiserver beside them, once.
@@ -35,17 +31,8 @@ var stockBinary = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return build(directory, "../../hack/devcluster", "k8s.io/kubernetes/cmd/kube-apiserver")
+	return programs.Build(context.Background(), "../../hack/devcluster", directory, "k8s.io/kubernetes/cmd/kube-apiserver")
 })
-
-func build(directory, module string, packages ...string) error {
-	command := exec.Command("go", append([]string{"-C", module, "build", "-o", directory + "/"}, packages...)...)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", strings.Join(packages, " "), err, output)
-	}
-	return nil
-}
 
 var binaryDirectory string // removed by TestMain
 
@@ -56,21 +43,7 @@ func launch(b *testing.B, program string, args ...string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var output bytes.Buffer
-	command := exec.Command(filepath.Join(directory, program), args...)
-	command.Dir = b.TempDir()
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		if b.Failed() {
-			content := output.String()
-			b.Logf("end of the output of %s:\n%s", program, content[max(0, len(content)-3000):])
-		}
-	})
+	programs.Start(b, b.TempDir(), filepath.Join(directory, program), args...)
 }
 
 // store is an etcd in a process of its own, so that its memory is not counted as ours.
@@ -81,8 +54,8 @@ type store struct {
 
 func startEtcd(b *testing.B) *store {
 	b.Helper()
-	s := &store{url: "http://" + freeAddress(b)}
-	peer := "http://" + freeAddress(b)
+	s := &store{url: "http://" + programs.FreeAddress(b)}
+	peer := "http://" + programs.FreeAddress(b)
 	launch(b, "etcd", "--data-dir=data", "--unsafe-no-fsync", "--log-level=error", "--quota-backend-bytes=8589934592",
 		"--listen-client-urls="+s.url, "--advertise-client-urls="+s.url, "--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
@@ -130,16 +103,6 @@ func (s *store) held(b *testing.B) held {
 		b.Fatal(err)
 	}
 	return held{keys: count.Count, writes: count.Header.Revision, bytes: status.DbSizeInUse}
-}
-
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func eventually(b *testing.B, what string, condition func(context.Context) error) {

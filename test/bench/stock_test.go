@@ -3,24 +3,20 @@ package bench
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/keyutil"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // peer is a server under comparison: a process of its own, reached over TLS by a member of system:masters.
@@ -51,8 +47,8 @@ func startStock(b *testing.B, etcd *store) *peer {
 	}
 	ca := shardtesting.NewCA(b, "stock")
 	cert, key := ca.Issue(b, "kube-apiserver")
-	signing := signingKey(b)
-	address := freeAddress(b)
+	signing := programs.SigningKey(b, filepath.Join(b.TempDir(), "sa.key"))
+	address := programs.FreeAddress(b)
 	_, port, _ := net.SplitHostPort(address)
 	launch(b, "kube-apiserver",
 		"--etcd-servers="+etcd.url, "--etcd-prefix=/stock", "--bind-address=127.0.0.1", "--secure-port="+port, "--tls-cert-file="+cert, "--tls-private-key-file="+key,
@@ -71,10 +67,10 @@ func startStock(b *testing.B, etcd *store) *peer {
 // startShard runs a shard and makes a workspace in it.
 func startShard(b *testing.B, etcd *store) *peer {
 	b.Helper()
-	directory, address, profiler := b.TempDir(), freeAddress(b), freeAddress(b)
+	directory, address, profiler := b.TempDir(), programs.FreeAddress(b), programs.FreeAddress(b)
 	_, port, _ := net.SplitHostPort(address)
 	launch(b, "kcp", "start", "--root-directory="+directory, "--bind-address=127.0.0.1", "--secure-port="+port, "--etcd-servers="+etcd.url, "--etcd-prefix=/shard",
-		"--service-account-private-key-file="+signingKey(b), "--profiler-address="+profiler)
+		"--service-account-private-key-file="+programs.SigningKey(b, filepath.Join(b.TempDir(), "sa.key")), "--profiler-address="+profiler)
 	var base, admin *rest.Config
 	eventually(b, "the shard writes its kubeconfig", func(context.Context) error {
 		kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(directory, "admin.kubeconfig"))
@@ -168,21 +164,4 @@ func (p *peer) heap(b *testing.B) float64 {
 	}
 	b.Fatalf("%s tells nothing of its heap", p.name)
 	return 0
-}
-
-func signingKey(b *testing.B) string {
-	b.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	file := filepath.Join(b.TempDir(), "sa.key")
-	if err := os.WriteFile(file, encoded, 0o600); err != nil {
-		b.Fatal(err)
-	}
-	return file
 }

@@ -5,14 +5,10 @@ package installation
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/keyutil"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // Names in certificates, as the operator gives them.
@@ -46,27 +42,19 @@ type Installation struct {
 
 // Build compiles the binaries into a directory. root is the path of the module's root from the working directory.
 func Build(ctx context.Context, root, directory string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", directory+string(filepath.Separator), "./cmd/kcp", "./cmd/kcp-front-proxy")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the binaries: %w\n%s", err, output)
-	}
-	return nil
+	return programs.Build(ctx, root, directory, "./cmd/kcp", "./cmd/kcp-front-proxy")
 }
 
 // Start runs the binaries in the directory bin until the test ends. Additional flags go to the shard.
 func Start(t testing.TB, bin string, shardFlags ...string) *Installation {
 	t.Helper()
 	i := &Installation{
-		URL: "https://" + freeAddress(t), Shard: "https://" + freeAddress(t), directory: t.TempDir(),
+		URL: "https://" + programs.FreeAddress(t), Shard: "https://" + programs.FreeAddress(t), directory: t.TempDir(),
 		servers: shardtesting.NewCA(t, "servers"), clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies"),
 	}
-	key := i.signingKey(t)
-	shard := launch(t, i.directory, filepath.Join(bin, "kcp"), append(i.shardFlags(t, key), shardFlags...)...)
-	shard.waitReady(t, i.client(t, i.Shard, adminName, admins))
-	proxy := launch(t, i.directory, filepath.Join(bin, proxyName), i.proxyFlags(t, key)...)
-	proxy.waitReady(t, i.client(t, i.URL, adminName, admins))
+	key := programs.SigningKey(t, filepath.Join(i.directory, "service-accounts.key"))
+	i.run(t, i.Shard, filepath.Join(bin, "kcp"), append(i.shardFlags(t, key), shardFlags...))
+	i.run(t, i.URL, filepath.Join(bin, proxyName), i.proxyFlags(t, key))
 	return i
 }
 
@@ -122,24 +110,6 @@ func (i *Installation) proxyFlags(t testing.TB, key string) []string {
 	}
 }
 
-// signingKey writes a small key for service account tokens: a shard would make one of 4096 bits, which takes seconds.
-func (i *Installation) signingKey(t testing.TB) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(i.directory, "service-accounts.key")
-	if err := os.WriteFile(file, encoded, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // WriteKubeconfig writes a client configuration as a file for programs that want one.
 func WriteKubeconfig(t testing.TB, config *rest.Config, file string) {
 	t.Helper()
@@ -154,18 +124,6 @@ func WriteKubeconfig(t testing.TB, config *rest.Config, file string) {
 	}
 }
 
-// freeAddress returns an address that nobody listens on. The port is asked for before the server starts because the
-// shard's flags name the proxy's.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func port(url string) string {
 	_, port, _ := net.SplitHostPort(url[len("https://"):])
 	return port
@@ -174,9 +132,12 @@ func port(url string) string {
 // readyTimeout is generous because tests share two cores.
 const readyTimeout = 2 * time.Minute
 
-func (p *process) waitReady(t testing.TB, config *rest.Config) {
+// run runs a server until the test ends and waits until it is ready at its address.
+func (i *Installation) run(t testing.TB, url, program string, flags []string) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config)
+	p := programs.Start(t, i.directory, program, flags...)
+	t.Cleanup(func() { p.Stop(t) })
+	client, err := rest.HTTPClientFor(i.client(t, url, adminName, admins))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,13 +146,13 @@ func (p *process) waitReady(t testing.TB, config *rest.Config) {
 	defer cancel()
 	for last := error(nil); ; {
 		select {
-		case <-p.exited:
-			t.Fatalf("%s ended before it was ready:\n%s", p.name, p.tail())
+		case <-p.Exited():
+			t.Fatalf("%s ended before it was ready:\n%s", p.Name, p.Tail())
 		case <-ctx.Done():
-			t.Fatalf("%s did not become ready: %v\n%s", p.name, last, p.tail())
+			t.Fatalf("%s did not become ready: %v\n%s", p.Name, last, p.Tail())
 		case <-time.After(20 * time.Millisecond): // between polls
 		}
-		last = ready(ctx, client, config.Host)
+		last = ready(ctx, client, url)
 		if last == nil {
 			return
 		}

@@ -22,6 +22,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // readyWithin is what "ready in seconds" means on a busy machine, the creation of a 4096 bit key included.
@@ -178,12 +179,12 @@ func lostToken(t *testing.T, root string) {
 			}
 		}
 		failed := launchShard(t, root)
-		if code := failed.exit(t); code != 1 {
+		if code := failed.Exit(t); code != 1 {
 			t.Errorf("%s: exit code %d, want 1", name, code)
 		}
 		for _, want := range tc.want {
-			if !strings.Contains(failed.output.String(), want) {
-				t.Errorf("%s: the output does not say %q:\n%s", name, want, failed.tail())
+			if !strings.Contains(failed.Output(), want) {
+				t.Errorf("%s: the output does not say %q:\n%s", name, want, failed.Tail())
 			}
 		}
 		if tc.kubeconfig == nil {
@@ -280,7 +281,7 @@ func TestKilledDuringWrites(t *testing.T) {
 		select {
 		case name := <-acknowledged:
 			names = append(names, name)
-		case <-time.After(exitTimeout):
+		case <-time.After(programs.ExitTimeout):
 			t.Fatalf("only %d writes were acknowledged", len(names))
 		}
 	}

@@ -32,11 +32,11 @@ func TestBadCommandLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			failed := launchShard(t, directory(t), tc.flags...)
-			if code := failed.exit(t); code != 1 {
+			if code := failed.Exit(t); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			if _, said, ok := strings.Cut("\n"+failed.output.String(), "\nError: "); !ok || !strings.Contains(said, tc.want) {
-				t.Errorf("the output does not say %q:\n%s", tc.want, failed.tail())
+			if _, said, ok := strings.Cut("\n"+failed.Output(), "\nError: "); !ok || !strings.Contains(said, tc.want) {
+				t.Errorf("the output does not say %q:\n%s", tc.want, failed.Tail())
 			}
 		})
 	}
@@ -48,11 +48,11 @@ func TestTwoShardsDoNotShareADirectory(t *testing.T) {
 	root := directory(t)
 	s := start(t, root)
 	second := launchShard(t, root)
-	if code := second.exit(t); code != 1 {
+	if code := second.Exit(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if !strings.Contains(second.output.String(), "another process") {
-		t.Errorf("the output does not say why:\n%s", second.tail())
+	if !strings.Contains(second.Output(), "another process") {
+		t.Errorf("the output does not say why:\n%s", second.Tail())
 	}
 	s.waitReady(t) // and the first lives on
 	s.stop(t)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // keysPerRange are written side by side in each workspace, per kind.
@@ -39,15 +40,15 @@ func TestHistoryUnderFaults(t *testing.T) {
 	}
 	restartEtcd := func(how syscall.Signal) func() {
 		return func() {
-			etcd.signal(t, how)
-			etcd.exit(t)
-			etcd.process = launch(t, etcd.directory, "etcd", etcd.args...)
+			etcd.Signal(t, how)
+			etcd.Exit(t)
+			etcd.Process = launch(t, etcd.directory, "etcd", etcd.args...)
 		}
 	}
 	restartShard := func(how syscall.Signal) func() {
 		return func() {
-			s.signal(t, how)
-			s.exit(t)
+			s.Signal(t, how)
+			s.Exit(t)
 			s = start(t, s.directory, etcd.flags...)
 		}
 	}
@@ -68,7 +69,7 @@ func (s *store) compact(t *testing.T) {
 	t.Helper()
 	client := s.client(t)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), exitTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), programs.ExitTimeout)
 	defer cancel()
 	now, err := client.Get(ctx, "x")
 	if err != nil {

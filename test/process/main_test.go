@@ -3,11 +3,13 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // bin is the directory of the binaries under test.
@@ -23,11 +25,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(directory)
 	bin = directory
-	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./cmd/kcp", "./cmd/etcd")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the binaries: %v\n%s", err, output)
+	if err := programs.Build(context.Background(), filepath.Join("..", ".."), bin, "./cmd/kcp", "./cmd/etcd"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -1,18 +1,12 @@
 package process
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,93 +14,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// exitTimeout bounds how long a process may take to end after a signal or on an error.
-const exitTimeout = 40 * time.Second
-
-// process is a running program whose output is kept. It is killed with the test.
-type process struct {
-	name   string
-	cmd    *exec.Cmd
-	output output
-	exited chan struct{}
-}
-
-// output collects what a program writes while others read it.
-type output struct {
-	mu      sync.Mutex
-	content bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.content.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.content.String()
-}
-
 // launch starts a program from bin.
-func launch(t *testing.T, directory, program string, args ...string) *process {
+func launch(t *testing.T, directory, program string, args ...string) *programs.Process {
 	t.Helper()
-	p := &process{name: program, cmd: exec.Command(filepath.Join(bin, program), args...), exited: make(chan struct{})}
-	p.cmd.Dir = directory
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // the code is asked for in exit
-		close(p.exited)
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-		if t.Failed() {
-			t.Logf("end of the output of %s:\n%s", p.name, p.tail())
-		}
-	})
-	return p
-}
-
-func (p *process) tail() string {
-	const enough = 4000
-	content := p.output.String()
-	return content[max(0, len(content)-enough):]
-}
-
-func (p *process) signal(t *testing.T, signal syscall.Signal) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// exit waits for the end of the program and returns its exit code, -1 after a signal that it did not handle.
-func (p *process) exit(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-p.exited:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(exitTimeout):
-		t.Fatalf("%s did not end within %s", p.name, exitTimeout)
-		return 0
-	}
+	return programs.Start(t, directory, filepath.Join(bin, program), args...)
 }
 
 // shard is a running `kcp start`.
 type shard struct {
-	*process
+	*programs.Process
 	directory string
 }
 
@@ -124,17 +47,7 @@ func directory(t *testing.T) string {
 	if err := os.Mkdir(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "sa.key"), encoded, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	programs.SigningKey(t, filepath.Join(root, "sa.key"))
 	return root
 }
 
@@ -149,15 +62,15 @@ func start(t *testing.T, root string, flags ...string) *shard {
 func launchShard(t *testing.T, root string, flags ...string) *shard {
 	t.Helper()
 	args := append(append([]string{}, onLoopback...), "--root-directory="+root)
-	return &shard{process: launch(t, filepath.Dir(root), "kcp", append(args, flags...)...), directory: root}
+	return &shard{Process: launch(t, filepath.Dir(root), "kcp", append(args, flags...)...), directory: root}
 }
 
 func (s *shard) waitReady(t *testing.T) {
 	t.Helper()
 	shardtesting.Eventually(t, "the shard becomes ready", func(ctx context.Context) error {
 		select {
-		case <-s.exited:
-			t.Fatalf("the shard ended before it was ready:\n%s", s.tail())
+		case <-s.Exited():
+			t.Fatalf("the shard ended before it was ready:\n%s", s.Tail())
 		default:
 		}
 		config, err := s.load("shard-base") // of an earlier run, at first
@@ -221,17 +134,17 @@ func (s *shard) kubernetes(t *testing.T, config *rest.Config) kubernetes.Interfa
 // stop ends the shard as an init system does, and fails the test unless it ends well.
 func (s *shard) stop(t *testing.T) {
 	t.Helper()
-	s.signal(t, syscall.SIGTERM)
-	if code := s.exit(t); code != 0 {
-		t.Errorf("after SIGTERM: exit code %d\n%s", code, s.tail())
+	s.Signal(t, syscall.SIGTERM)
+	if code := s.Exit(t); code != 0 {
+		t.Errorf("after SIGTERM: exit code %d\n%s", code, s.Tail())
 	}
 }
 
 // kill ends the shard as a power cut does.
 func (s *shard) kill(t *testing.T) {
 	t.Helper()
-	s.signal(t, syscall.SIGKILL)
-	s.exit(t)
+	s.Signal(t, syscall.SIGKILL)
+	s.Exit(t)
 }
 
 func status(t *testing.T, config *rest.Config, path string) int {

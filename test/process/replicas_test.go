@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
 )
 
 // leading is what a replica logs when it begins to run the controllers, and stopped when it ceases to.
@@ -32,7 +32,7 @@ const takeover = 15 * time.Second
 
 // store is an etcd of its own, which speaks TLS and knows its clients by certificate.
 type store struct {
-	*process
+	*programs.Process
 	url string
 	// directory and args start it again.
 	directory string
@@ -46,8 +46,8 @@ func startEtcd(t *testing.T) *store {
 	ca := shardtesting.NewCA(t, "etcd")
 	cert, key := ca.Issue(t, "etcd")
 	clientCert, clientKey := ca.Issue(t, "kcp")
-	s := &store{url: "https://" + freeAddress(t), directory: t.TempDir()}
-	peer := "http://" + freeAddress(t)
+	s := &store{url: "https://" + programs.FreeAddress(t), directory: t.TempDir()}
+	peer := "http://" + programs.FreeAddress(t)
 	s.flags = []string{"--etcd-servers=" + s.url, "--etcd-cafile=" + ca.CertFile, "--etcd-certfile=" + clientCert, "--etcd-keyfile=" + clientKey}
 	s.args = []string{
 		"--data-dir=data", "--unsafe-no-fsync", "--log-level=warn",
@@ -55,18 +55,8 @@ func startEtcd(t *testing.T) *store {
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
 		"--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca.CertFile, "--client-cert-auth",
 	}
-	s.process = launch(t, s.directory, "etcd", s.args...)
+	s.Process = launch(t, s.directory, "etcd", s.args...)
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // TestReplicas runs two replicas of one shard on one etcd.
@@ -94,7 +84,7 @@ func TestReplicas(t *testing.T) {
 
 	t.Run("a leader that stops hands over", func(t *testing.T) {
 		leader.stop(t)
-		if !strings.Contains(leader.output.String(), stopped) {
+		if !strings.Contains(leader.Output(), stopped) {
 			t.Error("the controllers did not end before the lease was given back")
 		}
 		leads(t, follower)
@@ -102,7 +92,7 @@ func TestReplicas(t *testing.T) {
 	})
 	t.Run("a leader that dies is replaced when its lease has run out", func(t *testing.T) {
 		again := start(t, leader.directory, flags...)
-		if strings.Contains(again.output.String(), leading) {
+		if strings.Contains(again.Output(), leading) {
 			t.Fatal("a second replica leads while the first holds the lease")
 		}
 		follower.kill(t)
@@ -115,11 +105,11 @@ func TestReplicas(t *testing.T) {
 		again.stop(t)
 	})
 	t.Run("an etcd that does not let it in ends the start", func(t *testing.T) {
-		if code := stranger.exit(t); code != 1 {
+		if code := stranger.Exit(t); code != 1 {
 			t.Errorf("exit code %d, want 1", code)
 		}
-		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(stranger.output.String(), want) {
-			t.Errorf("the output does not say %q:\n%s", want, stranger.tail())
+		if want := "etcd at " + etcd.url + " does not answer"; !strings.Contains(stranger.Output(), want) {
+			t.Errorf("the output does not say %q:\n%s", want, stranger.Tail())
 		}
 	})
 }
@@ -129,7 +119,7 @@ func roles(t *testing.T, a, b *shard) (leader, follower *shard) {
 	t.Helper()
 	shardtesting.Eventually(t, "one replica leads", func(context.Context) error {
 		for _, pair := range [][2]*shard{{a, b}, {b, a}} {
-			if strings.Contains(pair[0].output.String(), leading) {
+			if strings.Contains(pair[0].Output(), leading) {
 				leader, follower = pair[0], pair[1]
 				return nil
 			}
@@ -137,7 +127,7 @@ func roles(t *testing.T, a, b *shard) (leader, follower *shard) {
 		return fmt.Errorf("none does")
 	})
 	newWorkspace(t, leader, "first") // time in which the other could begin, too
-	if strings.Contains(follower.output.String(), leading) {
+	if strings.Contains(follower.Output(), leading) {
 		t.Fatal("both replicas lead")
 	}
 	return leader, follower
@@ -147,7 +137,7 @@ func leads(t *testing.T, s *shard) {
 	t.Helper()
 	began := time.Now()
 	shardtesting.Eventually(t, "the other replica leads", func(context.Context) error {
-		if !strings.Contains(s.output.String(), leading) {
+		if !strings.Contains(s.Output(), leading) {
 			return fmt.Errorf("it does not, after %s", time.Since(began))
 		}
 		return nil
@@ -194,7 +184,7 @@ func readsOfTheOther(t *testing.T, a, b *shard, cluster string) {
 func watchAcross(t *testing.T, a, b *shard, cluster string) {
 	config := at(b.config(t, "base"), cluster)
 	config.Timeout = 0
-	ctx, cancel := context.WithTimeout(t.Context(), exitTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), programs.ExitTimeout)
 	defer cancel()
 	watcher, err := b.kubernetes(t, config).CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=from-a"})
 	if err != nil {
@@ -230,8 +220,8 @@ func TestEtcdGoesAndComesBack(t *testing.T) {
 	s := start(t, directory(t), etcd.flags...)
 	cluster := newWorkspace(t, s, "before")
 	anonymous := rest.AnonymousClientConfig(s.config(t, "base"))
-	etcd.signal(t, syscall.SIGKILL)
-	etcd.exit(t)
+	etcd.Signal(t, syscall.SIGKILL)
+	etcd.Exit(t)
 	shardtesting.Eventually(t, "the shard notices", func(context.Context) error {
 		if got := status(t, anonymous, "/readyz"); got == http.StatusOK {
 			return fmt.Errorf("/readyz says %d", got)

@@ -1,0 +1,159 @@
+// Package programs builds and runs programs for tests and benchmarks: the project's own, and those it is compared with.
+// What a program is given and asked belongs to who tests it.
+package programs
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/keyutil"
+)
+
+// ExitTimeout bounds how long a program may take to end after a signal or on an error.
+const ExitTimeout = 40 * time.Second
+
+// Build compiles packages of the module in a directory, seen from the working directory, into another one.
+func Build(ctx context.Context, module, into string, packages ...string) error {
+	build := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-o", into + string(filepath.Separator)}, packages...)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", strings.Join(packages, " "), err, output)
+	}
+	return nil
+}
+
+// Process is a running program. It is killed with the test, which then shows the end of its output if it failed.
+type Process struct {
+	// Name is the file name of the program.
+	Name string
+
+	cmd    *exec.Cmd
+	output output
+	exited chan struct{}
+}
+
+// output collects what a program writes while others read it.
+type output struct {
+	mu      sync.Mutex
+	content bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.content.Write(p)
+}
+
+// Start runs a program in a directory.
+func Start(t testing.TB, directory, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Name: filepath.Base(program), cmd: exec.Command(program, args...), exited: make(chan struct{})}
+	p.cmd.Dir = directory
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the code is asked for in Exit
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			t.Logf("end of the output of %s:\n%s", p.Name, p.Tail())
+		}
+	})
+	return p
+}
+
+// Output returns what the program has written so far.
+func (p *Process) Output() string {
+	p.output.mu.Lock()
+	defer p.output.mu.Unlock()
+	return p.output.content.String()
+}
+
+// Tail returns the end of it.
+func (p *Process) Tail() string {
+	const enough = 6000
+	content := p.Output()
+	return content[max(0, len(content)-enough):]
+}
+
+// Exited is closed when the program has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Signal sends a signal.
+func (p *Process) Signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Exit waits for the end of the program and returns its exit code, -1 after a signal that it did not handle.
+func (p *Process) Exit(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(ExitTimeout):
+		t.Fatalf("%s did not end within %s", p.Name, ExitTimeout)
+		return 0
+	}
+}
+
+// Stop ends the program as an init system does, unless it has ended already. The test fails if it takes too long.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(ExitTimeout):
+		t.Errorf("%s did not end within %s after SIGTERM", p.Name, ExitTimeout)
+	}
+}
+
+// FreeAddress returns a "host:port" of the loopback interface that nobody listens on, for programs that must be told
+// where to.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// SigningKey writes a small key for service account tokens into a file and returns its name: a shard would make one of
+// 4096 bits, which takes seconds.
+func SigningKey(t testing.TB, file string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, encoded, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
