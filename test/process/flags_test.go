@@ -19,7 +19,7 @@ func TestBadCommandLines(t *testing.T) {
 		"an argument":                              {[]string{"nonsense"}, "nonsense"},
 		"a value of the wrong type":                {[]string{"--secure-port=x"}, "--secure-port"},
 		"an unknown battery":                       {[]string{"--batteries-included=nonsense"}, "--batteries-included"},
-		"a feature that is not there":              {[]string{"--feature-gates=CacheAPIs=true"}, "CacheAPIs"},
+		"a feature that is not there":              {[]string{"--feature-gates=LogicalClusterMigration=true"}, "LogicalClusterMigration"},
 		"embedded and external etcd":               {[]string{"--etcd-servers=embedded,https://127.0.0.1:1"}, "--etcd-servers"},
 		"credentials for an etcd that is embedded": {[]string{"--etcd-cafile=" + missing}, "--etcd-servers"},
 		"no root directory and no key":             {[]string{"--root-directory=", "--etcd-servers=https://127.0.0.1:1"}, "no serviceaccount key file loaded and no root directory set"},
