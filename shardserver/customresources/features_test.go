@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,6 +195,30 @@ func selectedFields(t *testing.T, shard *shardtesting.Shard) {
 	}
 	if _, err := w.objects("v1").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.colour=red"}); !apierrors.IsBadRequest(err) {
 		t.Errorf("by a field that cannot be selected: got %v, want BadRequest", err)
+	}
+}
+
+func dryRuns(t *testing.T, shard *shardtesting.Shard) {
+	w := newWorkspace(t, shard)
+	w.define(widgets("example.com"))
+	w.create(widget("kept", nil))
+	lie := widget("dry", nil)
+	lie.SetAnnotations(map[string]string{"kcp.io/cluster": "root"})
+	dry := []string{metav1.DryRunAll}
+	created, err := w.objects("v1").Create(t.Context(), lie, metav1.CreateOptions{DryRun: dry})
+	if err != nil || created.GetAnnotations()["kcp.io/cluster"] != w.name {
+		t.Errorf("a dry creation says %v, %v", created.GetAnnotations(), err)
+	}
+	kept := w.get("kept")
+	kept.SetAnnotations(lie.GetAnnotations())
+	updated, err := w.objects("v1").Update(t.Context(), kept, metav1.UpdateOptions{DryRun: dry})
+	if err != nil || updated.GetAnnotations()["kcp.io/cluster"] != w.name {
+		t.Errorf("a dry update says %v, %v", updated.GetAnnotations(), err)
+	}
+	maps := shard.Kubernetes(t, w.config).CoreV1().ConfigMaps("default")
+	config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "dry", Annotations: lie.GetAnnotations()}}, metav1.CreateOptions{DryRun: dry})
+	if err != nil || config.Annotations["kcp.io/cluster"] != w.name {
+		t.Errorf("a dry creation of a config map says %v, %v", config.Annotations, err)
 	}
 }
 

@@ -30,6 +30,7 @@ func TestCustomResources(t *testing.T) {
 		"rules hold, what was valid before may stay":     rulesAndRatcheting,
 		"objects are selected by their fields":           selectedFields,
 		"unknown fields are refused or warned of":        fieldValidation,
+		"dry runs tell the truth":                        dryRuns,
 		"objects are applied":                            applied,
 		"objects are deleted":                            deletions,
 		"many definitions are used at once":              manyAtOnce,

@@ -1,0 +1,35 @@
+package admission
+
+import (
+	"context"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// tellingDryRuns has dry runs answer with the logical cluster of the request, as storage would write it into the object,
+// which a dry run does not reach: what the client sent must not come back as if it were true. It stands around the whole
+// chain, whose plug-ins see the object as in any other request.
+type tellingDryRuns struct{ reinvoking }
+
+// Admit implements admission.MutationInterface.
+func (d tellingDryRuns) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if err := d.reinvoking.Admit(ctx, a, o); err != nil || !a.IsDryRun() || a.GetObject() == nil {
+		return err
+	}
+	cluster, ok := logicalcluster.From(ctx)
+	object, err := meta.Accessor(a.GetObject())
+	if err != nil || !ok || (a.GetOperation() != admission.Create && a.GetOperation() != admission.Update) {
+		return nil //nolint:nilerr // what has no metadata is not stored
+	}
+	annotations := maps.Clone(object.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[logicalcluster.AnnotationKey] = cluster.String()
+	object.SetAnnotations(annotations)
+	return nil
+}
