@@ -46,6 +46,11 @@ func (s *Set) WithRequest(handler http.Handler) http.Handler {
 		if !target.Cluster.Empty() {
 			ctx = logicalcluster.With(ctx, target.Cluster)
 		}
+		if target.workspace != nil {
+			// The path that the audit log shows is that behind the view.
+			ctx = audit.WithAuditContext(ctx) // the stock chain goes on with it
+			audit.AddAuditAnnotation(ctx, auditKey, target.workspace.Name+"/"+strings.Join(target.Owner, "/"))
+		}
 		scoped := req.Clone(ctx)
 		if target.workspace != nil {
 			scoped.URL.Path, scoped.URL.RawPath = target.Path, ""
@@ -99,8 +104,6 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 			err := apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 		default:
-			// The path that the audit log shows is that behind the view.
-			audit.AddAuditAnnotation(req.Context(), auditKey, target.workspace.Name+"/"+strings.Join(target.Owner, "/"))
 			handlers[target.workspace.Name].ServeHTTP(w, req)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -41,7 +42,14 @@ type site struct {
 // newSite starts a shard with a provider whose export "widgets" offers widgets and claims some resources. Users are
 // masters, "provider" with the permission on the export's content, and "stranger" without.
 func newSite(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *site {
-	shard := shardtesting.Start(t)
+	t.Helper()
+	return newSiteWith(t, func(*options.Options) {}, claims...)
+}
+
+// newSiteWith is newSite with options.
+func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *site {
+	t.Helper()
+	shard := shardtesting.Start(t, configure)
 	s := &site{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}, export: "widgets"}
 	for _, name := range []string{"provider", "stranger"} {
 		config := rest.CopyConfig(shard.Masters(t))
