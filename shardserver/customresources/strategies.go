@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,7 +67,7 @@ func (s namingPathSegments) Validate(ctx context.Context, obj runtime.Object) fi
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
 		return err.Type == field.ErrorTypeInvalid && (err.Field == metadata.Child("name").String() || err.Field == metadata.Child("generateName").String())
 	})
-	for _, message := range path.ValidatePathSegmentName(object.GetName(), false) {
+	for _, message := range content.IsPathSegmentName(object.GetName()) {
 		errs = append(errs, field.Invalid(metadata.Child("name"), object.GetName(), message))
 	}
 	return errs

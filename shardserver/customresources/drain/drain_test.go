@@ -28,8 +28,13 @@ func TestWaiting(t *testing.T) {
 func TestGate(t *testing.T) {
 	gate := Gate{AtOnce: 2}
 	a, b := logicalcluster.MustParseName("a"), logicalcluster.MustParseName("b")
-	if !gate.Enter(a) || !gate.Enter(a) || gate.Enter(a) || !gate.Enter(b) {
-		t.Error("each logical cluster has two places")
+	for i, step := range []struct {
+		cluster logicalcluster.Name
+		enters  bool
+	}{{a, true}, {a, true}, {a, false}, {b, true}} {
+		if got := gate.Enter(step.cluster); got != step.enters {
+			t.Errorf("step %d: Enter(%s) = %t, each logical cluster has two places", i, step.cluster, got)
+		}
 	}
 	gate.Leave(a)
 	if !gate.Enter(a) {
