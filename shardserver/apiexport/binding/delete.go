@@ -33,6 +33,8 @@ const (
 	deletionWorkers = 32
 	deletionsAtOnce = 2
 	busyWait        = 250 * time.Millisecond
+	// settleWait is when to look again whether requests that could create objects have ended.
+	settleWait = 20 * time.Millisecond
 	// countsLast is how long the counts of the condition may lag behind.
 	countsLast = 2 * time.Second
 )
@@ -91,7 +93,9 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 		conditionsv1alpha1.MarkFalse(changed, apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.ResourceDeletionFailedReason,
 			conditionsv1alpha1.SeverityError, "Not all objects could be deleted; this is tried again: %v", err)
 		return controller.Result{}, errors.Join(c.writeStatus(ctx, binding, changed), fmt.Errorf("deleting what came by APIBinding %q: %w", binding.Name, err))
-	case !left.none():
+	case left.unsettled && len(left.objects) == 0:
+		return controller.Result{RequeueAfter: settleWait}, nil // requests end by themselves; nobody has to know
+	case len(left.objects) > 0:
 		again := controller.Result{RequeueAfter: drain.Wait(left.deleted, since)}
 		if justCounted(binding, c.cfg.Clock.Now()) {
 			return again, nil
@@ -119,8 +123,6 @@ type remains struct {
 	// unsettled says that requests may still be creating objects.
 	unsettled bool
 }
-
-func (r *remains) none() bool { return len(r.objects) == 0 && !r.unsettled }
 
 func (r *remains) describe() (reason, message string) {
 	if len(r.finalizers) > 0 {
