@@ -1,0 +1,86 @@
+package cache
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+)
+
+func TestResourceSpec(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec  cachev1alpha1.ClusterCachedResourceSpec
+		wrong string
+	}{
+		"a resource of a group":           {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example.io", Version: "v1", Resource: "widgets"}}, ""},
+		"a resource of the core group":    {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}}, ""},
+		"no resource":                     {cachev1alpha1.ClusterCachedResourceSpec{}, "spec.resource"},
+		"a resource that is none":         {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "Widgets"}}, "spec.resource"},
+		"a group that is none":            {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Group: "example..io", Resource: "widgets"}}, "spec.group"},
+		"a requirement without operators": {cachev1alpha1.ClusterCachedResourceSpec{GroupVersionResource: cachev1alpha1.GroupVersionResource{Resource: "widgets"}, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a"}}}}, "spec.labelSelector.matchExpressions[0].operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judge(t, validateResourceSpec(&cachev1alpha1.ClusterCachedResource{Spec: tc.spec}), tc.wrong)
+		})
+	}
+}
+
+func TestSlices(t *testing.T) {
+	slice := func(change func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)) *cachev1alpha1.ClusterCachedResourceEndpointSlice {
+		s := &cachev1alpha1.ClusterCachedResourceEndpointSlice{Spec: cachev1alpha1.ClusterCachedResourceEndpointSliceSpec{
+			ClusterCachedResource: cachev1alpha1.ClusterCachedResourceReference{Name: "a"},
+			APIExport:             cachev1alpha1.ExportBindingReference{Path: "root:org", Name: "b"},
+		}}
+		change(s)
+		return s
+	}
+	endpoint := func(url string, shards *cachev1alpha1.ShardSet) cachev1alpha1.ClusterCachedResourceEndpoint {
+		return cachev1alpha1.ClusterCachedResourceEndpoint{URL: url, Shards: shards}
+	}
+	old := slice(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {})
+	for name, tc := range map[string]struct {
+		change func(*cachev1alpha1.ClusterCachedResourceEndpointSlice)
+		wrong  string
+	}{
+		"as it was":           {func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) {}, ""},
+		"another partition":   {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.Partition = "p" }, ""},
+		"another resource":    {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "c" }, "spec.clusterCachedResource"},
+		"another export":      {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "" }, "spec.export"},
+		"a path that is none": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.APIExport.Path = "Root:" }, "spec.export.path"},
+		"no name":             {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) { s.Spec.ClusterCachedResource.Name = "" }, "spec.clusterCachedResource.name"},
+		"one address": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("https://a", &cachev1alpha1.ShardSet{MatchAll: true}))
+		}, ""},
+		"the same twice": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("https://a", nil), endpoint("https://a", nil))
+		}, "status.endpoints[1].url"},
+		"all shards and some": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("https://a", &cachev1alpha1.ShardSet{MatchAll: true, Selector: &metav1.LabelSelector{}}))
+		}, "status.endpoints[0].shards"},
+		"an address with none": {func(s *cachev1alpha1.ClusterCachedResourceEndpointSlice) {
+			s.Status.Endpoints = append(s.Status.Endpoints, endpoint("", nil))
+		}, "status.endpoints[0].url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := slice(tc.change)
+			errs := append(validateSliceSpec(s), validateSliceStatus(s)...)
+			judge(t, append(errs, validateSliceTransition(s, old)...), tc.wrong)
+		})
+	}
+}
+
+// judge tells whether a field, and the one it is in at most, is found wrong; or nothing is, for "".
+func judge(t *testing.T, errs field.ErrorList, wrong string) {
+	t.Helper()
+	if wrong == "" && len(errs) == 0 {
+		return
+	}
+	for _, err := range errs {
+		if err.Field == wrong {
+			return
+		}
+	}
+	t.Errorf("got %v, want %q", errs, wrong)
+}
