@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
@@ -67,8 +68,14 @@ func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (met
 	return object, wanted, nil
 }
 
+// reviews are groups of questions to the server. They are not stored, and must not have labels.
+var reviews = sets.New("authorization.k8s.io", "authentication.k8s.io")
+
 // writesLabels tells whether a request may write the labels of a stored object. A Scale, and what is created below an
 // object, is another.
 func writesLabels(a admission.Attributes) bool {
+	if reviews.Has(a.GetResource().Group) {
+		return false
+	}
 	return a.GetSubresource() == "" || (a.GetOperation() == admission.Update && a.GetSubresource() != "scale")
 }
