@@ -160,5 +160,5 @@ func New(config Config) (admission.Interface, error) {
 			chain = append(chain, p.new(config))
 		}
 	}
-	return tellingDryRuns{reinvoking{admission.NewChainHandler(chain...)}}, nil
+	return tellingDryRuns{reinvoking{admission.NewChainHandler(chain...)}, config.Registry}, nil
 }

@@ -8,22 +8,30 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // tellingDryRuns has dry runs answer with the logical cluster of the request, as storage would write it into the object,
 // which a dry run does not reach: what the client sent must not come back as if it were true. It stands around the whole
 // chain, whose plug-ins see the object as in any other request.
-type tellingDryRuns struct{ reinvoking }
+type tellingDryRuns struct {
+	reinvoking
+	registry *storage.Registry
+}
 
 // Admit implements admission.MutationInterface.
 func (d tellingDryRuns) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if err := d.reinvoking.Admit(ctx, a, o); err != nil || !a.IsDryRun() || a.GetObject() == nil {
+	writes := a.GetOperation() == admission.Create || a.GetOperation() == admission.Update
+	if err := d.reinvoking.Admit(ctx, a, o); err != nil || !a.IsDryRun() || !writes || a.GetObject() == nil {
 		return err
+	}
+	if stored, err := d.registry.For(ctx, a.GetResource().GroupResource()); err != nil || stored == nil {
+		return err // a review, which must have no metadata
 	}
 	cluster, ok := logicalcluster.From(ctx)
 	object, err := meta.Accessor(a.GetObject())
-	if err != nil || !ok || (a.GetOperation() != admission.Create && a.GetOperation() != admission.Update) {
-		return nil //nolint:nilerr // what has no metadata is not stored
+	if err != nil || !ok {
+		return nil //nolint:nilerr // a subresource without metadata
 	}
 	annotations := maps.Clone(object.GetAnnotations())
 	if annotations == nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -214,6 +215,10 @@ func dryRuns(t *testing.T, shard *shardtesting.Shard) {
 	updated, err := w.objects("v1").Update(t.Context(), kept, metav1.UpdateOptions{DryRun: dry})
 	if err != nil || updated.GetAnnotations()["kcp.io/cluster"] != w.name {
 		t.Errorf("a dry update says %v, %v", updated.GetAnnotations(), err)
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/", Verb: "access"}}}
+	if _, err := shard.Kubernetes(t, w.config).AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{DryRun: dry}); err != nil {
+		t.Errorf("a dry review: %v", err)
 	}
 	maps := shard.Kubernetes(t, w.config).CoreV1().ConfigMaps("default")
 	config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "dry", Annotations: lie.GetAnnotations()}}, metav1.CreateOptions{DryRun: dry})
