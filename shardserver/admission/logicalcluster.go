@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 // logicalClusterManagers are the groups that may drive logical clusters through their phases.
@@ -47,27 +48,33 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 		obj.Status.Terminators = slices.Clone(old.Spec.Terminators)
 	}
 	if !inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
-		keepShard(old, obj)
+		keepPlace(old, obj)
 	}
 	return nil
 }
 
-// keepShard keeps the name of the shard, which is copied to the owning Workspace: that is in another logical cluster,
-// where the tenant of this one has nothing to write.
-func keepShard(old, obj *corev1alpha1.LogicalCluster) {
-	shard, placed := old.Annotations[corev1alpha1.ShardAnnotationKey]
-	if obj.Annotations[corev1alpha1.ShardAnnotationKey] == shard {
-		return
+// placeAnnotations say where a logical cluster is: on which shard, which is copied to the owning Workspace, where the
+// tenant of this logical cluster has nothing to write; and at which path, by which others find what is in it.
+var placeAnnotations = []string{corev1alpha1.ShardAnnotationKey, logicalcluster.PathAnnotationKey}
+
+// keepPlace keeps the annotations that say where a logical cluster is. A tenant who could write them would be found
+// wherever it says.
+func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
+	for _, key := range placeAnnotations {
+		was, placed := old.Annotations[key]
+		if is, says := obj.Annotations[key]; is == was && says == placed {
+			continue
+		}
+		annotations := maps.Clone(obj.Annotations)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		delete(annotations, key)
+		if placed {
+			annotations[key] = was
+		}
+		obj.Annotations = annotations
 	}
-	annotations := maps.Clone(obj.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	delete(annotations, corev1alpha1.ShardAnnotationKey)
-	if placed {
-		annotations[corev1alpha1.ShardAnnotationKey] = shard
-	}
-	obj.Annotations = annotations
 }
 
 // Validate holds everybody but the managing groups to the rules.

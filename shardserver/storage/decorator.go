@@ -88,6 +88,19 @@ func (l layout) rangeKey(ctx context.Context, key string) (string, logicalcluste
 	return inserted, cluster, err
 }
 
+// byName turns a range over the objects of one name, which every logical cluster may have, into one over all: the
+// predicate, which asks for the name, chooses from them.
+func (l layout) byName(ctx context.Context, key string, opts storage.ListOptions) (string, storage.ListOptions) {
+	if cluster, ok := logicalcluster.From(ctx); !ok || !cluster.IsWildcard() {
+		return key, opts
+	}
+	if name, single := opts.Predicate.MatchesSingle(); single && key == l.prefix+"/"+name {
+		opts.Recursive = true
+		return l.prefix, opts
+	}
+	return key, opts
+}
+
 func (l layout) insert(cluster logicalcluster.Name, key string) (string, error) {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok || (rest != "" && rest[0] != '/') {
@@ -216,6 +229,7 @@ func (s *clusterStorage) GuaranteedUpdate(ctx context.Context, key string, desti
 }
 
 func (s *clusterStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	key, opts = s.layout.byName(ctx, key, opts)
 	key, _, err := s.layout.rangeKey(ctx, key)
 	if err != nil {
 		return err
@@ -224,6 +238,7 @@ func (s *clusterStorage) GetList(ctx context.Context, key string, opts storage.L
 }
 
 func (s *clusterStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	key, opts = s.layout.byName(ctx, key, opts)
 	key, cluster, err := s.layout.rangeKey(ctx, key)
 	if err != nil {
 		return nil, err

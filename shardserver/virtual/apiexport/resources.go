@@ -225,5 +225,8 @@ func (w *workspace) restricted(inside *http.Request, c *call) (*http.Request, er
 	if rules == nil {
 		return inside, nil
 	}
+	if err := w.reachable(inside.Context(), c, rules); err != nil {
+		return nil, err
+	}
 	return inside.WithContext(virtual.WithAdmission(inside.Context(), rules)), nil
 }

@@ -2,6 +2,7 @@ package apiexport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,7 +52,7 @@ var reviews = []string{"authorization.k8s.io", "authentication.k8s.io"}
 
 // selectorRules returns what writes of claimed objects must keep to, or nil: the selector with which the consumer
 // accepted the claim.
-func (w *workspace) selectorRules(ctx context.Context, c *call) (admission.Interface, error) {
+func (w *workspace) selectorRules(ctx context.Context, c *call) (*selectorRules, error) {
 	if c.offered.claim == nil || slices.Contains(readVerbs, c.info.Verb) || slices.Contains(reviews, c.offered.Group) {
 		return nil, nil
 	}
@@ -70,7 +71,7 @@ func (w *workspace) selectorRules(ctx context.Context, c *call) (admission.Inter
 }
 
 // rulesOf returns the rules of a selector; nil if it chooses everything.
-func rulesOf(selector apisv1alpha2.PermissionClaimSelector, resource schema.GroupResource) (admission.Interface, error) {
+func rulesOf(selector apisv1alpha2.PermissionClaimSelector, resource schema.GroupResource) (*selectorRules, error) {
 	if selector.MatchAll {
 		return nil, nil
 	}
@@ -140,6 +141,36 @@ func (r *selectorRules) Validate(_ context.Context, a admission.Attributes, _ ad
 	return r.reaches(a, a.GetObject())
 }
 
+// errNotChosen is why an object cannot be reached.
+var errNotChosen = errors.New("object does not match required labels")
+
+// reachable fails for a write of an object that there is, and that the selector does not choose: before anything of the
+// request is looked at. A patch that depends on what it finds would tell of it, though it is refused in the end.
+func (w *workspace) reachable(ctx context.Context, c *call, rules *selectorRules) error {
+	if c.info.Name == "" || c.info.Verb == "create" || c.info.Verb == "deletecollection" {
+		return nil
+	}
+	served, err := w.config.Registry.For(ctx, c.offered.GroupResource)
+	if served == nil || err != nil {
+		return err
+	}
+	found, err := served.Store.Get(request.WithNamespace(ctx, c.info.Namespace), c.info.Name, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	object, err := meta.Accessor(found)
+	if err != nil {
+		return err
+	}
+	if !rules.chosen.Matches(labels.Set(object.GetLabels())) {
+		return apierrors.NewForbidden(c.offered.GroupResource, c.info.Name, errNotChosen)
+	}
+	return nil
+}
+
 // reaches fails for an object, if there is one, that the selector does not choose.
 func (r *selectorRules) reaches(a admission.Attributes, of runtime.Object) error {
 	if of == nil {
@@ -150,7 +181,7 @@ func (r *selectorRules) reaches(a admission.Attributes, of runtime.Object) error
 		return err
 	}
 	if !r.chosen.Matches(labels.Set(object.GetLabels())) {
-		return admission.NewForbidden(a, fmt.Errorf("object does not match required labels"))
+		return admission.NewForbidden(a, errNotChosen)
 	}
 	return nil
 }

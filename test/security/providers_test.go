@@ -1,0 +1,308 @@
+package security_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const schemasPath = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"
+
+func export(name, spec string) string {
+	return `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"` + name + `"},"spec":{` + spec + `}}`
+}
+
+func binding(name, path, export string) string {
+	return `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIBinding","metadata":{"name":"` + name + `"},"spec":{"reference":{"export":{"path":"` + path + `","name":"` + export + `"}}}}`
+}
+
+func apiSchema(prefix, group, plural, kind string) string {
+	return fmt.Sprintf(`{"apiVersion":"apis.kcp.io/v1alpha1","kind":"APIResourceSchema","metadata":{"name":"%[1]s.%[3]s.%[2]s"},"spec":{"group":%[2]q,"scope":"Namespaced","names":{"plural":%[3]q,"singular":"one%[3]s","kind":%[4]q,"listKind":"%[4]sList"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"subresources":{"status":{}}}]}}`, prefix, group, plural, kind)
+}
+
+// identities tries to make an export of a one with the identity of p's.
+func (s *sharing) identities(t *testing.T) {
+	for name, spec := range map[string]string{
+		"named":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"widgets"}}`,
+		"elsewhere": `"identity":{"secretRef":{"namespace":"` + s.p + `","name":"widgets"}}`,
+		"odd":       `"identity":{"secretRef":{"namespace":"../` + s.p + `/kcp-system","name":"widgets"}}`,
+		"odder":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"../../` + s.p + `/kcp-system/widgets"}}`,
+		"plain":     ``,
+	} {
+		s.do(t, s.admin, s.a, request{method: http.MethodPost, path: exportsPath, body: export(name, spec)})
+		for _, version := range []string{"v1alpha1", "v1alpha2"} {
+			for _, path := range []string{"", "/status", ":customresources"} {
+				at := "/apis/apis.kcp.io/" + version + "/apiexports"
+				if path == ":customresources" {
+					at, path = at+path, "/status"
+				}
+				for _, body := range []string{`{"status":{"identityHash":"` + s.identity + `"}}`, `{"apiVersion":"apis.kcp.io/` + version + `","kind":"APIExport","metadata":{"name":"` + name + `"},"status":{"identityHash":"` + s.identity + `"}}`} {
+					s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: at + "/" + name + path, body: body, contentType: mergePatchType})
+					s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: at + "/" + name + path + "?fieldManager=x&force=true", body: body, contentType: applyPatchType})
+					s.do(t, s.admin, s.a, request{method: http.MethodPut, path: at + "/" + name + path, body: body})
+				}
+			}
+		}
+	}
+	s.make(t, exportsPath, export("last", ""))
+	shardtesting.Eventually(t, "the controller has looked at all", func(context.Context) error {
+		if got := s.do(t, s.admin, s.a, request{path: exportsPath + "/last"}); !strings.Contains(got.body, `"identityHash":"`) {
+			return fmt.Errorf("%s", got.body)
+		}
+		return nil
+	})
+	if got := s.do(t, s.admin, s.a, request{path: exportsPath}); strings.Contains(got.body, `"status":{"identityHash":"`+s.identity) {
+		t.Errorf("an export of a has the identity of p's: %s", got.body)
+	}
+	bound := s.do(t, s.admin, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]
+	for _, path := range []string{bindingsPath + "/widgets", bindingsPath + "/widgets/status", bindingsPath + ":customresources/widgets/status", "/apis/apis.kcp.io/v1alpha1/apibindings/widgets/status"} {
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":{"phase":"Bound","boundResources":[],"apiExportClusterName":"` + s.b + `"}}`})
+	}
+	if now := s.do(t, s.admin, s.a, request{path: bindingsPath + "/widgets"}).object(t)["status"]; fmt.Sprint(now) != fmt.Sprint(bound) {
+		t.Errorf("the status of a binding was %v and is %v", bound, now)
+	}
+}
+
+// places has a say that it is where p is.
+func (s *sharing) places(t *testing.T) {
+	const lie = `{"metadata":{"annotations":{"kcp.io/path":"root:p","kcp.io/cluster":"root"}}}`
+	for _, path := range []string{ownClusterPath, ownClusterPath + "/status"} {
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, body: lie, contentType: mergePatchType})
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"kcp.io/path":"root:p"}}}`})
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"metadata":{"annotations":{"kcp.io/path":null}}}`})
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, body: lie, contentType: mergePatchType})
+	}
+	lying := strings.Replace(export("widgets", ""), `"metadata":{`, `"metadata":{"annotations":{"kcp.io/path":"root:p"},`, 1)
+	s.do(t, s.admin, s.a, request{method: http.MethodPost, path: exportsPath, body: lying})
+	for _, path := range []string{exportsPath + "/widgets", exportsPath + "/widgets/status"} {
+		s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: path, body: lie, contentType: mergePatchType})
+	}
+	for _, path := range []string{ownClusterPath, exportsPath + "/widgets"} {
+		if got := s.do(t, s.admin, s.a, request{path: path}); strings.Contains(got.body, `"kcp.io/path":"root:p"`) || !strings.Contains(got.body, `"kcp.io/path":"root:a"`) || !strings.Contains(got.body, `"kcp.io/cluster":"`+s.a+`"`) {
+			t.Errorf("%s: %d %.600s", path, got.status, got.body)
+		}
+	}
+	// Who comes to bind p's gets p's.
+	s.Bind(t, s.c, "root:p", "widgets")
+	if got := s.do(t, s.carol, s.c, request{path: bindingsPath + "/widgets"}); !strings.Contains(got.body, `"apiExportClusterName":"`+s.p+`"`) {
+		t.Errorf("%s", got.body)
+	}
+	s.do(t, s.carol, s.c, request{method: http.MethodDelete, path: bindingsPath + "/widgets"})
+	s.eventually(t, s.carol, s.c, bindingsPath+"/widgets", http.StatusNotFound)
+}
+
+// bounds does, by all names and ways, what the owner of an API keeps for itself: a may read gadgets, and no more.
+func (s *sharing) bounds(t *testing.T) {
+	const gadgets = "/apis/bounded.example.com/v1/namespaces/default/gadgets"
+	for path, body := range map[string]string{
+		schemasPath:  apiSchema("v1", "bounded.example.com", "gadgets", "Gadget"),
+		exportsPath:  export("bounded", `"maximalPermissionPolicy":{"local":{}},"resources":[{"group":"bounded.example.com","name":"gadgets","schema":"v1.gadgets.bounded.example.com","storage":{"crd":{}}}]`),
+		clusterRoles: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"bounded"},"rules":[{"apiGroups":["bounded.example.com"],"resources":["gadgets"],"verbs":["get","list","watch"]}]}`,
+		clusterBindings: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"bounded"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bounded"},"subjects":[
+			{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"apis.kcp.io:binding:system:authenticated"}]}`,
+	} {
+		if got := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	s.mayBind(t, "bounded")
+	shardtesting.Eventually(t, "the export has an identity", func(context.Context) error {
+		if got := s.do(t, s.paula, s.p, request{path: exportsPath + "/bounded"}); !strings.Contains(got.body, "identityHash") {
+			return fmt.Errorf("%s", got.body)
+		}
+		return nil
+	})
+	status, _ := s.do(t, s.paula, s.p, request{path: exportsPath + "/bounded"}).object(t)["status"].(map[string]any)
+	identity, _ := status["identityHash"].(string)
+	s.Bind(t, s.a, s.p, "bounded")
+	object := `{"apiVersion":"bounded.example.com/v1","kind":"Gadget","metadata":{"name":"kept"},"spec":{}}`
+	if got := s.do(t, s.masters, s.a, request{method: http.MethodPost, path: gadgets, body: object}); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	s.eventually(t, s.admin, s.a, gadgets+"/kept", http.StatusOK)
+	before := s.do(t, s.masters, s.a, request{path: gadgets + "/kept"}).body
+	as := func(user string, groups ...string) http.Header {
+		return http.Header{"Impersonate-User": {user}, "Impersonate-Group": groups}
+	}
+	headers := []http.Header{nil, as("paula", "system:authenticated"), as("x", "system:kcp:admin"), as("x", "system:masters"), as("apis.kcp.io:binding:paula"), as("system:serviceaccount:default:robot", "system:serviceaccounts"),
+		{"Impersonate-User": {"x"}, "Impersonate-Extra-Authorization.kcp.io%2fwarrant": {`{"user":"paula","groups":["system:kcp:admin"]}`}}, {"X-Kcp-Internal-Deep-Subjectaccessreview": {"true"}}}
+	for _, name := range []string{gadgets, gadgets + ":" + identity, gadgets + "%3a" + identity} {
+		for _, who := range []*person{s.admin, s.robot} {
+			for _, h := range headers {
+				requests := writes(name, "kept", "Gadget", "bounded.example.com/v1")
+				requests = append(requests, writes(name, "kept/status", "Gadget", "bounded.example.com/v1")[4:8]...)
+				requests = append(requests, request{method: http.MethodDelete, path: name}, request{method: http.MethodDelete, path: name + "?labelSelector=none"})
+				for _, r := range requests {
+					r.header, r.path = h, "/clusters/"+s.a+r.path
+					if got := s.try(t, who, s.shard, r); got.status < 400 || got.status >= 500 {
+						t.Errorf("%s with %v: %s %s: %d %.300s", who.name, h, r.method, r.path, got.status, got.body)
+					}
+				}
+			}
+		}
+	}
+	if after := s.do(t, s.masters, s.a, request{path: gadgets + "/kept"}).body; after != before {
+		t.Errorf("%s\nwas %s", after, before)
+	}
+}
+
+// binding binds what one has no permission for, and compares the answers with those for what does not exist.
+func (s *sharing) binding(t *testing.T) {
+	answers := map[string]string{}
+	for i, reference := range []struct{ path, name string }{{"root:p", "private"}, {s.p, "private"}, {"root:p", "none"}, {s.p, "none"}, {"root:nobody", "private"}, {"0123456789abcdef", "private"}, {"root:b", "none"}, {s.b, "none"}, {"system:admin", "none"}, {"system:shard", "none"}, {"system:bound-crds", "none"}, {"root", "none"}, {"root", "shards.core.kcp.io"}} {
+		name := fmt.Sprint("guess-", i)
+		got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: bindingsPath, body: binding(name, reference.path, reference.name)})
+		text := strings.NewReplacer(name, "NAME", reference.path+":"+reference.name, "REFERENCE").Replace(got.body)
+		if got.status != http.StatusForbidden {
+			t.Errorf("%v: %d %.300s", reference, got.status, got.body)
+		}
+		answers[text] = fmt.Sprint(reference)
+		dry := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: bindingsPath + "?dryRun=All", body: binding(name, reference.path, reference.name)})
+		apply := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: bindingsPath + "/" + name + "?fieldManager=x", body: binding(name, reference.path, reference.name), contentType: applyPatchType})
+		old := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: strings.Replace(bindingsPath, "v1alpha2", "v1alpha1", 1), body: strings.Replace(binding(name, reference.path, reference.name), "v1alpha2", "v1alpha1", 1)})
+		for _, other := range []answer{dry, apply, old} {
+			if other.status != http.StatusForbidden {
+				t.Errorf("%v: %d %.300s", reference, other.status, other.body)
+			}
+		}
+	}
+	if len(answers) != 1 {
+		t.Errorf("refusals differ: %v", answers)
+	}
+	// A binding cannot turn to another export later.
+	for _, spec := range []string{`{"reference":{"export":{"path":"root:p","name":"private"}}}`, `{"reference":{"export":{"path":"` + s.p + `","name":"private"}}}`} {
+		for _, labels := range []string{"", `"metadata":{"labels":{"internal.apis.kcp.io/export":"x"}},`, `"metadata":{"labels":{"internal.apis.kcp.io/export":null}},`} {
+			got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: bindingsPath + "/widgets", body: `{` + labels + `"spec":` + spec + `}`, contentType: mergePatchType})
+			if got.status < 400 || got.status >= 500 {
+				t.Errorf("%d %.300s", got.status, got.body)
+			}
+		}
+	}
+	if got := s.do(t, s.admin, s.a, request{path: bindingsPath}); strings.Contains(got.body, `"name":"private"`) || strings.Contains(got.body, "guess-") {
+		t.Errorf("%s", got.body)
+	}
+	if got := s.do(t, s.admin, s.a, request{path: "/apis/private.example.com/v1/gadgets"}); got.status != http.StatusNotFound {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// definitions goes for what serves bound resources, and offers names that are taken.
+func (s *sharing) definitions(t *testing.T) {
+	for _, who := range []*person{s.admin, s.robot, s.paula, s.stranger, s.anonymous} {
+		for _, cluster := range []string{"system:bound-crds", "system:admin", "system:shard", "system:system-crds"} {
+			s.refused(t, who, below("/clusters/"+cluster, []request{{path: definitionsPath}, {path: "/apis"}, {path: allWidgets}, {method: http.MethodDelete, path: definitionsPath}, {method: http.MethodPost, path: definitionsPath, body: definition("evil.example.com", "evils", "Evil", "Namespaced", "v1", "")}})...)
+		}
+	}
+	for _, taken := range []struct{ group, plural, kind, path string }{
+		{"rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", clusterBindings + "/administrator"},
+		{"core.kcp.io", "logicalclusters", "LogicalCluster", ownClusterPath},
+		{"apis.kcp.io", "apibindings", "APIBinding", bindingsPath + "/widgets"},
+		{"tenancy.kcp.io", "workspaces", "Workspace", workspacesPath},
+		{"authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", ownClusterPath},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", definitionsPath},
+	} {
+		t.Run(taken.plural, func(t *testing.T) {
+			name := taken.plural + "." + taken.group
+			read := func() string {
+				object := s.do(t, s.masters, s.a, request{path: taken.path}).object(t)
+				return fmt.Sprint(object["kind"], object["items"], object["spec"], object["status"], object["subjects"])
+			}
+			schema := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: schemasPath, body: apiSchema("evil", taken.group, taken.plural, taken.kind)})
+			offered := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: exportsPath, body: export("evil-"+taken.plural, `"resources":[{"group":"`+taken.group+`","name":"`+taken.plural+`","schema":"evil.`+name+`","storage":{"crd":{}}}]`)})
+			if schema.status != http.StatusCreated || offered.status != http.StatusCreated {
+				return // refused is fine, too
+			}
+			s.mayBind(t, "evil-"+taken.plural)
+			before := read()
+			shardtesting.Eventually(t, "it is bound, or refused", func(context.Context) error {
+				got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: bindingsPath, body: binding("evil-"+taken.plural, s.p, "evil-"+taken.plural)})
+				if got.status != http.StatusCreated && got.status != http.StatusConflict {
+					return fmt.Errorf("%d %s", got.status, got.body)
+				}
+				if got = s.do(t, s.admin, s.a, request{path: bindingsPath + "/evil-" + taken.plural}); !strings.Contains(got.body, `"phase":"Bound"`) && !strings.Contains(got.body, "Conflict") && !strings.Contains(got.body, "Invalid") {
+					return fmt.Errorf("%d %s", got.status, got.body)
+				}
+				return nil
+			})
+			if after := read(); taken.path != bindingsPath && after != before {
+				t.Errorf("with the binding %s\nwas %s", after, before)
+			}
+			if got := s.do(t, s.admin, s.a, request{path: configMapsOfNS + "/treasure"}); got.status != http.StatusOK {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: bindingsPath + "/evil-" + taken.plural})
+			s.eventually(t, s.admin, s.a, bindingsPath+"/evil-"+taken.plural, http.StatusNotFound)
+			if after := read(); after != before {
+				t.Errorf("after the binding %s\nwas %s", after, before)
+			}
+		})
+	}
+}
+
+// hooks has p call a webhook for everything, and deny everything by a policy: that counts for what p shares alone.
+func (s *sharing) hooks(t *testing.T) {
+	var mu sync.Mutex
+	var seen strings.Builder
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		mu.Lock()
+		seen.Write(body)
+		mu.Unlock()
+		http.Error(w, "no", http.StatusInternalServerError)
+	}))
+	t.Cleanup(server.Close)
+	bundle := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	const rule = `[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"],"scope":"*"}]`
+	hook := func(kind string) string {
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"all"},"webhooks":[{"name":"all.example.com","clientConfig":{"url":"` + server.URL + `","caBundle":"` + bundle + `"},"failurePolicy":"Fail","sideEffects":"None","admissionReviewVersions":["v1"],"timeoutSeconds":2,"rules":` + rule + `}]}`
+	}
+	const group = "/apis/admissionregistration.k8s.io/v1/"
+	for _, one := range [][2]string{
+		{group + "mutatingwebhookconfigurations", hook("MutatingWebhookConfiguration")},
+		{group + "validatingwebhookconfigurations", hook("ValidatingWebhookConfiguration")},
+		{group + "validatingadmissionpolicies", `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"no"},"spec":{"failurePolicy":"Fail","matchConstraints":{"resourceRules":` + rule + `},"validations":[{"expression":"false"}]}}`},
+		{group + "validatingadmissionpolicybindings", `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"no"},"spec":{"policyName":"no","validationActions":["Deny"]}}`},
+	} {
+		if got := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: one[0], body: one[1]}); got.status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", one[0], got.status, got.body)
+		}
+	}
+	shardtesting.Eventually(t, "b's widgets are held to what p says", func(context.Context) error {
+		got := s.do(t, s.owner, s.b, request{method: http.MethodPost, path: widgets + "?dryRun=All", body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"hooked"}}`})
+		if got.status < 400 {
+			return fmt.Errorf("%d %s", got.status, got.body)
+		}
+		return nil
+	})
+	for range 5 {
+		for path, body := range map[string]string{
+			secrets:        `{"apiVersion":"v1","kind":"Secret","metadata":{"generateName":"hooked-","labels":{"share":"yes"}}}`,
+			configMapsOfNS: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"hooked-"}}`,
+			clusterRoles:   `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"generateName":"hooked-"}}`,
+			exportsPath:    `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"generateName":"hooked-"},"spec":{}}`,
+		} {
+			if got := s.do(t, s.owner, s.b, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, kind := range []string{`"Secret"`, `"ConfigMap"`, `"ClusterRole"`, `"APIExport"`} {
+		if strings.Contains(seen.String(), `"kind":{"group":"","version":"v1","kind":`+kind) || strings.Contains(seen.String(), `,"kind":`+kind+`},"resource"`) {
+			t.Errorf("the webhook of p was told of a %s", kind)
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package security_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const (
+	widgets    = "/apis/example.com/v1/namespaces/default/widgets"
+	allWidgets = "/apis/example.com/v1/widgets"
+	secrets    = "/api/v1/namespaces/default/secrets"
+)
+
+// sharing is a site where b and a have bound what the workspace p of paula exports. b has accepted the claim of the
+// export on secrets for those with the label share=yes, and rejected that on config maps. c, which is carol's, has bound
+// nothing.
+type sharing struct {
+	*site
+	p, c     string
+	identity string
+	paula    *person
+	carol    *person
+}
+
+// TestWhatIsSharedIsNoDoorToAnythingElse attacks an exported API from all sides.
+func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
+	s := newSharing(t)
+	for _, attack := range []struct {
+		name string
+		run  func(*sharing, *testing.T)
+	}{
+		{"the view of an export is closed where it is not bound", (*sharing).unbound},
+		{"the view of an export shows nothing but what was agreed on", (*sharing).agreed},
+		{"a claim with a selector ends at the selector", (*sharing).selected},
+		{"a consumer sees its own objects by every name of the resource", (*sharing).ownAlone},
+		{"the view of an export is for its provider", (*sharing).foreignExports},
+		{"nobody takes the identity of an export", (*sharing).identities},
+		{"nobody takes the place of an export", (*sharing).places},
+		{"what an owner does not leave to its consumers stays closed by every name", (*sharing).bounds},
+		{"binding needs a permission, and a refusal tells nothing", (*sharing).binding},
+		{"the definitions behind bindings are the shard's", (*sharing).definitions},
+		{"hooks of a provider see what the provider shares", (*sharing).hooks},
+	} {
+		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
+	}
+}
+
+func newSharing(t *testing.T) *sharing {
+	s := &sharing{site: start(t)}
+	s.p, s.c = s.workspace(t, "p", "paula"), s.workspace(t, "c", "carol")
+	s.paula, s.carol = s.withCertificate(t, "paula"), s.withCertificate(t, "carol")
+	claims := []apisv1alpha2.PermissionClaim{claim("secrets"), claim("configmaps")}
+	s.identity = s.NewExport(t, s.p, "widgets", schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", func(export *apisv1alpha2.APIExport) {
+		export.Spec.PermissionClaims = claims
+	}).Status.IdentityHash
+	s.NewExport(t, s.p, "private", schema.GroupResource{Group: "private.example.com", Resource: "gadgets"}, "Gadget")
+	s.mayBind(t, "widgets")
+	for _, cluster := range []string{s.a, s.b} {
+		_, err := s.in(t, cluster).CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: map[string]string{"share": "yes"}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+		s.Bind(t, cluster, s.p, "widgets", func(binding *apisv1alpha2.APIBinding) {
+			binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{
+				{PermissionClaim: claims[0], Selector: apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"share": "yes"}}}, State: apisv1alpha2.ClaimAccepted},
+				{PermissionClaim: claims[1], Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: apisv1alpha2.ClaimRejected},
+			}
+		})
+		content := "plain"
+		if cluster == s.b {
+			content = treasure
+		}
+		body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"treasure","labels":{"of":"` + content + `"}},"spec":{"content":"` + content + `"}}`
+		if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: widgets, body: body}); got.status != http.StatusCreated {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	shardtesting.Eventually(t, "paula sees what is shared", func(context.Context) error {
+		for _, path := range []string{widgets + "/treasure", secrets + "/shared"} {
+			if got := s.try(t, s.paula, s.shard, request{path: s.of("widgets", s.b) + path}); got.status != http.StatusOK {
+				return fmt.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+		}
+		return nil
+	})
+	return s
+}
+
+func claim(resource string) apisv1alpha2.PermissionClaim {
+	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: []string{"*"}}
+}
+
+// of is the path of the view of an export of p.
+func (s *sharing) of(export, cluster string) string { return view(s.p, export, cluster) }
+
+func view(provider, export, cluster string) string {
+	return "/services/apiexport/" + provider + "/" + export + "/clusters/" + cluster
+}
+
+// mayBind lets everybody bind an export of p.
+func (s *sharing) mayBind(t *testing.T, export string) {
+	t.Helper()
+	c := s.in(t, s.p).RbacV1()
+	_, err := c.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bind-" + export}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, ResourceNames: []string{export}},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = c.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "bind-" + export},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "bind-" + export},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}}}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// refused sends requests that must neither work, nor break anything, nor tell what is b's.
+func (s *sharing) refused(t *testing.T, who *person, requests ...request) {
+	t.Helper()
+	for _, r := range requests {
+		for _, base := range []string{s.shard, s.proxy} {
+			if base == s.proxy && !strings.HasPrefix(r.path, "/clusters/") {
+				continue
+			}
+			got := s.try(t, who, base, r)
+			if got.status < 400 || got.status >= 500 || strings.Contains(got.body, treasure) {
+				t.Errorf("%s: %s %s %.200s: %d %.400s", who.name, r.method, r.path, r.body, got.status, got.body)
+			}
+		}
+	}
+}
+
+// writes are requests of all kinds to change an object at a path.
+func writes(collection, name, kind, apiVersion string) []request {
+	object := func(name string) string {
+		return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"` + name + `","namespace":"default","labels":{"share":"yes","claimed.internal.apis.kcp.io/x":"y"},"annotations":{"changed":"true"}}}`
+	}
+	at := collection + "/" + name
+	return []request{
+		{method: http.MethodPost, path: collection, body: object("new")},
+		{method: http.MethodPost, path: collection + "?dryRun=All", body: object("new")},
+		{method: http.MethodPut, path: at, body: object(name)},
+		{method: http.MethodPut, path: collection + "/new", body: object("new")},
+		{method: http.MethodPatch, path: at, body: object(name), contentType: mergePatchType},
+		{method: http.MethodPatch, path: at + "?dryRun=All", body: object(name), contentType: mergePatchType},
+		{method: http.MethodPatch, path: at, body: `[{"op":"add","path":"/metadata/labels","value":{"share":"yes"}}]`, contentType: "application/json-patch+json"},
+		{method: http.MethodPatch, path: at + "?fieldManager=x&force=true", body: object(name), contentType: applyPatchType},
+		{method: http.MethodPatch, path: collection + "/new?fieldManager=x&force=true", body: object("new"), contentType: applyPatchType},
+		{method: http.MethodDelete, path: at},
+		{method: http.MethodDelete, path: at + "?dryRun=All"},
+	}
+}
+
+func below(prefix string, requests []request) []request {
+	all := make([]request, 0, len(requests))
+	for _, r := range requests {
+		r.path = prefix + r.path
+		all = append(all, r)
+	}
+	return all
+}
+
+// unbound works, by the URL of the export, in workspaces that never bound it.
+func (s *sharing) unbound(t *testing.T) {
+	for _, cluster := range []string{s.c, s.p, "root", "system:admin", "system:shard", "system:bound-crds", "0123456789abcdef"} {
+		in := s.of("widgets", cluster)
+		s.refused(t, s.paula, below(in, writes(widgets, "treasure", "Widget", "example.com/v1"))...)
+		s.refused(t, s.paula, below(in, writes(secrets, "treasure", "Secret", "v1"))...)
+		s.refused(t, s.paula, below(in, []request{
+			{path: widgets}, {path: allWidgets}, {path: allWidgets + "?watch=1&timeoutSeconds=1"}, {path: widgets + "/treasure"}, {path: secrets}, {path: secrets + "/treasure"}, {path: "/api/v1/secrets"},
+			{path: bindingsPath}, {method: http.MethodDelete, path: widgets}, {method: http.MethodDelete, path: secrets},
+		})...)
+	}
+}
+
+// agreed asks the view, where the export is bound, for everything else.
+func (s *sharing) agreed(t *testing.T) {
+	in := s.of("widgets", s.b)
+	s.refused(t, s.paula, below(in, writes(configMapsOfNS, "treasure", "ConfigMap", "v1"))...)
+	s.refused(t, s.paula, below(in, writes(widgets+":"+s.identity, "treasure", "Widget", "example.com/v1"))...)
+	s.refused(t, s.paula, below(in, writes("/api/v1/namespaces/default/serviceaccounts", "robot", "ServiceAccount", "v1"))...)
+	token := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}`
+	requests := []request{
+		{path: configMapsOfNS}, {path: treasurePath}, {path: "/api/v1/configmaps"}, {path: "/api/v1/namespaces"}, {path: clusterRoles}, {path: ownClusterPath}, {path: workspacesPath}, {path: exportsPath},
+		{path: "/metrics"}, {path: "/logs"}, {path: "/debug/pprof/"}, {path: "/readyz"}, {path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + widgets}, {path: "/clusters/" + s.b + treasurePath},
+		{path: "/apis/example.com/v1/namespaces/default/secrets/treasure"}, {path: "/api/v1/namespaces/default/widgets/treasure"}, {path: "/apis/example.com/v2" + strings.TrimPrefix(widgets, "/apis/example.com/v1")},
+		{path: widgets + "/treasure/scale"}, {path: widgets + "/treasure/nothing"}, {path: widgets + "/treasure/status/more"}, {path: "/api/v1/namespaces/default/finalize"},
+		{path: "/api/v1/proxy/namespaces/default/secrets/treasure"}, {path: "/api/v1/watch/namespaces/default/configmaps/treasure"}, {path: "/api/v1/watch/configmaps"},
+		{path: secrets + "%2ftreasure"}, {path: widgets + "/../secrets/treasure"}, {path: widgets + "/..%2f..%2fconfigmaps%2ftreasure"}, {path: "/apis/example.com/v1/namespaces/default/widgets:" + s.identity + "/treasure"},
+		{method: http.MethodPost, path: "/api/v1/namespaces/default/serviceaccounts/robot/token", body: token},
+		{method: http.MethodPut, path: "/api/v1/namespaces/default/finalize", body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"default"}}`},
+		{method: http.MethodPatch, path: bindingsPath + "/widgets", body: `{"spec":{"permissionClaims":[]}}`, contentType: mergePatchType},
+		{method: http.MethodPatch, path: bindingsPath + "/widgets/status", body: `{"status":{"phase":""}}`, contentType: mergePatchType},
+		{method: http.MethodDelete, path: bindingsPath + "/widgets"},
+		{method: http.MethodDelete, path: bindingsPath},
+		{method: http.MethodPatch, path: ownClusterPath + "/status", body: `{"status":{"initializers":[]}}`, contentType: mergePatchType},
+		{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
+	}
+	s.refused(t, s.paula, below(in, requests)...)
+	for _, h := range []http.Header{{"Impersonate-User": {"bob"}}, {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}}, {"impersonate-user": {"bob"}}, {"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters"}}} {
+		r := request{path: in + treasurePath, header: h}
+		s.refused(t, s.paula, r)
+		s.refused(t, s.stranger, r)
+	}
+	all := s.of("widgets", "*")
+	s.refused(t, s.paula, below(all, writes(widgets, "treasure", "Widget", "example.com/v1"))...)
+	s.refused(t, s.paula, below(all, writes(allWidgets, "treasure", "Widget", "example.com/v1"))...)
+	// Other bindings of b do not show, whatever one selects.
+	for _, at := range []string{in, all} {
+		for _, query := range []string{"", "?resourceVersion=0", "?labelSelector=a!=b", "?labelSelector=internal.apis.kcp.io/export", "?labelSelector=&labelSelector=x", "?fieldSelector=metadata.name=tenancy.kcp.io", "?limit=1"} {
+			if got := s.try(t, s.paula, s.shard, request{path: at + bindingsPath + query}); got.status != http.StatusOK || strings.Contains(got.body, "tenancy.kcp.io-") || strings.Contains(got.body, `"name":"tenancy.kcp.io`) {
+				t.Errorf("%s%s: %d %.800s", at, query, got.status, got.body)
+			}
+		}
+	}
+}
+
+// selected tries to get at the secret that b has not labelled, by the claim on those that are.
+func (s *sharing) selected(t *testing.T) {
+	raw := func() string {
+		return s.do(t, s.masters, s.b, request{path: secrets + "/treasure"}).body
+	}
+	before := raw()
+	var value struct{ Data map[string]string }
+	must(t, json.Unmarshal([]byte(before), &value))
+	in, all := s.of("widgets", s.b), s.of("widgets", "*")
+	for _, r := range writes(secrets, "treasure", "Secret", "v1") {
+		if strings.Contains(r.path, "/treasure") {
+			s.refused(t, s.paula, below(in, []request{r})...)
+		}
+	}
+	s.refused(t, s.paula, below(in, []request{
+		{path: secrets + "/treasure"},
+		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":{"share":"no"}}}`, contentType: mergePatchType},
+		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":null}}`, contentType: "application/x"},
+		{method: http.MethodPost, path: secrets, body: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"other","labels":{"share":"no"}}}`},
+	})...)
+	// A patch tells nothing of what it did not change.
+	answers := map[string]bool{}
+	for _, guess := range []string{value.Data["content"], "d3Jvbmc="} {
+		patch := `[{"op":"test","path":"/data/content","value":"` + guess + `"},{"op":"add","path":"/metadata/labels","value":{"share":"yes"}}]`
+		got := s.try(t, s.paula, s.shard, request{method: http.MethodPatch, path: in + secrets + "/treasure", body: patch, contentType: "application/json-patch+json"})
+		answers[fmt.Sprintf("%d %s", got.status, got.body)] = true
+	}
+	if len(answers) != 1 {
+		t.Errorf("guesses of the content of a secret are answered by %v", answers)
+	}
+	for _, at := range []string{in, all} {
+		for _, query := range []string{
+			"", "?resourceVersion=0", "?limit=500", "?labelSelector=share!=yes", "?labelSelector=&labelSelector=!share", "?labelSelector=%21share", "?fieldSelector=metadata.name=treasure", "?LabelSelector=share", "?labelSelector=share&LABELSELECTOR=", "?labelSelector=share;labelSelector=",
+			"?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", "?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=treasure",
+		} {
+			for _, path := range []string{"/api/v1/secrets", secrets, "/api/v1/watch/secrets", "/api/v1/watch/namespaces/default/secrets/treasure"} {
+				if strings.Contains(path, "/watch/") && query != "" {
+					continue
+				}
+				if strings.Contains(path, "/watch/") {
+					query = "?timeoutSeconds=1"
+				}
+				if got := s.try(t, s.paula, s.shard, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
+					t.Errorf("%s%s%s: %d %.300s", at, path, query, got.status, got.body)
+				}
+			}
+		}
+	}
+	// Deleting all deletes what is shared; and that is all.
+	if got := s.try(t, s.paula, s.shard, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := s.try(t, s.paula, s.shard, request{method: http.MethodDelete, path: in + secrets}); got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if after := raw(); after != before {
+		t.Errorf("the secret was %s\nand is %s", before, after)
+	}
+	if got := s.do(t, s.masters, s.b, request{path: secrets + "/shared"}); got.status != http.StatusNotFound {
+		t.Errorf("what is shared was not deleted: %d", got.status)
+	}
+}
+
+// ownAlone has a consumer look for the objects of another.
+func (s *sharing) ownAlone(t *testing.T) {
+	token := func(path string) string {
+		metadata, _ := s.try(t, s.masters, s.shard, request{path: path + "?limit=1"}).object(t)["metadata"].(map[string]any)
+		text, _ := metadata["continue"].(string)
+		return text
+	}
+	tokens := []string{token("/clusters/*" + allWidgets + ":" + s.identity), token(s.of("widgets", "*") + allWidgets)}
+	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "%3a" + s.identity, widgets, widgets + ":" + s.identity, widgets + "/treasure", widgets + ":" + s.identity + "/treasure"} {
+		queries := []string{"", "?resourceVersion=0", "?fieldSelector=metadata.name=treasure", "?labelSelector=of=" + treasure, "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"}
+		for _, one := range tokens {
+			queries = append(queries, "?limit=5&continue="+one)
+		}
+		for _, query := range queries {
+			for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"} {
+				got := s.do(t, s.admin, s.a, request{path: path + query, header: http.Header{"Accept": {accept}}})
+				if got.status >= 500 || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) {
+					t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
+				}
+			}
+		}
+	}
+	for _, path := range []string{allWidgets, allWidgets + ":" + s.identity, allWidgets + "?labelSelector=of=" + treasure, "/apis/example.com/v1/widgets:" + s.identity + "?watch=1&timeoutSeconds=1"} {
+		for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous, s.carol, s.paula} {
+			s.refused(t, who, request{path: "/clusters/*" + path})
+			if who != s.admin && who != s.robot {
+				s.refused(t, who, request{path: "/clusters/" + s.a + path})
+			}
+			s.refused(t, who, request{path: "/clusters/" + s.b + path})
+		}
+	}
+	// c has not bound it: there is nothing, by whatever name.
+	s.refused(t, s.carol, request{path: "/clusters/" + s.c + allWidgets}, request{path: "/clusters/" + s.c + allWidgets + ":" + s.identity}, request{method: http.MethodPost, path: "/clusters/" + s.c + widgets + ":" + s.identity, body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"}}`})
+}
+
+// foreignExports looks through the view of an export that is another's.
+func (s *sharing) foreignExports(t *testing.T) {
+	for _, who := range []*person{s.admin, s.robot, s.owner, s.carol, s.stranger, s.anonymous} {
+		for _, cluster := range []string{"*", s.a, s.b, s.c, s.p} {
+			in := s.of("widgets", cluster)
+			s.refused(t, who, below(in, []request{{path: "/api"}, {path: "/apis"}, {path: "/openapi/v3"}, {path: "/version"}, {path: allWidgets}, {path: widgets + "/treasure"}, {path: bindingsPath}, {path: "/api/v1/secrets"}, {method: http.MethodDelete, path: widgets}})...)
+		}
+	}
+	s.refused(t, s.paula, request{path: view("root", "tenancy.kcp.io", "*") + workspacesPath}, request{path: view("root", "tenancy.kcp.io", s.b) + workspacesPath}, request{path: view(s.b, "widgets", "*") + allWidgets},
+		request{path: "/services/apiresourceschema/" + s.b + "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"}, request{path: "/services/replication/" + s.b + "/x/clusters/" + s.b + "/apis"},
+		request{path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + "/../" + s.c + secrets}, request{path: "/services/apiexport/root:p/widgets/clusters/*" + allWidgets}, request{path: "/services/cache/shards/*/clusters/*/api/v1/secrets"}, request{path: "/services/" + s.p})
+	// Whoever exports something may claim what p exports, but nobody has agreed.
+	s.make(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"curious"},"spec":{"permissionClaims":[
+		{"group":"example.com","resource":"widgets","identityHash":"`+s.identity+`","verbs":["*"]},{"resource":"secrets","verbs":["*"]},{"resource":"configmaps","verbs":["*"]},{"group":"apis.kcp.io","resource":"apibindings","verbs":["*"]}]}}`)
+	s.eventually(t, s.admin, s.a, exportsPath+"/curious", http.StatusOK)
+	shardtesting.Eventually(t, "the view of the new export is served", func(context.Context) error {
+		if got := s.try(t, s.admin, s.shard, request{path: view(s.a, "curious", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
+			return fmt.Errorf("%d %s", got.status, got.body)
+		}
+		return nil
+	})
+	for _, path := range []string{"/api/v1/secrets", "/api/v1/configmaps", allWidgets, bindingsPath} {
+		for _, query := range []string{"", "?resourceVersion=0", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?labelSelector=share"} {
+			if got := s.try(t, s.admin, s.shard, request{path: view(s.a, "curious", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"treasure"`) {
+				t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
+			}
+			s.refused(t, s.admin, request{path: view(s.a, "curious", s.b) + path + query})
+		}
+	}
+}
