@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	discoverydocuments "github.com/atoll-dev/atoll/shardserver/discovery/documents"
@@ -106,7 +107,9 @@ func (w *workspace) documents(content http.Handler) http.Handler {
 			w.fail(rw, req, notFound(req))
 			return
 		}
-		content.ServeHTTP(rw, virtual.Inside(req))
+		// What one consumer serves beside has no part in it.
+		anywhere := logicalcluster.With(req.Context(), logicalcluster.Wildcard)
+		content.ServeHTTP(rw, virtual.Inside(req.WithContext(anywhere)))
 	})
 	served := wholeOpenAPI.View(sets, wholeDiscovery.View(sets, stock))
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {

@@ -134,8 +134,20 @@ func TestTheResourcesOfAnExport(t *testing.T) {
 
 func TestDocumentsAboutAnExport(t *testing.T) {
 	s := newSite(t, configMaps, apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: "events.k8s.io", Resource: "events"}, Verbs: []string{"*"}})
-	for _, cluster := range []string{"*", s.consumer("one")} {
+	built := func() int64 {
+		stats := s.shard.Server.DocumentStats()
+		return stats.Discovery.Built + stats.OpenAPIv3.Built
+	}
+	for i, cluster := range []string{"*", s.consumer("one"), s.consumer("two")} {
+		before := built()
 		t.Run("cluster "+cluster, func(t *testing.T) {
+			if i > 0 {
+				defer func() {
+					if made := built() - before; made > 0 {
+						t.Errorf("%d documents were made for one more consumer", made)
+					}
+				}()
+			}
 			s := s.on(t)
 			var groups metav1.APIGroupList
 			decode(t, s.want(http.StatusOK, "provider", http.MethodGet, s.view(cluster, "/apis"), ""), &groups)
