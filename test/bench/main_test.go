@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -102,6 +103,16 @@ func settle() process {
 		last = stats.HeapAlloc
 	}
 	return process{heapBytes: stats.HeapAlloc, goroutines: runtime.NumGoroutine()}
+}
+
+// processorTime is what this process has used of the processors so far: shard and client, not etcd.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // quantile returns the q-th quantile of durations.
