@@ -141,7 +141,7 @@ func upgradesExports(t *testing.T, c client.Client) {
 }
 
 func replacesSchemas(t *testing.T, c client.Client) {
-	replaced := swapSchema(t, c, func(text string) string { return strings.Replace(text, `"type":"string"`, `"type":"integer"`, 1) })
+	replaced := swapSchema(t, c, func(text string) string { return strings.Replace(text, `"minLength":1`, `"minLength":2`, 1) })
 	must(t, bootstrap.Run(t.Context(), c, options()))
 	if now := schema(t, c, replaced.Name); now.UID == replaced.UID {
 		t.Error("it is the old one")
