@@ -36,8 +36,7 @@ func TestTheRuleFollowsTheHeap(t *testing.T) {
 	if rule() < 150 || rule() > 200 { // the heap has a little more than what is held
 		t.Errorf("the rule is %d %%", rule())
 	}
-	runtime.KeepAlive(held)
-	held = nil
+	runtime.KeepAlive(held) // and no longer
 	runtime.GC()
 	k.adjust()
 	if rule() != 400 {
