@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -101,6 +102,64 @@ func (s *sharing) places(t *testing.T) {
 	}
 	s.do(t, s.carol, s.c, request{method: http.MethodDelete, path: bindingsPath + "/widgets"})
 	s.eventually(t, s.carol, s.c, bindingsPath+"/widgets", http.StatusNotFound)
+}
+
+// heirs has somebody take the path of a workspace whose export others have bound.
+func (s *sharing) heirs(t *testing.T) {
+	claims := `"permissionClaims":[{"resource":"configmaps","verbs":["*"]}]`
+	offer := func(who *person, cluster string) {
+		t.Helper()
+		for path, body := range map[string]string{
+			schemasPath: apiSchema("v1", "heirs.example.com", "things", "Thing"),
+			exportsPath: export("things", `"resources":[{"group":"heirs.example.com","name":"things","schema":"v1.things.heirs.example.com","storage":{"crd":{}}}],`+claims),
+		} {
+			if got := s.do(t, who, cluster, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+		}
+		shardtesting.Eventually(t, "the export has an identity", func(context.Context) error {
+			if got := s.do(t, who, cluster, request{path: exportsPath + "/things"}); !strings.Contains(got.body, `"identityHash":"`) {
+				return fmt.Errorf("%s", got.body)
+			}
+			return nil
+		})
+	}
+	const things = "/apis/heirs.example.com/v1/namespaces/default/things"
+	first := s.workspace(t, "estate", "paula")
+	offer(s.paula, first)
+	s.Bind(t, s.c, "root:estate", "things", func(binding *apisv1alpha2.APIBinding) {
+		binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{{PermissionClaim: claim("configmaps"), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: apisv1alpha2.ClaimAccepted}}
+	})
+	if got := s.do(t, s.carol, s.c, request{method: http.MethodPost, path: things, body: `{"apiVersion":"heirs.example.com/v1","kind":"Thing","metadata":{"name":"kept"}}`}); got.status != http.StatusCreated {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	shardtesting.Eventually(t, "paula sees what she claims", func(context.Context) error {
+		if got := s.try(t, s.paula, s.shard, request{path: view(first, "things", s.c) + treasurePath}); got.status != http.StatusOK {
+			return fmt.Errorf("%d %s", got.status, got.body)
+		}
+		return nil
+	})
+	s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/estate"})
+	s.eventually(t, s.masters, "root", workspacesPath+"/estate", http.StatusNotFound)
+	heir := s.withCertificate(t, "heir")
+	second := s.workspace(t, "estate", "heir")
+	offer(heir, second)
+	shardtesting.Eventually(t, "carol is told", func(context.Context) error {
+		if got := s.do(t, s.carol, s.c, request{path: bindingsPath + "/things"}); !strings.Contains(got.body, "another identity") {
+			return fmt.Errorf("%s", got.body)
+		}
+		return nil
+	})
+	for _, cluster := range []string{s.c, "*"} {
+		for _, path := range []string{treasurePath, "/api/v1/configmaps", things, things + "/kept", "/apis/heirs.example.com/v1/things", bindingsPath} {
+			if got := s.try(t, heir, s.shard, request{path: view(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"treasure"`) && got.status < 400 || got.status >= 500 {
+				t.Errorf("the heir sees %s of %s: %d %.400s", path, cluster, got.status, got.body)
+			}
+		}
+	}
+	if got := s.do(t, s.carol, s.c, request{path: things + "/kept"}); got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
 }
 
 // bounds does, by all names and ways, what the owner of an API keeps for itself: a may read gadgets, and no more.

@@ -48,6 +48,7 @@ func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
 		{"the view of an export is for its provider", (*sharing).foreignExports},
 		{"nobody takes the identity of an export", (*sharing).identities},
 		{"nobody takes the place of an export", (*sharing).places},
+		{"who takes a path does not inherit", (*sharing).heirs},
 		{"what an owner does not leave to its consumers stays closed by every name", (*sharing).bounds},
 		{"binding needs a permission, and a refusal tells nothing", (*sharing).binding},
 		{"the definitions behind bindings are the shard's", (*sharing).definitions},

@@ -65,6 +65,21 @@ func notFound(reference apiexport.Reference) *problem {
 	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q was not found; ask its provider, or delete the binding", reference)
 }
 
+// replaced is for an export that stands where the bound one was. Whoever came to have its place, such as the path of a
+// workspace that was deleted, has neither its objects nor what its consumers agreed to.
+func replaced(reference apiexport.Reference) *problem {
+	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it anew", reference)
+}
+
+// another tells whether an export is not the one that a binding has bound. Of what has bound no resource, which would
+// prove it, the logical cluster has to be the same.
+func another(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) bool {
+	for _, bound := range binding.Status.BoundResources {
+		return bound.Schema.IdentityHash != export.Status.IdentityHash // an export has one identity for all, for ever
+	}
+	return binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound && binding.Status.APIExportClusterName != logicalcluster.Of(export).String()
+}
+
 func missingIdentity(reference apiexport.Reference) *problem {
 	return &problem{
 		apisv1alpha2.MissingIdentityHashReason,

@@ -117,6 +117,10 @@ func (p *pass) resolve(ctx context.Context, binding *apisv1alpha2.APIBinding) (*
 		o.facts.problem = missingIdentity(reference)
 		return o, nil
 	}
+	if another(binding, export) {
+		o.facts.export, o.facts.problem = nil, replaced(reference)
+		return o, nil
+	}
 	for _, offered := range export.Spec.Resources {
 		resource, problem, err := p.resource(ctx, export, offered)
 		if err != nil {
