@@ -27,6 +27,9 @@ func (s *site) offerAPI(t *testing.T) {
 		t.Helper()
 		s.must(t, request{as: as, method: http.MethodPost, path: path, body: body})
 	}
+	// Secrets need a quota here (see admissionConfiguration), those of identities too.
+	post("alice", "/clusters/{a}"+namespaces, `{"metadata":{"name":"kcp-system"}}`)
+	post("alice", "/clusters/{a}"+namespaces+"/kcp-system/resourcequotas", `{"metadata":{"name":"identities"},"spec":{"hard":{"count/secrets":"9"}}}`)
 	post("alice", "/clusters/{a}"+schemas, `{"metadata":{"name":"v1.widgets.example.io"},"spec":`+widgets+`}`)
 	for _, name := range []string{"widgets", "hidden"} {
 		post("alice", "/clusters/{a}"+exports, `{"metadata":{"name":"`+name+`"},"spec":{"resources":[{"name":"widgets","group":"example.io","schema":"v1.widgets.example.io"}]}}`)
@@ -36,6 +39,16 @@ func (s *site) offerAPI(t *testing.T) {
 	post("alice", "/clusters/{a}"+rbac+"clusterrolebindings", `{"metadata":{"name":"bind"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"bind"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"bob"}]}`)
 	s.eventually(t, request{as: "bob", method: http.MethodPost, path: "/clusters/{b}" + bindings, body: binding("w", "root:a", "widgets")}, http.StatusCreated)
+	s.shows(t, row{"12.2", "the binding is bound", "bob", "/clusters/{b}" + bindings + "/w", "", 200, 0, `"phase":"Bound"`})
+	s.know("{identity}", s.identityOf(t, "{a}", "widgets"), "{tenancy}", s.identityOf(t, "root", "tenancy.kcp.io"))
+}
+
+// identityOf returns the identity of an export.
+func (s *site) identityOf(t *testing.T, cluster, name string) string {
+	t.Helper()
+	var export struct{ Status struct{ IdentityHash string } }
+	s.must(t, request{as: "masters", path: "/clusters/" + cluster + exports + "/" + name}).into(t, &export)
+	return export.Status.IdentityHash
 }
 
 func binding(name, path, export string) string {

@@ -38,6 +38,7 @@ type site struct {
 	people map[string]*http.Client
 	// names stand in paths and bodies for what is only known when the site runs: {a} is the logical cluster of root:a.
 	names *strings.Replacer
+	known []string
 }
 
 // admissionConfiguration makes a quota necessary for whoever wants secrets.
@@ -60,7 +61,7 @@ func start(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s := &site{people: map[string]*http.Client{}, names: strings.NewReplacer()}
-	s.Installation = installation.Start(t, bin, "--admission-control-config-file="+admission, "--enable-admission-plugins=apis.kcp.io/ReservedMetadata")
+	s.Installation = installation.Start(t, bin, "--admission-control-config-file="+admission, "--feature-gates=CacheAPIs=true", "--enable-admission-plugins=apis.kcp.io/ReservedMetadata")
 	for name, groups := range map[string][]string{
 		"masters": {"system:masters"}, "admin": {"system:kcp:admin"}, "manager": {"system:kcp:logical-cluster-admin"},
 		"alice": nil, "bob": nil, "mallory": nil,
@@ -75,10 +76,16 @@ func start(t *testing.T) *site {
 	s.NewWorkspace(t, "a", "alice")
 	s.NewWorkspace(t, "b", "bob")
 	s.NewWorkspace(t, "idle", "bob")
-	s.names = strings.NewReplacer("{a}", s.clusterOf(t, "a"), "{b}", s.clusterOf(t, "b"), "{idle}", s.clusterOf(t, "idle"))
+	s.know("{a}", s.clusterOf(t, "a"), "{b}", s.clusterOf(t, "b"), "{idle}", s.clusterOf(t, "idle"))
 	s.must(t, request{as: "bob", method: http.MethodPatch, path: "/clusters/{idle}" + own, body: `{"metadata":{"annotations":{"core.kcp.io/inactive":"true"}}}`})
 	s.eventually(t, request{as: "bob", path: "/clusters/{idle}" + namespaces}, http.StatusForbidden)
 	return s
+}
+
+// know adds pairs of a name and what it stands for.
+func (s *site) know(pairs ...string) {
+	s.known = append(s.known, pairs...)
+	s.names = strings.NewReplacer(s.known...)
 }
 
 func (s *site) client(t *testing.T, config *rest.Config) *http.Client {
@@ -171,4 +178,20 @@ func (s *site) eventually(t *testing.T, r request, status int) answer {
 		return nil
 	})
 	return got
+}
+
+// shows waits until the shard's answer to a row is as the row says.
+func (s *site) shows(t *testing.T, r row) {
+	t.Helper()
+	method, path, found := strings.Cut(r.request, " ")
+	if !found {
+		method, path = http.MethodGet, r.request
+	}
+	shardtesting.Eventually(t, r.section+" "+r.sentence, func(context.Context) error {
+		got := s.do(t, request{as: r.as, method: method, path: path, body: r.body})
+		if says := s.names.Replace(r.says); got.status != r.shard || !strings.Contains(got.body, says) {
+			return fmt.Errorf("%d, want %d and %q: %.2000s", got.status, r.shard, says, got.body)
+		}
+		return nil
+	})
 }
