@@ -54,7 +54,7 @@ func owned(slice metav1.Object, listed []string, manager string) []string {
 		if entry.Manager != manager || entry.Subresource != "status" || entry.FieldsV1 == nil {
 			continue
 		}
-		fields := string(entry.FieldsV1.Raw)
+		fields := entry.FieldsV1.GetRawString()
 		for _, address := range listed {
 			quoted, _ := json.Marshal(address) // a string can always be encoded
 			inner, _ := json.Marshal(`k:{"url":` + string(quoted) + `}`)
