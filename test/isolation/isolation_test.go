@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
 // verbs are the probes by verb of discovery. Deletions come last: they end what the others look at.
@@ -33,11 +37,14 @@ const (
 func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
 	s := newSite(t)
 	defineKinds(t, s)
+	shareKinds(t, s)
 	resources := discovered(t, s.shard.Admin(t), s.a)
 	if len(resources) < 20 {
 		t.Fatalf("discovery names %d resources only", len(resources))
 	}
+	covered := map[string]bool{}
 	for _, r := range resources {
+		covered[r.key()] = true
 		t.Run(r.key()+"/"+r.Version, func(t *testing.T) {
 			for _, verb := range r.Verbs {
 				if !slices.ContainsFunc(verbs, func(v struct {
@@ -68,6 +75,11 @@ func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
 				t.Errorf("b changed:\nbefore %v\nafter  %v", before, after)
 			}
 		})
+	}
+	for _, kind := range []string{"sharedthings.shared.example.com", "widgets.isolation.example.com", "workspaces.tenancy.kcp.io", "secrets"} {
+		if !covered[kind] {
+			t.Errorf("discovery does not name %s", kind)
+		}
 	}
 }
 
@@ -171,6 +183,28 @@ func defineKinds(t *testing.T, s *site) {
 	define(t, s.a, "gadgets.isolation.example.com", definition("gadgets", "Gadget", `{"colour":{"type":"string"}}`))
 	define(t, s.b, "gadgets.isolation.example.com", definition("gadgets", "Gadget", `{"weight":{"type":"integer"}}`))
 	define(t, s.b, "secretthings.isolation.example.com", definition("secretthings", "SecretThing", `{"weight":{"type":"integer"}}`))
+}
+
+// shareKinds has a and b bind one export, and a third workspace another export of a resource of the same name. What the
+// third has carries the marker of b: it must not come to light in a either.
+func shareKinds(t *testing.T, s *site) {
+	t.Helper()
+	shared := schema.GroupResource{Group: "shared.example.com", Resource: "sharedthings"}
+	for name, consumers := range map[string][]*side{"provider": {s.a, s.b}, "rival": {newSide(t, s.shard, "c")}} {
+		provider := newSide(t, s.shard, name)
+		s.shard.NewExport(t, provider.cluster, "shared", shared, "SharedThing")
+		for _, consumer := range consumers {
+			s.shard.Bind(t, consumer.cluster, provider.cluster, "shared")
+			shardtesting.Eventually(t, "what is bound is served", consumer.answers("/apis/shared.example.com/v1/sharedthings"))
+		}
+		if third := consumers[0]; name == "rival" {
+			third.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
+			for _, object := range []string{twin, onlyB} {
+				third.must(t, http.MethodPost, "/apis/shared.example.com/v1/namespaces/"+namespace+"/sharedthings", fmt.Sprintf(
+					`{"apiVersion":"shared.example.com/v1","kind":"SharedThing","metadata":{"name":%q,"labels":{%q:"yes"},"annotations":{%q:%q}}}`, object, ofTest, markerKey, s.b.marker))
+			}
+		}
+	}
 }
 
 func definition(plural, kind, properties string) string {
