@@ -52,6 +52,8 @@ func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
 		{"what an owner does not leave to its consumers stays closed by every name", (*sharing).bounds},
 		{"binding needs a permission, and a refusal tells nothing", (*sharing).binding},
 		{"the definitions behind bindings are the shard's", (*sharing).definitions},
+		{"people who ask at once are not mixed up", (*sharing).crowd},
+		{"no route leads past the chain", (*sharing).routes},
 		{"hooks of a provider see what the provider shares", (*sharing).hooks},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })

@@ -1,0 +1,173 @@
+package security_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/atoll-dev/atoll/proxy/virtualworkspaces"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// startViews puts a server of virtual workspaces in front of the shard, and returns its URL.
+func (s *site) startViews(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	cert, key := s.clients.Issue(t, "virtual-workspaces", "system:masters")
+	kubeconfig := filepath.Join(directory, "kubeconfig")
+	must(t, clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: "c",
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.shard, CertificateAuthorityData: s.Admin(t).CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificate: cert, ClientKey: key}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}},
+	}, kubeconfig))
+	servers := shardtesting.NewCA(t, "views")
+	trusted, err := os.ReadFile(servers.CertFile)
+	must(t, err)
+	s.roots.AppendCertsFromPEM(trusted)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	o := virtualworkspaces.NewOptions()
+	o.Kubeconfig = kubeconfig
+	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = servers.Issue(t, "views")
+	o.SecureServing.Listener, o.SecureServing.BindPort = listener, listener.Addr().(*net.TCPAddr).Port
+	o.ClientCert.ClientCA = s.clients.CertFile
+	o.RequestHeader.ClientCAFile, o.RequestHeader.AllowedNames = s.proxies.CertFile, []string{proxyName}
+	o.ShutdownTimeout = time.Second
+	server, err := virtualworkspaces.New(o)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server of virtual workspaces ended with %v", err)
+		}
+	})
+	return "https://" + listener.Addr().String()
+}
+
+// crowd has many people ask at once, over connections that the servers share behind the scenes: everybody is who they
+// are, in every answer, while watches of others are open.
+func (s *sharing) crowd(t *testing.T) {
+	const rounds = 25
+	views := s.startViews(t)
+	review := request{method: http.MethodPost, path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`}
+	type member struct {
+		*person
+		username, home, foreign string
+		view                    int // the status of the answers in the view of p
+	}
+	members := []member{
+		{s.admin, "alice", s.a, s.b, http.StatusForbidden},
+		{s.owner, "bob", s.b, s.a, http.StatusForbidden},
+		{s.paula, "paula", s.p, s.b, http.StatusOK},
+		{s.carol, "carol", s.c, s.p, http.StatusForbidden},
+		{s.robot, "system:serviceaccount:default:robot", s.a, s.b, http.StatusForbidden},
+		{s.stranger, "mallory", "", s.b, http.StatusForbidden},
+	}
+	var all sync.WaitGroup
+	for _, one := range members {
+		for _, who := range []*person{one.person, one.person.overHTTP1(t)} {
+			all.Go(func() {
+				for range rounds {
+					if one.home != "" {
+						r := review
+						r.path = "/clusters/" + one.home + review.path
+						for _, base := range []string{s.shard, s.proxy} {
+							if got := s.try(t, who, base, r); got.status != http.StatusCreated || !strings.Contains(got.body, `"username":"`+one.username+`"`) {
+								t.Errorf("%s at %s: %d %.300s", one.name, base, got.status, got.body)
+							}
+						}
+					}
+					for base, path := range map[string]string{s.shard: "/clusters/" + one.foreign + treasurePath, s.proxy: "/clusters/" + one.foreign + secrets} {
+						if got := s.try(t, who, base, request{path: path}); got.status != http.StatusForbidden {
+							t.Errorf("%s gets %s: %d %.300s", one.name, path, got.status, got.body)
+						}
+					}
+					for _, base := range []string{s.shard, views} {
+						if got := s.try(t, who, base, request{path: s.of("widgets", s.b) + widgets + "/treasure"}); got.status != one.view {
+							t.Errorf("%s in the view at %s: %d %.300s", one.name, base, got.status, got.body)
+						}
+					}
+				}
+			})
+		}
+	}
+	for _, watch := range []struct {
+		who  *person
+		url  string
+		none string
+	}{{s.owner, s.proxy + "/clusters/" + s.b + "/api/v1/configmaps", `"kcp.io/cluster":"` + s.a}, {s.admin, s.proxy + "/clusters/" + s.a + "/api/v1/configmaps", treasure}, {s.paula, views + s.of("widgets", s.b) + allWidgets, `"kcp.io/cluster":"` + s.a}} {
+		all.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, watch.url+"?watch=1&timeoutSeconds=3", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			res, err := watch.who.client.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				t.Errorf("%s watches: %s", watch.who.name, res.Status)
+			}
+			lines := bufio.NewScanner(res.Body)
+			lines.Buffer(nil, 1<<20)
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), watch.none) {
+					t.Errorf("%s is shown %.300s", watch.who.name, lines.Text())
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// routes asks, without a name and as a stranger, for everything that servers mount beside logical clusters, in odd
+// spellings too. Nothing is there for them but the health of the process.
+func (s *sharing) routes(t *testing.T) {
+	views := s.startViews(t)
+	paths := []string{
+		"/services", "/services/", "/services/cache", "/services/cache/", "/services/cache/shards/*/clusters/*/api/v1/secrets", "/services/cache/shards/root/clusters/" + s.b + secrets, "/services/cache/api/v1/secrets",
+		"/services//cache/shards/*/clusters/*/api/v1/secrets", "/services/./cache/api", "/services/%63ache/api", "/Services/cache/api", "/cache/api/v1/secrets", "/shards/*/clusters/*/api/v1/secrets", "/shards/root/clusters/" + s.b + secrets,
+		"/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_requests", "/logs", "/logs/", "/configz", "/statusz", "/flagz", "/apis", "/api", "/api/v1/secrets", "/openapi/v2", "/openapi/v3", "/", "/index.html", "/.well-known/openid-configuration", "/openid/v1/jwks", "/swagger.json",
+	}
+	for _, kind := range []string{"apiexport", "apiresourceschema", "replication", "initializingworkspaces", "terminatingworkspaces", "nothing"} {
+		for _, owner := range []string{"", s.p + "/widgets", s.p, "root:universal", s.b + ":private", s.b, "*", "*/*"} {
+			for _, rest := range []string{"", "/", "/clusters", "/clusters/", "/clusters/*", "/clusters/*/api", "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/clusters/" + s.b + secrets, "/clusters/*" + allWidgets, "/clusters/" + s.b + "/metrics", "/metrics", "/apis/apis.kcp.io/v1alpha1/apiresourceschemas", "/clusters/system:admin/api/v1/secrets"} {
+				paths = append(paths, "/services/"+kind+"/"+owner+rest)
+			}
+		}
+	}
+	headers := []http.Header{nil, {"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters"}}, {"Impersonate-User": {"bob"}, "Impersonate-Group": {"system:masters"}}}
+	for _, base := range []string{s.shard, s.proxy, views} {
+		for i, path := range paths {
+			for _, who := range []*person{s.anonymous, s.stranger} {
+				for _, method := range []string{http.MethodGet, []string{http.MethodPost, http.MethodDelete, http.MethodPut, http.MethodOptions}[i%4]} {
+					got := s.try(t, who, base, request{method: method, path: path, header: headers[i%3]})
+					if got.status < 300 || got.status >= 500 || strings.Contains(got.body, treasure) || strings.Contains(got.body, `"items"`) {
+						t.Errorf("%s: %s %s at %s: %d %.200s", who.name, method, path, s.called(base, views), got.status, got.body)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *sharing) called(base, views string) string {
+	return map[string]string{s.shard: "the shard", s.proxy: "the proxy", views: "the server of views"}[base]
+}
