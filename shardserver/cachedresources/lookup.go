@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,7 +66,7 @@ func (l Lookup) Of(ctx context.Context, slice *cachev1alpha1.ClusterCachedResour
 
 func (l Lookup) resource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
 	named := slice.Spec.ClusterCachedResource
-	sight.ResourceFault = fmt.Sprintf("ClusterCachedResource %q was not found in %q; create it, or delete the slice", named.Name, orOwn(named.Path))
+	sight.ResourceFault = fmt.Sprintf("ClusterCachedResource %q was not found in %s; create it, or delete the slice", named.Name, place(named.Path))
 	cluster := logicalcluster.Of(slice)
 	if named.Path != "" {
 		path, err := logicalcluster.ParsePath(named.Path)
@@ -88,7 +89,7 @@ func (l Lookup) resource(ctx context.Context, slice *cachev1alpha1.ClusterCached
 
 func (l Lookup) export(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
 	named := slice.Spec.APIExport
-	sight.ExportFault = fmt.Sprintf("APIExport %q was not found in %q; create it, or delete the slice", named.Name, orOwn(named.Path))
+	sight.ExportFault = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", named.Name, place(named.Path))
 	reference, err := apiexport.NewReference(logicalcluster.Of(slice), named.Path, named.Name)
 	if err != nil {
 		return nil //nolint:nilerr // it is the fault that is reported
@@ -136,9 +137,10 @@ func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCached
 	return &export.Spec.Resources[at]
 }
 
-func orOwn(path string) string {
+// place says where an object at a path is, which is beside the slice if there is none.
+func place(path string) string {
 	if path == "" {
-		return "its own workspace"
+		return "the workspace of the slice"
 	}
-	return path
+	return strconv.Quote(path)
 }
