@@ -23,7 +23,7 @@ type row struct {
 func TestContract(t *testing.T) {
 	s := start(t)
 	s.offerAPI(t)
-	for _, part := range [][]row{urls(), logicalClusters(), workspaceRules(), typeRules(), others(), apiRules(), views(), identities(), rootRules(), served()} {
+	for _, part := range [][]row{urls(), logicalClusters(), workspaceRules(), typeRules(), others(), apiRules(), claimRules(), views(), identities(), rootRules(), served()} {
 		for _, row := range part {
 			t.Run(row.section+" "+row.sentence+", asked by "+row.as, func(t *testing.T) {
 				t.Parallel()
@@ -193,6 +193,9 @@ func others() []row {
 		{"7.2", "a definition in kcp's group", "masters", define, definition("apis.kcp.io", ""), 403, 403, ""},
 		{"7.2", "a definition in what ends like kcp's group", "bob", define, definition("xapis.kcp.io", ""), 403, 403, ""},
 		{"7.2", "a definition with kcp's annotation", "masters", define, definition("example.com", `"apis.kcp.io/bound-crd":""`), 403, 403, ""},
+		{"7.2", "a definition in another group of kcp", "bob", define, definition("xx.kcp.io", ""), 201, 201, ""},
+		{"7.2", "a definition with an annotation below kcp's", "bob", define, definition("example.com", `"x.apis.kcp.io/y":""`), 403, 403, "reserved"},
+		{"7.2", "one that only ends like it", "bob", define, definition("example.com", `"xapis.kcp.io/y":""`), 201, 201, ""},
 		{"9.5", "a definition in a group of Kubernetes", "bob", define, definition("example.k8s.io", ""), 422, 422, "api-approved.kubernetes.io"},
 		{"7.3", "who claims a path gets the true one", "bob", "POST /clusters/{b}" + configMaps + dry, `{"metadata":{"name":"x","annotations":{"kcp.io/path":"root:a"}}}`, 201, 201, `"kcp.io/path":"root:b"`},
 		{"7.2", "reserved metadata, switched on", "bob", "POST /clusters/{b}" + configMaps + dry, `{"metadata":{"name":"x","labels":{"example.com/kcp.io":"y"}}}`, 403, 403, "reserved for the system"},

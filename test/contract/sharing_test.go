@@ -15,6 +15,7 @@ func TestSharing(t *testing.T) {
 	s := start(t)
 	s.offerAPI(t)
 	s.published(t)
+	s.judged(t)
 	s.claimed(t)
 	s.abandoned(t)
 	s.unbound(t)
@@ -57,6 +58,26 @@ func (s *site) published(t *testing.T) {
 		row{"4.7", "finds it taken", "bob", "/clusters/{b}" + bindings + "/again", "", 200, 0, `"reason":"NamingConflicts"`},
 		row{"4.7", "and goes as it came", "bob", "DELETE /clusters/{b}" + bindings + "/again", "", 200, 0, ""},
 	)
+}
+
+// judged has both sides forbid a name: only the provider's rules are for what it offers (7.5).
+func (s *site) judged(t *testing.T) {
+	t.Helper()
+	const admission = "/apis/admissionregistration.k8s.io/v1/"
+	for cluster, owner := range map[string]string{"{a}": "alice", "{b}": "bob"} {
+		s.all(t,
+			row{"7.5", owner + " has a rule", owner, "POST /clusters/" + cluster + admission + "validatingadmissionpolicies", `{"metadata":{"name":"rule"},"spec":{"matchConstraints":{"resourceRules":
+				[{"apiGroups":["example.io"],"apiVersions":["*"],"operations":["CREATE"],"resources":["widgets"]}]},"validations":[{"expression":"object.metadata.name != 'not-of-` + owner + `'","message":"` + owner + ` says no"}]}}`, 201, 0, ""},
+			row{"7.5", "and puts it in force", owner, "POST /clusters/" + cluster + admission + "validatingadmissionpolicybindings", `{"metadata":{"name":"rule"},"spec":{"policyName":"rule","validationActions":["Deny"]}}`, 201, 0, ""})
+	}
+	create := func(owner string) string {
+		return `{"apiVersion":"example.io/v1","kind":"Widget","metadata":{"name":"not-of-` + owner + `"},"spec":{}}`
+	}
+	const path = "POST /clusters/{b}/apis/example.io/v1/namespaces/default/widgets" + dry
+	s.all(t,
+		row{"7.5", "the provider's rule holds", "bob", path, create("alice"), 422, 0, "alice says no"},
+		row{"7.5", "for itself, too", "alice", "POST " + sharingView + "{b}/apis/example.io/v1/namespaces/default/widgets" + dry, create("alice"), 422, 0, "alice says no"},
+		row{"7.5", "the consumer's does not", "bob", path, create("bob"), 201, 0, ""})
 }
 
 func (s *site) claimed(t *testing.T) {
