@@ -54,6 +54,7 @@ func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
 		{"the definitions behind bindings are the shard's", (*sharing).definitions},
 		{"people who ask at once are not mixed up", (*sharing).crowd},
 		{"no route leads past the chain", (*sharing).routes},
+		{"who may do everything a consumer can agree to is still none of the server", (*sharing).powers},
 		{"hooks of a provider see what the provider shares", (*sharing).hooks},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
