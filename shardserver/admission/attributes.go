@@ -17,11 +17,12 @@ import (
 )
 
 var (
-	apiExports              = apisv1alpha2.Resource("apiexports")
-	apiBindings             = apisv1alpha2.Resource("apibindings")
-	apiResourceSchemas      = apisv1alpha2.Resource("apiresourceschemas")
-	apiExportEndpointSlices = apisv1alpha2.Resource("apiexportendpointslices")
-	clusterCachedResources  = cachev1alpha1.Resource("clustercachedresources")
+	apiExports                          = apisv1alpha2.Resource("apiexports")
+	apiBindings                         = apisv1alpha2.Resource("apibindings")
+	apiResourceSchemas                  = apisv1alpha2.Resource("apiresourceschemas")
+	apiExportEndpointSlices             = apisv1alpha2.Resource("apiexportendpointslices")
+	clusterCachedResources              = cachev1alpha1.Resource("clustercachedresources")
+	clusterCachedResourceEndpointSlices = cachev1alpha1.Resource("clustercachedresourceendpointslices")
 
 	logicalClusters = corev1alpha1.Resource("logicalclusters")
 	shards          = corev1alpha1.Resource("shards")

@@ -8,14 +8,21 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// clusterCachedResource refuses to copy to the cache what cannot be copied, or is copied already.
+// verbBindResource lets somebody show a ClusterCachedResource to the consumers of an export elsewhere.
+const verbBindResource = "bind"
+
+// clusterCachedResource refuses to copy to the cache what cannot be copied, or is copied already; and to show others what
+// a workspace offers without its consent.
 type clusterCachedResource struct {
 	*admission.Handler
-	registry *storage.Registry
-	reader   *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+	registry   *storage.Registry
+	reader     *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+	locate     func(context.Context, logicalcluster.Path) (logicalcluster.Name, error)
+	permission permission
 }
 
 func newClusterCachedResource(config Config) admission.Interface {
@@ -23,12 +30,18 @@ func newClusterCachedResource(config Config) admission.Interface {
 		Handler:  admission.NewHandler(admission.Create),
 		registry: config.Registry,
 		reader:   storage.NewReader[*cachev1alpha1.ClusterCachedResource](config.Registry, clusterCachedResources),
+		locate:   config.Types.Locate, permission: permission{config.Authorizer, config.Deep},
 	}
 }
 
 // Validate implements admission.ValidationInterface.
 func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != clusterCachedResources || a.GetSubresource() != "" {
+	switch {
+	case a.GetSubresource() != "":
+		return nil
+	case a.GetResource().GroupResource() == clusterCachedResourceEndpointSlices:
+		return c.validateSlice(ctx, a)
+	case a.GetResource().GroupResource() != clusterCachedResources:
 		return nil
 	}
 	obj, err := objectOf[*cachev1alpha1.ClusterCachedResource](a.GetObject())
@@ -52,6 +65,41 @@ func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attrib
 		if other.Spec.GroupVersionResource == wanted && other.Name != obj.Name {
 			return forbid(a, "%s.%s.%s is already cached by ClusterCachedResource %q", wanted.Resource, wanted.Version, wanted.Group, other.Name)
 		}
+	}
+	return nil
+}
+
+// validateSlice asks whoever offers the objects, if that is another workspace: the identity hash that an export has to
+// name is no secret. What a slice refers to never changes, so it is asked once. Who may not is told the same as who names
+// what does not exist.
+func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.Attributes) error {
+	slice, err := objectOf[*cachev1alpha1.ClusterCachedResourceEndpointSlice](a.GetObject())
+	if err != nil {
+		return err
+	}
+	named := slice.Spec.ClusterCachedResource
+	own, ok := logicalcluster.From(ctx)
+	if !ok {
+		return apierrors.NewInternalError(errNoCluster)
+	}
+	if named.Path == "" || named.Path == own.String() {
+		return nil
+	}
+	refused := forbid(a, "no permission to bind ClusterCachedResource %s:%s", named.Path, named.Name)
+	path, err := logicalcluster.ParsePath(named.Path)
+	if err != nil {
+		return refused
+	}
+	cluster, err := c.locate(ctx, path)
+	if err != nil || cluster.Empty() {
+		return refused
+	}
+	if cluster == own {
+		return nil
+	}
+	allowed, err := c.permission.allowed(ctx, a, cluster, verbBindResource, cachev1alpha1.GroupName, cachev1alpha1.SchemeGroupVersion.Version, clusterCachedResources.Resource, named.Name)
+	if err != nil || !allowed {
+		return refused
 	}
 	return nil
 }
