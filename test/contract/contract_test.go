@@ -23,7 +23,7 @@ type row struct {
 func TestContract(t *testing.T) {
 	s := start(t)
 	s.offerAPI(t)
-	for _, part := range [][]row{urls(), logicalClusters(), workspaceRules(), typeRules(), others(), apiRules(), claimRules(), views(), identities(), rootRules(), served()} {
+	for _, part := range [][]row{urls(), logicalClusters(), workspaceRules(), typeRules(), others(), apiRules(), schemaForms(), claimRules(), views(), identities(), rootRules(), served()} {
 		for _, row := range part {
 			t.Run(row.section+" "+row.sentence+", asked by "+row.as, func(t *testing.T) {
 				t.Parallel()
