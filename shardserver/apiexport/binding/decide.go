@@ -96,6 +96,10 @@ func schemaUnusable(err error, schema string) *problem {
 	return failing(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q of the export cannot be used: %v; its provider has to offer another", schema, err)
 }
 
+func noRoom(resources int) *problem {
+	return failing(apisv1alpha2.InternalErrorReason, "the workspace has no room for the %d resources of the export beside those it has; delete other bindings, or bind an export with fewer", resources)
+}
+
 // decide brings the status of a binding in line with the facts. Nothing in it depends on when it is called.
 func decide(binding *apisv1alpha2.APIBinding, facts facts) {
 	if binding.Status.Phase == "" {

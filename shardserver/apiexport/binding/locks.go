@@ -71,6 +71,23 @@ func (l locks) take(resource schema.GroupResource, binding string) (own bool) {
 	return held.Binding == binding && !held.Definition
 }
 
+// room is how many bytes the locks of a logical cluster may take. All annotations of an object together may have 256 KiB.
+const room = 192 << 10
+
+// entrySize is how many bytes the lock of a resource adds to the annotation, at most: `"resource":{"n":"binding"},`.
+func entrySize(resource, binding string) int { return len(resource) + len(binding) + len(`"":{"n":""},`) }
+
+// fit tells whether there is room for all of the resources that a binding wants.
+func (l locks) fit(wanted []*resource, binding string) bool {
+	size := 0
+	for _, resource := range wanted {
+		if _, held := l[resource.String()]; !held {
+			size += entrySize(resource.String(), binding)
+		}
+	}
+	return size == 0 || len(l.String())+size <= room
+}
+
 // lockFacts is what decides about the locks of a logical cluster besides the locks themselves.
 type lockFacts struct {
 	// definitions are the names of the cluster's own definitions, with whether they are established.

@@ -2,6 +2,7 @@ package binding
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -92,5 +93,32 @@ func TestNoLockIsGivenAwayInDoubt(t *testing.T) {
 	_, err := held.tidy(lockFacts{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
 	if err == nil || held["widgets.example.io"].Binding != "one" {
 		t.Errorf("got %v, %v", held, err)
+	}
+}
+
+func TestNoBindingTakesMoreThanThereIsRoomFor(t *testing.T) {
+	many := func(group string, count int) []*resource {
+		var all []*resource
+		for i := range count {
+			all = append(all, &resource{GroupResource: schema.GroupResource{Group: group, Resource: fmt.Sprintf("resource%05d", i)}})
+		}
+		return all
+	}
+	held := locks{}
+	if few := many("few.example.com", 100); !held.fit(few, "few") {
+		t.Error("a hundred have no room")
+	}
+	hundred := many("held.example.com", 100)
+	for _, resource := range hundred {
+		held.take(resource.GroupResource, "held")
+	}
+	if before, one := len(held.String()), hundred[0]; before > 100*entrySize(one.String(), "held")+2 {
+		t.Errorf("a hundred locks are %d bytes", before)
+	}
+	if held.fit(many("long-names-that-take-a-lot-of-room.example.com", 5000), "many") {
+		t.Error("five thousand have room")
+	}
+	if !held.fit(hundred, "held") {
+		t.Error("what is held already has no room")
 	}
 }

@@ -180,6 +180,9 @@ func (p *pass) giveOut(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	for _, offer := range p.offers {
+		if !p.locks.fit(offer.facts.resources, offer.binding.Name) { // others must not suffer from who offers too much
+			offer.facts.problem, offer.facts.resources = noRoom(len(offer.facts.resources)), nil
+		}
 		for _, resource := range offer.facts.resources {
 			if !p.locks.take(resource.GroupResource, offer.binding.Name) {
 				resource.lockedBy = p.locks[resource.String()].holder(resource.String())
