@@ -48,6 +48,9 @@ func (f *Foreseer) Foresee(ctx context.Context, cluster logicalcluster.Name, bin
 // foreseeable tells whether every resource can be had and served.
 func (p *pass) foreseeable(ctx context.Context) (bool, error) {
 	for _, offer := range p.offers {
+		if !p.locks.fit(offer.facts.resources, offer.binding.Name) {
+			return false, nil
+		}
 		for _, resource := range offer.facts.resources {
 			if !p.locks.take(resource.GroupResource, offer.binding.Name) {
 				return false, nil

@@ -75,7 +75,9 @@ func (l locks) take(resource schema.GroupResource, binding string) (own bool) {
 const room = 192 << 10
 
 // entrySize is how many bytes the lock of a resource adds to the annotation, at most: `"resource":{"n":"binding"},`.
-func entrySize(resource, binding string) int { return len(resource) + len(binding) + len(`"":{"n":""},`) }
+func entrySize(resource, binding string) int {
+	return len(resource) + len(binding) + len(`"":{"n":""},`)
+}
 
 // fit tells whether there is room for all of the resources that a binding wants.
 func (l locks) fit(wanted []*resource, binding string) bool {
