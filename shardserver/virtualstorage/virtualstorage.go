@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,22 @@ type Exports interface {
 	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
 }
 
+const (
+	// hopsHeader counts how often a request was handed on from one virtual storage to another, by whichever server.
+	hopsHeader = "X-Kcp-Virtual-Resource-Hops"
+	maxHops    = 4
+)
+
+// goesInCircles tells whether a request was handed on too often. What cannot be read counts as too often.
+func goesInCircles(req *http.Request) bool {
+	text := req.Header.Get(hopsHeader)
+	if text == "" {
+		return false
+	}
+	hops, err := strconv.Atoi(text)
+	return err != nil || hops < 0 || hops >= maxHops
+}
+
 type handler struct {
 	Config
 	shards *storage.Reader[*corev1alpha1.Shard]
@@ -61,6 +78,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	bound, ok := bindings.BoundFrom(req.Context())
 	if !ok {
 		h.fail(w, req, errors.New("nothing bound in the request"))
+		return
+	}
+	if goesInCircles(req) {
+		h.fail(w, req, fmt.Errorf("%s: header %s is %q", bound.GroupResource, hopsHeader, req.Header.Get(hopsHeader)))
 		return
 	}
 	cluster, slice, err := h.find(req.Context(), bound)
