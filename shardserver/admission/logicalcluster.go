@@ -12,7 +12,6 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 // logicalClusterManagers are the groups that may drive logical clusters through their phases.
@@ -79,7 +78,7 @@ func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
 }
 
 // Validate holds everybody but the managing groups to the rules.
-func (*logicalCluster) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != logicalClusters || inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
 		return nil
 	}
@@ -101,17 +100,7 @@ func (*logicalCluster) Validate(ctx context.Context, a admission.Attributes, _ a
 			return forbid(a, "%s", violated)
 		}
 	}
-	if _, view := virtual.From(ctx); !view && !inAnyGroup(a.GetUserInfo(), groupAdmin) && skips(old, obj) {
-		return forbid(a, "status.initializers and status.terminators are for those who are waited for, in their virtual workspaces")
-	}
 	return nil
-}
-
-// skips tells whether an update changes who is waited for. Whoever is, says so itself when it is done; the tenant of a
-// logical cluster cannot do without them.
-func skips(old, obj *corev1alpha1.LogicalCluster) bool {
-	return !startsInitializing(old, obj) &&
-		(!sets.New(old.Status.Initializers...).Equal(sets.New(obj.Status.Initializers...)) || !sets.New(old.Status.Terminators...).Equal(sets.New(obj.Status.Terminators...)))
 }
 
 // limitOf returns how many objects a logical cluster may hold, as said for it alone.

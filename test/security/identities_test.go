@@ -67,12 +67,6 @@ func initializersOfTenants(t *testing.T, s *site) {
 			t.Errorf("%s: %d %.300s", path, got.status, got.body)
 		}
 	}
-	// Nor does the creator of the workspace, who is its administrator.
-	for _, path := range []string{ownClusterPath, ownClusterPath + "/status"} {
-		for _, status := range []string{`{"initializers":[]}`, `{"phase":"Ready","initializers":[]}`, `{"phase":"Ready"}`} {
-			s.do(t, s.admin, cluster, request{method: http.MethodPatch, path: path, contentType: mergePatchType, body: `{"status":` + status + `}`})
-		}
-	}
 	if got := s.do(t, s.masters, cluster, request{path: exportsPath + "/stolen"}); strings.Contains(got.body, forged) {
 		t.Errorf("%.600s", got.body)
 	}
