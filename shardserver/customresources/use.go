@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -57,7 +57,7 @@ func (c *Catalog) useOwn(ctx context.Context, gr schema.GroupResource, writes bo
 	if u := c.find(ctx, gr, writes); u != nil {
 		return u, nil
 	}
-	if len(path.IsValidPathSegmentName(gr.String())) > 0 {
+	if len(content.IsPathSegmentName(gr.String())) > 0 {
 		return nil, nil // no definition can have such a name
 	}
 	object, err := c.reader.GetLatest(ctx, "", gr.String())
