@@ -3,6 +3,7 @@ package authorization_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -98,9 +99,15 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 		"bootstrappers are not":                                {named("bob", authorization.GroupBootstrapper), "create", bounded, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := allowed(tc.who, tc.verb, tc.resource, tc.subresource); got != tc.want {
-				t.Errorf("allowed = %v", got)
+			if !tc.want && allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
+				t.Error("it is allowed")
 			}
+			shardtesting.Eventually(t, "RBAC that was written just now counts", func(context.Context) error {
+				if tc.want && !allowed(tc.who, tc.verb, tc.resource, tc.subresource) {
+					return errors.New("it is not allowed")
+				}
+				return nil
+			})
 		})
 	}
 	t.Run("so are those who claim the resource", func(t *testing.T) {

@@ -62,7 +62,6 @@ func (s *sharing) powers(t *testing.T) {
 		patch(strings.Replace(exportsPath, "v1alpha2", "v1alpha1", 1)+"/powerless/status", `{"status":{"identityHash":"`+s.identity+`"}}`),
 		patch(bindingsPath+"/powers/status", `{"status":{"phase":"Binding"}}`),
 		patch(ownClusterPath+"/status", `{"status":{"initializers":["root:universal"]}}`),
-		patch(ownClusterPath+"/status", `{"status":{"terminators":["root:universal"]}}`),
 		patch(ownClusterPath+"/status", `{"status":{"phase":"Scheduling"}}`),
 		patch(ownClusterPath, `{"spec":{"owner":null}}`),
 		request{method: http.MethodDelete, path: in + ownClusterPath},
