@@ -43,6 +43,16 @@ demo: ## A Kubernetes cluster, the operator and a kcp installation you can use; 
 demo-down: ## End what `make demo` started; leaves nothing.
 	@hack/demo.sh down
 
+.PHONY: sharded
+sharded: ## Three shards, a cache server and a front proxy as processes on this machine; returns when all are ready.
+	@mkdir -p $(BIN)
+	@for name in kcp kcp-front-proxy cache-server kubectl-ws kubectl-create-workspace kubectl-kcp; do echo "building bin/$$name"; go build -ldflags '$(LDFLAGS)' -o $(BIN)/$$name ./cmd/$$name; done
+	@go run ./hack/sharded up --binaries $(BIN)
+
+.PHONY: sharded-down
+sharded-down: ## End what `make sharded` started. Its data stays in .sharded/.
+	@go run ./hack/sharded down
+
 ##@ Build
 
 .PHONY: build

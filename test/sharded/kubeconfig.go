@@ -1,0 +1,61 @@
+package sharded
+
+import (
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// shardBase is the context that shards look for in kubeconfigs of the root shard.
+const shardBase = "shard-base"
+
+// kubeconfig writes a file for a server of the installation to reach another one as somebody, and returns its name.
+func (l *Layout) kubeconfig(file, server, name string, groups ...string) (string, error) {
+	config, err := l.Client(l.urls[server], name, groups...)
+	if err != nil {
+		return "", err
+	}
+	return file, clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: shardBase,
+		Clusters:       map[string]*clientcmdapi.Cluster{shardBase: {Server: config.Host, CertificateAuthority: config.CAFile}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: credentials(config)},
+		Contexts:       map[string]*clientcmdapi.Context{shardBase: {Cluster: shardBase, AuthInfo: name}},
+	}, file)
+}
+
+func credentials(config *rest.Config) *clientcmdapi.AuthInfo {
+	return &clientcmdapi.AuthInfo{ClientCertificate: config.CertFile, ClientKey: config.KeyFile}
+}
+
+// writeKubeconfig writes the developer's kubeconfig. It contains what it needs, so that it can be copied.
+func (l *Layout) writeKubeconfig() error {
+	admin, err := l.Admin()
+	if err != nil {
+		return err
+	}
+	direct, err := l.Masters(RootShard)
+	if err != nil {
+		return err
+	}
+	cluster := func(url string) *clientcmdapi.Cluster {
+		return &clientcmdapi.Cluster{Server: url, CertificateAuthority: l.servers.CertFile}
+	}
+	config := clientcmdapi.Config{
+		CurrentContext: "root",
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"base": cluster(admin.Host), "root": cluster(admin.Host + "/clusters/root"), shardBase: cluster(direct.Host),
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{adminName: credentials(admin), "shard-admin": credentials(direct)},
+		Contexts: map[string]*clientcmdapi.Context{
+			"base": {Cluster: "base", AuthInfo: adminName}, "root": {Cluster: "root", AuthInfo: adminName},
+			shardBase: {Cluster: shardBase, AuthInfo: "shard-admin"},
+		},
+	}
+	if err := clientcmdapi.FlattenConfig(&config); err != nil {
+		return err
+	}
+	l.Kubeconfig = filepath.Join(l.options.Directory, "admin.kubeconfig")
+	return clientcmd.WriteToFile(config, l.Kubeconfig)
+}

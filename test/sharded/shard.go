@@ -1,0 +1,81 @@
+package sharded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// requestHeaders are the headers in which the proxy hands on the user.
+var requestHeaders = []string{
+	"--requestheader-allowed-names=" + proxyName, "--requestheader-username-headers=X-Remote-User",
+	"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+}
+
+func (l *Layout) shard(name string) (Server, error) {
+	flags, err := l.serving(name)
+	if err != nil {
+		return Server{}, err
+	}
+	directory, err := l.directory(name)
+	if err != nil {
+		return Server{}, err
+	}
+	outside, err := l.kubeconfig(filepath.Join(directory, "outside.kubeconfig"), FrontProxy, "external-logical-cluster-admin-"+name, outsideAdmins)
+	if err != nil {
+		return Server{}, err
+	}
+	args := slices.Concat([]string{"start", "--root-directory=" + directory}, flags, embeddedEtcd(), []string{
+		"--root-ca-file=" + l.servers.CertFile, "--requestheader-client-ca-file=" + l.proxies.CertFile,
+		"--service-account-private-key-file=" + l.signingKey, "--service-account-key-file=" + l.signingKey,
+		"--shard-base-url=" + l.urls[name], "--shard-external-url=" + l.urls[FrontProxy],
+		"--external-logical-cluster-admin-kubeconfig=" + outside,
+	}, requestHeaders)
+	cache := CacheServer
+	if l.options.NoCache {
+		cache = RootShard
+	}
+	self := shardGroup + ":" + name
+	if name != RootShard {
+		root, err := l.kubeconfig(filepath.Join(directory, "root.kubeconfig"), RootShard, self, shardGroup)
+		if err != nil {
+			return Server{}, err
+		}
+		args = append(args, "--shard-name="+name, "--root-shard-kubeconfig-file="+root)
+	}
+	if name != RootShard || !l.options.NoCache {
+		kubeconfig, err := l.kubeconfig(filepath.Join(directory, "cache.kubeconfig"), cache, self, shardGroup)
+		if err != nil {
+			return Server{}, err
+		}
+		args = append(args, "--cache-kubeconfig="+kubeconfig)
+	}
+	return Server{name, "kcp", append(args, l.options.ShardFlags...), l.urls[name]}, nil
+}
+
+func (l *Layout) proxy() (Server, error) {
+	flags, err := l.serving(FrontProxy)
+	if err != nil {
+		return Server{}, err
+	}
+	directory, err := l.directory(FrontProxy)
+	if err != nil {
+		return Server{}, err
+	}
+	pair, err := l.proxies.Issue(proxyName)
+	if err != nil {
+		return Server{}, err
+	}
+	mapping := filepath.Join(directory, "mapping.yaml")
+	entry := fmt.Sprintf("backend: %s, backend_server_ca: %s, proxy_client_cert: %s, proxy_client_key: %s", l.urls[RootShard], l.servers.CertFile, pair.CertFile, pair.KeyFile)
+	if err := os.WriteFile(mapping, fmt.Appendf(nil, "- {path: /clusters/, %s}\n- {path: /services/, %s}\n", entry, entry), 0o600); err != nil {
+		return Server{}, err
+	}
+	shards, err := l.kubeconfig(filepath.Join(directory, "shards.kubeconfig"), RootShard, "proxy", masters)
+	args := slices.Concat(flags, []string{
+		"--mapping-file=" + mapping, "--root-kubeconfig=" + shards, "--shards-kubeconfig=" + shards, "--root-directory=" + directory,
+		"--service-account-key-file=" + l.signingKey, "--service-account-lookup=false",
+	}, l.options.ProxyFlags)
+	return Server{FrontProxy, proxyName, args, l.urls[FrontProxy]}, err
+}
