@@ -13,9 +13,9 @@ trap 'rm -rf "$scratch"' EXIT
 # definition; cut like this, each stays below the 262144 bytes that a plain `kubectl apply` can store in its annotation.
 max_description=320
 
-# Kinds that the operator acts on. The other kinds of the group have Go types only: serving them would accept objects
-# that nothing looks at.
-operator_kinds=(rootshards frontproxies kubeconfigs)
+# Kinds that the operator acts on. A kind with a Go type that is not listed here is not served: objects that nothing looks
+# at would be accepted.
+operator_kinds=(rootshards shards frontproxies cacheservers virtualworkspaces kubeconfigs)
 
 echo "deepcopy: api/..."
 (cd api && "$controller_gen" object paths=./...)

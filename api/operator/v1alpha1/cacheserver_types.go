@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -8,6 +9,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
@@ -48,6 +50,10 @@ type CacheServerSpec struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
+	// resources of the server container. Left out: requests of 500m CPU and 1Gi, limits of 1 CPU and 2Gi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
 	// logging sets how much the server logs.
 	// +optional
 	Logging *LoggingSpec `json:"logging,omitempty"`
@@ -76,11 +82,33 @@ type CacheServerSpec struct {
 	ContainerExtras `json:",inline"`
 }
 
+// CacheServerPhase sums up a CacheServer in one word.
+type CacheServerPhase string
+
+// Phases of a CacheServer.
+const (
+	CacheServerPhaseProvisioning CacheServerPhase = "Provisioning"
+	CacheServerPhaseRunning      CacheServerPhase = "Running"
+	CacheServerPhaseDeleting     CacheServerPhase = "Deleting"
+)
+
 // CacheServerStatus is a cache server as it was last seen.
 type CacheServerStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// +optional
+	Phase CacheServerPhase `json:"phase,omitempty"`
+
+	// version is the image tag that all server pods run. Empty while they differ.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// endpoint is the URL under which shards reach the cache server.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
 
 	// conditions say in detail how the parts of the cache server do.
 	// +optional

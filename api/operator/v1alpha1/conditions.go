@@ -24,6 +24,8 @@ const (
 	ConditionEtcdAvailable = "EtcdAvailable"
 	// ConditionProxyAvailable is True when the internal proxy of a RootShard has all its pods ready.
 	ConditionProxyAvailable = "ProxyAvailable"
+	// ConditionWorkspacesGone is there while a Shard is being deleted, and False while workspaces are on it.
+	ConditionWorkspacesGone = "WorkspacesGone"
 	// ConditionAuthorizationProvisioned says whether the bindings a Kubeconfig asks for exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
 	// ConditionSpecHonored is False when the spec sets fields this version of the operator does not act on; the message

@@ -11,6 +11,10 @@ const (
 	LabelKubeconfig = "operator.kcp.io/kubeconfig"
 )
 
+// AnnotationForceDelete with the value "true" lets a Shard go that is deleted and still holds workspaces, or cannot be asked
+// whether it does. What it holds is lost.
+const AnnotationForceDelete = "operator.kcp.io/force-delete"
+
 // Finalizers that the operator puts on custom resources.
 const (
 	// FinalizerKubeconfigRBAC holds a Kubeconfig with an authorization block until its bindings inside kcp are gone.

@@ -9,6 +9,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories={atoll,kcp}
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
@@ -155,11 +156,33 @@ type VirtualWorkspaceInitContainer struct {
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
+// VirtualWorkspacePhase sums up a VirtualWorkspace in one word.
+type VirtualWorkspacePhase string
+
+// Phases of a VirtualWorkspace.
+const (
+	VirtualWorkspacePhaseProvisioning VirtualWorkspacePhase = "Provisioning"
+	VirtualWorkspacePhaseRunning      VirtualWorkspacePhase = "Running"
+	VirtualWorkspacePhaseDeleting     VirtualWorkspacePhase = "Deleting"
+)
+
 // VirtualWorkspaceStatus is a server of virtual workspaces as it was last seen.
 type VirtualWorkspaceStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase sums up the conditions: Provisioning, Running or Deleting.
+	// +optional
+	Phase VirtualWorkspacePhase `json:"phase,omitempty"`
+
+	// version is the image tag that all server pods run. Empty while they differ.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// endpoint is the URL under which the virtual workspaces are reached.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
 
 	// conditions say in detail how the parts of the server do.
 	// +optional
