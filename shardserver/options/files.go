@@ -37,6 +37,8 @@ func (c *completed) namedFiles() []flagFile {
 		{"logical-cluster-admin-kubeconfig", c.Shard.LogicalClusterAdminKubeconfig},
 		{"external-logical-cluster-admin-kubeconfig", c.Shard.ExternalLogicalClusterAdminKubeconfig},
 		{"root-identities-file", c.Shard.RootIdentitiesFile},
+		{"root-shard-kubeconfig-file", c.Shard.RootKubeconfig},
+		{"cache-kubeconfig", c.Shard.CacheKubeconfig},
 		{"root-ca-file", c.RootCAFile},
 		{"shard-client-cert-file", c.Shard.ClientCertFile},
 		{"shard-client-key-file", c.Shard.ClientKeyFile},

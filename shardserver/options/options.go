@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -85,6 +87,9 @@ type ShardOptions struct {
 	ClientKeyFile       string
 	// RootIdentitiesFile seeds the identities of the root exports.
 	RootIdentitiesFile string
+	// RootKubeconfig leads a shard that is not root to the one that is, CacheKubeconfig any shard to its cache server. A
+	// root shard without one runs a cache server itself.
+	RootKubeconfig, CacheKubeconfig string
 
 	// The kubeconfigs below are how shards reach each other; with one shard the loopback does it all.
 	LogicalClusterAdminKubeconfig         string
@@ -231,7 +236,7 @@ func (o *Options) Complete() (Completed, error) {
 	}
 	c := &completed{Options: o, Batteries: batteries, features: features}
 	for _, step := range []func() error{
-		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.checkFiles, c.completeServiceAccounts, c.validate,
+		c.completeRootDirectory, c.completeEtcd, c.completeServing, c.completeURLs, c.checkFiles, c.completePeers, c.completeServiceAccounts, c.validate,
 	} {
 		if err := step(); err != nil {
 			return Completed{}, err
@@ -345,10 +350,10 @@ func (c *completed) completeURLs() error {
 }
 
 func (c *completed) validate() error {
-	if c.Shard.Name != DefaultShardName {
-		return fmt.Errorf("--shard-name: got %q; this version runs the root shard alone, so the name must be %q", c.Shard.Name, DefaultShardName)
-	}
 	var errs []error
+	if problems := validation.IsDNS1123Label(c.Shard.Name); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--shard-name: got %q, want a DNS label: %s", c.Shard.Name, strings.Join(problems, "; ")))
+	}
 	if v := c.Authorization.WebhookVersion; v != "v1" && v != "v1beta1" {
 		errs = append(errs, fmt.Errorf("--authorization-webhook-version: got %q, want v1 or v1beta1", v))
 	}

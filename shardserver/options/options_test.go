@@ -56,7 +56,7 @@ func TestFlagsThatWouldDoNothingAreUnknown(t *testing.T) {
 	for _, flag := range []string{
 		"advertise-address", "enable-priority-and-fairness", "max-requests-inflight", "request-timeout", "runtime-config",
 		"egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
-		"default-watch-cache-size", "log-text-split-stream", "service-account-jwks-uri", "cache-kubeconfig",
+		"default-watch-cache-size", "log-text-split-stream", "service-account-jwks-uri",
 	} {
 		if _, err := parse(t, "--"+flag+"=x"); err == nil || !strings.Contains(err.Error(), "unknown flag") {
 			t.Errorf("--%s: got %v, want an unknown flag", flag, err)
@@ -69,7 +69,7 @@ func TestCompleteRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"another shard's name, which needs the handshake": {[]string{"--shard-name=alpha"}, "--shard-name"},
+		"another shard's name, which needs the handshake": {[]string{"--shard-name=alpha"}, "--cache-kubeconfig is required for non-root shards"},
 		"embedded and external etcd at once":              {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
 		"an etcd that is no URL":                          {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
 		"a base URL that is no URL":                       {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},
