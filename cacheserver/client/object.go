@@ -1,0 +1,93 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Annotations of objects in a cache.
+const (
+	// ShardAnnotation names the shard that published the object. The server sets it from the URL.
+	ShardAnnotation = "kcp.io/shard"
+	// OriginalResourceVersionAnnotation and OriginalUIDAnnotation are those of the object at its shard.
+	OriginalResourceVersionAnnotation = "cache.kcp.io/original-resource-version"
+	OriginalUIDAnnotation             = "cache.kcp.io/original-resource-UID"
+	// ReachAnnotation says how far an object travels between caches.
+	ReachAnnotation = "cache.kcp.io/reach"
+	// ReachGlobal is the reach of what all caches of an installation need. All other objects stay in the cache that they
+	// were published in.
+	ReachGlobal = "global"
+)
+
+// Key is the identity of an object of one resource in a cache.
+type Key struct {
+	Shard   string
+	Cluster logicalcluster.Name
+	// Namespace is empty for objects of the logical cluster.
+	Namespace, Name string
+}
+
+// String returns "<shard>|<cluster>|[<namespace>/]<name>".
+func (k Key) String() string {
+	name := types.NamespacedName{Namespace: k.Namespace, Name: k.Name}.String()
+	if k.Namespace == "" {
+		name = k.Name
+	}
+	return k.Shard + "|" + k.Cluster.String() + "|" + name
+}
+
+// Object is an object as a cache has it.
+type Object struct {
+	Key
+	metav1.TypeMeta
+	// Meta is its metadata; the resource version is the cache's own.
+	Meta metav1.ObjectMeta
+	// Raw is all of it as JSON. It must not be changed.
+	Raw json.RawMessage
+}
+
+// Decode reads the object into one of its Go type in its stored version.
+func (o *Object) Decode(into any) error {
+	if err := json.Unmarshal(o.Raw, into); err != nil {
+		return fmt.Errorf("decoding %s %s: %w", o.Kind, o.Key, err)
+	}
+	return nil
+}
+
+// Unstructured returns the object as generic JSON, which the caller may change.
+func (o *Object) Unstructured() (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(o.Raw); err != nil {
+		return nil, fmt.Errorf("decoding %s %s: %w", o.Kind, o.Key, err)
+	}
+	return u, nil
+}
+
+// parse reads what an Object tells about itself.
+func parse(raw json.RawMessage) (*Object, error) {
+	var partial struct {
+		metav1.TypeMeta
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(raw, &partial); err != nil {
+		return nil, fmt.Errorf("decoding the metadata of an object of the cache: %w", err)
+	}
+	meta := partial.Metadata
+	cluster, err := logicalcluster.ParseName(meta.Annotations[logicalcluster.AnnotationKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s %q of the cache: annotation %s: %w", partial.Kind, meta.Name, logicalcluster.AnnotationKey, err)
+	}
+	shard := meta.Annotations[ShardAnnotation]
+	if shard == "" || meta.Name == "" {
+		return nil, errors.New("an object of the cache has no name or no annotation " + ShardAnnotation)
+	}
+	key := Key{Shard: shard, Cluster: cluster, Namespace: meta.Namespace, Name: meta.Name}
+	return &Object{Key: key, TypeMeta: partial.TypeMeta, Meta: meta, Raw: raw}, nil
+}

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is a type that cache servers store. A cache knows no schema of it.
+type Resource struct {
+	schema.GroupVersionResource
+	// Kind is the kind of its objects; lists are of Kind + "List".
+	Kind       string
+	Namespaced bool
+}
+
+// GroupVersionKind returns the kind of its objects.
+func (r Resource) GroupVersionKind() schema.GroupVersionKind {
+	return r.GroupVersion().WithKind(r.Kind)
+}
+
+// groups are the stored resources of the contract and those that shards of ours publish besides.
+var groups = []struct {
+	group, version string
+	kinds          map[string]string // of resources of logical clusters
+	namespaced     map[string]string // of resources of namespaces; nothing fills them
+}{
+	{group: "apis.kcp.io", version: "v1alpha2", kinds: map[string]string{"apiexports": "APIExport"}},
+	{group: "apis.kcp.io", version: "v1alpha1", kinds: map[string]string{
+		"apiexportendpointslices": "APIExportEndpointSlice", "apiresourceschemas": "APIResourceSchema", "apiconversions": "APIConversion",
+	}},
+	{group: "core.kcp.io", version: "v1alpha1", kinds: map[string]string{"logicalclusters": "LogicalCluster", "shards": "Shard"}},
+	{group: "tenancy.kcp.io", version: "v1alpha1", kinds: map[string]string{
+		"workspacetypes": "WorkspaceType", "workspaceauthenticationconfigurations": "WorkspaceAuthenticationConfiguration",
+	}},
+	{group: "migration.kcp.io", version: "v1alpha1", kinds: map[string]string{"logicalclustermigrations": "LogicalClusterMigration"}},
+	{group: "cache.kcp.io", version: "v1alpha1", kinds: map[string]string{
+		"cachedobjects": "CachedObject", "clustercachedresources": "ClusterCachedResource",
+		"clustercachedresourceendpointslices": "ClusterCachedResourceEndpointSlice",
+	}},
+	{group: "rbac.authorization.k8s.io", version: "v1",
+		kinds:      map[string]string{"clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding"},
+		namespaced: map[string]string{"roles": "Role", "rolebindings": "RoleBinding"}},
+	{group: "admissionregistration.k8s.io", version: "v1", kinds: map[string]string{
+		"mutatingwebhookconfigurations": "MutatingWebhookConfiguration", "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+		"validatingadmissionpolicies": "ValidatingAdmissionPolicy", "validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
+		"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+	}},
+	{group: "sharding.kcp.io", version: "v1alpha1", kinds: map[string]string{
+		"logicalclusterrequests": "LogicalClusterRequest", "logicalclusterreports": "LogicalClusterReport",
+		"exportconsumers": "ExportConsumers", "shardreports": "ShardReport",
+	}},
+}
+
+// Resources returns all resources that cache servers store under their plain names, in no order. Besides these there are
+// cached resources of users, which are addressed as "<resource>:<identity>" in any group and version.
+func Resources() []Resource {
+	var all []Resource
+	for _, g := range groups {
+		version := schema.GroupVersion{Group: g.group, Version: g.version}
+		for resource, kind := range g.kinds {
+			all = append(all, Resource{GroupVersionResource: version.WithResource(resource), Kind: kind})
+		}
+		for resource, kind := range g.namespaced {
+			all = append(all, Resource{GroupVersionResource: version.WithResource(resource), Kind: kind, Namespaced: true})
+		}
+	}
+	return all
+}
+
+// Find returns the stored resource with that group and name.
+func Find(gr schema.GroupResource) (Resource, bool) {
+	for _, resource := range Resources() {
+		if resource.GroupResource() == gr {
+			return resource, true
+		}
+	}
+	return Resource{}, false
+}
