@@ -54,6 +54,12 @@ type Input struct {
 	// Deleted. A deletion that happened while a watch was broken is not seen: then all of the controller's inputs are
 	// replayed as Added.
 	Keys func(watch.Event) []Key
+	// Everywhere adds the events of what other shards have published. Resources for which storage.OnlyElsewhere holds
+	// have no others.
+	Everywhere bool
+	// Stream is where the events come from instead of storage, for what is in none: first what exists as Added, then a
+	// Bookmark, then changes. It is called again when the stream has ended. The Resource then is but a name.
+	Stream func(context.Context) (watch.Interface, error)
 }
 
 // Controller is a name, what it follows, and what it does with one key.
@@ -102,16 +108,4 @@ func newRunning(c Controller) *running {
 			return result.RequeueAfter, err
 		},
 	})}
-}
-
-// enqueue adds what an event of the resource concerns.
-func (r *running) enqueue(resource schema.GroupResource, event watch.Event) {
-	for _, input := range r.Inputs {
-		if input.Resource != resource {
-			continue
-		}
-		for _, key := range input.Keys(event) {
-			r.Add(key)
-		}
-	}
 }

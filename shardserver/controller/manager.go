@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -63,31 +62,17 @@ func (m *Manager) runControllers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group sync.WaitGroup
-	sources := map[schema.GroupResource]*source{}
+	var all []*running
 	for _, c := range m.cfg.Controllers {
 		r := newRunning(c)
-		for _, resource := range followed(c) {
-			if sources[resource] == nil {
-				sources[resource] = &source{registry: m.cfg.Registry, resource: resource}
-			}
-			sources[resource].followers = append(sources[resource].followers, r)
-		}
+		all = append(all, r)
 		group.Go(func() { r.Run(ctx) })
 	}
-	for _, s := range sources {
+	for _, s := range sources(m.cfg.Registry, all) {
 		group.Go(func() { s.run(ctx) })
 	}
 	for _, task := range m.cfg.Tasks {
 		group.Go(func() { task(ctx) })
 	}
 	group.Wait()
-}
-
-// followed returns the distinct resources of a controller's inputs.
-func followed(c Controller) []schema.GroupResource {
-	distinct := sets.New[schema.GroupResource]()
-	for _, input := range c.Inputs {
-		distinct.Insert(input.Resource)
-	}
-	return distinct.UnsortedList()
 }

@@ -3,27 +3,53 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
-	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// source is the one watch of a resource that the controllers of a process share.
+// follower is one input of a controller, which a source serves.
+type follower struct {
+	*running
+	input int
+}
+
+// enqueue adds what an event concerns.
+func (f follower) enqueue(event watch.Event) {
+	for _, key := range f.Inputs[f.input].Keys(event) {
+		f.Add(key)
+	}
+}
+
+// source is the one watch of a feed that the controllers of a process share.
 type source struct {
-	registry *storage.Registry
-	resource schema.GroupResource
-	// followers are the controllers that have the resource among their inputs.
-	followers []*running
+	feed
+	registry  *storage.Registry
+	followers []follower
+}
+
+// sources returns what serves all inputs of all controllers.
+func sources(registry *storage.Registry, controllers []*running) []*source {
+	byFeed := map[feed]*source{}
+	for _, c := range controllers {
+		for at := range c.Inputs {
+			for _, from := range c.feeds(at) {
+				if byFeed[from] == nil {
+					byFeed[from] = &source{feed: from, registry: registry}
+				}
+				byFeed[from].followers = append(byFeed[from].followers, follower{c, at})
+			}
+		}
+	}
+	return slices.Collect(maps.Values(byFeed))
 }
 
 // run follows the resource until the context ends.
@@ -53,13 +79,9 @@ func (s *source) run(ctx context.Context) {
 // follow starts one watch and hands its events on until it ends. It tells whether the watch delivered all that
 // exists.
 func (s *source) follow(ctx context.Context, again bool) (synced bool, err error) {
-	resource, err := s.registry.Get(s.resource)
-	if err != nil {
-		return false, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := storage.WatchAll(ctx, resource)
+	stream, err := s.watch(ctx, s.registry)
 	if err != nil {
 		return false, fmt.Errorf("watching %s: %w", s.resource, err)
 	}
@@ -68,7 +90,7 @@ func (s *source) follow(ctx context.Context, again bool) (synced bool, err error
 		switch event.Type {
 		case watch.Added, watch.Modified, watch.Deleted:
 			for _, follower := range s.followers {
-				follower.enqueue(s.resource, event)
+				follower.enqueue(event)
 			}
 		case watch.Bookmark:
 			if synced {
@@ -88,25 +110,21 @@ func (s *source) follow(ctx context.Context, again bool) (synced bool, err error
 // replayOthers makes the followers look at everything again, because deletions of this resource that happened between
 // two watches were seen by nobody.
 func (s *source) replayOthers(ctx context.Context) {
-	ctx = logicalcluster.With(ctx, logicalcluster.Wildcard)
-	for _, follower := range s.followers {
-		for _, input := range follower.Inputs {
-			if input.Resource == s.resource {
-				continue
+	for _, of := range s.followers {
+		for at, input := range of.Inputs {
+			other := follower{of.running, at}
+			for _, from := range of.feeds(at) {
+				if from == s.feed {
+					continue
+				}
+				err := from.list(ctx, s.registry, func(obj runtime.Object) error {
+					other.enqueue(watch.Event{Type: watch.Added, Object: obj})
+					return nil
+				})
+				if err != nil {
+					klog.FromContext(ctx).Error(err, "Replaying a resource to a controller failed", "controller", of.Name, "resource", input.Resource)
+				}
 			}
-			resource, err := s.registry.Get(input.Resource)
-			if err != nil {
-				continue // not installed: it has no objects, and its own source reports the error
-			}
-			list, err := resource.Store.List(ctx, &internalversion.ListOptions{ResourceVersion: "0"})
-			if err != nil {
-				klog.FromContext(ctx).Error(err, "Replaying a resource to a controller failed", "controller", follower.Name, "resource", input.Resource)
-				continue
-			}
-			_ = meta.EachListItem(list, func(obj runtime.Object) error {
-				follower.enqueue(input.Resource, watch.Event{Type: watch.Added, Object: obj})
-				return nil
-			})
 		}
 	}
 }

@@ -3,7 +3,9 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,11 +25,22 @@ import (
 type Reader[T runtime.Object] struct {
 	registry *Registry
 	resource schema.GroupResource
+	// everywhere extends what is read to what other shards have.
+	everywhere bool
 }
 
 // NewReader returns a reader of a resource that need not be installed yet; calls fail until it is.
 func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResource) *Reader[T] {
 	return &Reader[T]{registry: registry, resource: resource}
+}
+
+// Everywhere returns a reader that knows the objects of other shards, too, as far as they are published: an object or a
+// logical cluster that is not on this shard is looked up in Registry.Elsewhere. It fails closed: while what others
+// have is not known, an object that was not found is not a NotFound error but ServiceUnavailable, and so is a list of a
+// logical cluster that is not here. A list of all clusters, and WatchAll, tell what is known. Resources for which
+// OnlyElsewhere holds can be read in no other way.
+func (r *Reader[T]) Everywhere() *Reader[T] {
+	return &Reader[T]{registry: r.registry, resource: r.resource, everywhere: true}
 }
 
 // Resource returns what is read.
@@ -52,11 +65,7 @@ func (r *Reader[T]) GetNotOlderThan(ctx context.Context, namespace, name, resour
 
 func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion string) (T, error) {
 	var none T
-	resource, err := r.registry.Get(r.resource)
-	if err != nil {
-		return none, err
-	}
-	obj, err := resource.Store.Get(scoped(ctx, r.resource, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	obj, err := r.getObject(ctx, namespace, name, resourceVersion)
 	if err != nil {
 		return none, err
 	}
@@ -65,6 +74,21 @@ func (r *Reader[T]) get(ctx context.Context, namespace, name, resourceVersion st
 		return none, fmt.Errorf("reading %s: got %T, want %T", r.resource, obj, none)
 	}
 	return typed, nil
+}
+
+func (r *Reader[T]) getObject(ctx context.Context, namespace, name, resourceVersion string) (runtime.Object, error) {
+	if r.everywhere && OnlyElsewhere(r.resource) {
+		return r.registry.getElsewhere(ctx, r.resource, namespace, name)
+	}
+	resource, err := r.registry.Get(r.resource)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := resource.Store.Get(scoped(ctx, r.resource, namespace), name, &metav1.GetOptions{ResourceVersion: resourceVersion})
+	if r.everywhere && apierrors.IsNotFound(err) {
+		return r.registry.getElsewhere(ctx, r.resource, namespace, name)
+	}
+	return obj, err
 }
 
 // List returns the objects of the context's logical cluster in a namespace (all if empty) that match the selector
@@ -79,6 +103,21 @@ func (r *Reader[T]) ListLatest(ctx context.Context, namespace string, selector l
 }
 
 func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.Selector, resourceVersion string) ([]T, error) {
+	var items []T
+	add := func(obj runtime.Object) error {
+		typed, ok := obj.(T)
+		if !ok {
+			var none T
+			return fmt.Errorf("listing %s: got %T, want %T", r.resource, obj, none)
+		}
+		items = append(items, typed)
+		return nil
+	}
+	if r.everywhere {
+		if err := r.eachElsewhere(ctx, namespace, selector, add); err != nil || OnlyElsewhere(r.resource) {
+			return items, err
+		}
+	}
 	resource, err := r.registry.Get(r.resource)
 	if err != nil {
 		return nil, err
@@ -87,29 +126,57 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	if err != nil {
 		return nil, err
 	}
-	items := make([]T, 0, meta.LenList(list))
-	err = meta.EachListItem(list, func(obj runtime.Object) error {
-		typed, ok := obj.(T)
-		if !ok {
-			var none T
-			return fmt.Errorf("listing %s: got %T, want %T", r.resource, obj, none)
-		}
-		items = append(items, typed)
+	items = slices.Grow(items, meta.LenList(list))
+	return items, meta.EachListItem(list, add)
+}
+
+// eachElsewhere calls a function with what other shards have in the context's logical cluster.
+func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selector labels.Selector, each func(runtime.Object) error) error {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok {
 		return nil
-	})
-	return items, err
+	}
+	objects, err := r.registry.ListElsewhere(ctx, r.resource, cluster)
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		accessor, err := meta.Accessor(obj)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", r.resource, err)
+		}
+		if (namespace != "" && accessor.GetNamespace() != namespace) || (selector != nil && !selector.Matches(labels.Set(accessor.GetLabels()))) {
+			continue
+		}
+		if err := each(obj); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WatchAll streams the resource in all logical clusters of the shard: first everything that exists as Added
 // events, then a Bookmark with the annotation metav1.InitialEventsAnnotationKey, then changes. Objects are of the
 // internal type; their cluster is logicalcluster.Of. The stream ends with the context, or when the cache restarts:
-// then call again.
+// then call again. With Everywhere the stream has the objects of other shards, too.
 func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
+	if r.everywhere && OnlyElsewhere(r.resource) {
+		return r.registry.WatchElsewhere(ctx, r.resource)
+	}
 	resource, err := r.registry.Get(r.resource)
 	if err != nil {
 		return nil, err
 	}
-	return WatchAll(ctx, resource)
+	here, err := WatchAll(ctx, resource)
+	if err != nil || !r.everywhere {
+		return here, err
+	}
+	elsewhere, err := r.registry.WatchElsewhere(ctx, r.resource)
+	if err != nil {
+		here.Stop()
+		return nil, err
+	}
+	return merge(ctx, here, elsewhere), nil
 }
 
 // WatchAll is Reader.WatchAll for a resource whose type does not matter.

@@ -64,6 +64,8 @@ type Registry struct {
 	changed chan struct{}
 	local   Local
 	visible func(context.Context, schema.GroupResource) bool
+	// elsewhere knows what other shards have.
+	elsewhere Elsewhere
 }
 
 // Local tells what definitions add to the logical cluster of a context.
@@ -77,7 +79,7 @@ type Local interface {
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{})}
+	return &Registry{resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{}), elsewhere: nowhere{}}
 }
 
 // Add makes a compiled-in resource known. The first version added of a group-resource stays.
