@@ -206,6 +206,9 @@ func (f *far) workspace(parent, name, cluster, phase string) {
 	f.put("workspaces", parent, name, map[string]any{"spec": map[string]any{"cluster": cluster}, "status": map[string]any{"phase": phase}})
 }
 
+// tenancyIdentity is the identity of the export that workspaces come from.
+const tenancyIdentity = "1d0"
+
 func (f *far) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	path := req.URL.Path
 	for resource, gvk := range kinds {
@@ -213,12 +216,20 @@ func (f *far) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if resource == "shards" {
 			cluster = "root"
 		}
-		if path == "/clusters/"+cluster+"/apis/"+gvk[0]+"/"+resource && req.TLS.PeerCertificates[0].Subject.CommonName == "proxy-admin" {
+		named := resource
+		if strings.HasPrefix(gvk[0], "tenancy.kcp.io/") {
+			named += ":" + tenancyIdentity
+		}
+		if path == "/clusters/"+cluster+"/apis/"+gvk[0]+"/"+named && req.TLS.PeerCertificates[0].Subject.CommonName == "proxy-admin" {
 			f.serveList(w, req, resource)
 			return
 		}
 	}
 	switch {
+	case path == "/clusters/root/apis/apis.kcp.io/v1alpha2/apiexports/tenancy.kcp.io":
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport",
+			"metadata": map[string]any{"name": "tenancy.kcp.io"}, "status": map[string]any{"identityHash": tenancyIdentity}})
 	case strings.HasSuffix(path, "/subjectaccessreviews"):
 		var review map[string]any
 		_ = json.NewDecoder(req.Body).Decode(&review)

@@ -29,6 +29,10 @@ type source struct {
 	shard    string
 	client   rest.Interface
 	resource string
+	// identity returns the identity of the export that the resource comes from; nil for what needs none.
+	identity func(context.Context) (string, error)
+	// forget is called when the server does not know the resource by that identity.
+	forget func()
 	// newList returns an empty list of the partial type; example is one empty item.
 	newList func() runtime.Object
 	example runtime.Object
@@ -50,13 +54,29 @@ func newSource(config *rest.Config, cluster string, gv schema.GroupVersion, reso
 	return source{client: client, resource: resource, newList: newList, example: example}, nil
 }
 
+// exported returns the resource as a request over all logical clusters names it, "<resource>:<identity>".
+func (s source) exported(ctx context.Context) (string, error) {
+	if s.identity == nil {
+		return s.resource, nil
+	}
+	identity, err := s.identity(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.resource + ":" + identity, nil
+}
+
 // ListWithContext reads one page. The reflector asks for any resource version, for which a server ignores the page
 // size; asking for the latest keeps pages, and a server with a watch cache answers it from there all the same.
 func (s source) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion = ""
 	options.ResourceVersionMatch = ""
 	list := s.newList()
-	err := s.client.Get().Resource(s.resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(list)
+	resource, err := s.exported(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = s.client.Get().Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(list)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +87,11 @@ func (s source) ListWithContext(ctx context.Context, options metav1.ListOptions)
 // WatchWithContext opens a watch.
 func (s source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
-	return s.client.Get().Resource(s.resource).VersionedParams(&options, metav1.ParameterCodec).Watch(ctx)
+	resource, err := s.exported(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.Get().Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Watch(ctx)
 }
 
 // List and Watch exist because the reflector's interface still has them.
@@ -149,6 +173,9 @@ func follow(ctx context.Context, s source, store cache.ReflectorStore, h *health
 				logger.Error(err, "Cannot follow a shard, its known workspaces stay; trying again", "shard", s.shard, "resource", s.resource)
 			}
 			h.set(false, err)
+			if s.forget != nil && apierrors.IsNotFound(err) {
+				s.forget()
+			}
 		}
 		timer := time.NewTimer(pause.Step())
 		select {

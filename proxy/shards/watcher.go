@@ -34,6 +34,8 @@ type Watcher struct {
 	index  *index.Index
 	types  *workspacetypes.Catalog // nil where workspaces bring no issuers
 
+	identity *identity // of the export that workspaces come from; set by Run
+
 	rootHealth health
 
 	mu        sync.Mutex
@@ -80,6 +82,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return fmt.Errorf("watching shards: %w", err)
 	}
 	src.shard = "root"
+	if w.identity, err = newIdentity(w.root); err != nil {
+		return err
+	}
+	w.identity.wait(ctx, &w.rootHealth)
 
 	w.mu.Lock()
 	w.ctx = ctx
@@ -205,6 +211,7 @@ func (w *Watcher) start(name, baseURL string) (*follower, error) {
 		return nil, err
 	}
 	workspaces.shard, clusters.shard = name, name
+	workspaces.identity, workspaces.forget = w.identity.get, w.identity.forget
 
 	ctx, cancel := context.WithCancel(w.ctx)
 	f := &follower{baseURL: baseURL, cancel: cancel, done: make(chan struct{})}
@@ -219,6 +226,7 @@ func (w *Watcher) start(name, baseURL string) (*follower, error) {
 			return nil, err
 		}
 		types.shard, configurations.shard = name, name
+		types.identity, configurations.identity = w.identity.get, w.identity.get
 		running.Go(func() { follow(ctx, types, newTypeStore(name, w.types, &f.types), &f.types) })
 		running.Go(func() {
 			follow(ctx, configurations, newConfigurationStore(name, w.types, &f.configurations), &f.configurations)
