@@ -37,7 +37,7 @@ func Build(ctx context.Context, module, into string, packages ...string) error {
 
 // Process is a running program. It is killed with the test, which then shows the end of its output if it failed.
 type Process struct {
-	// Name is the file name of the program.
+	// Name is what it is called, or the file name of the program.
 	Name string
 
 	cmd    *exec.Cmd
@@ -60,7 +60,13 @@ func (o *output) Write(p []byte) (int, error) {
 // Start runs a program in a directory.
 func Start(t testing.TB, directory, program string, args ...string) *Process {
 	t.Helper()
-	p := &Process{Name: filepath.Base(program), cmd: exec.Command(program, args...), exited: make(chan struct{})}
+	return StartAs(t, filepath.Base(program), directory, program, args...)
+}
+
+// StartAs is Start with a name for what the program is to the test.
+func StartAs(t testing.TB, name, directory, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Name: name, cmd: exec.Command(program, args...), exited: make(chan struct{})}
 	p.cmd.Dir = directory
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
