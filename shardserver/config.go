@@ -81,6 +81,8 @@ type Config struct {
 	exports  *apiexport.Catalog
 	// logicalClusters reads what logical clusters say of themselves.
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	// origin is what joins a shard that is not root to the root shard; nil on that one itself.
+	origin *origin
 	// claims knows which labels objects carry for providers that claim them.
 	claims *claims.Index
 	// inFlight is what admission charged quotas for.
@@ -325,10 +327,6 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 }
 
 func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
-	seeds, err := readIdentitySeeds(c.options.Shard.RootIdentitiesFile)
-	if err != nil {
-		return nil, err
-	}
 	return newAPIGroups(ctx, builtin.Config{
 		Resources:          c.Generic.MergedResourceConfig,
 		EventTTL:           c.options.EventTTL,
@@ -341,7 +339,7 @@ func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
 		TokenMaxExpiration: c.options.Authentication.ServiceAccounts.MaxExpiration,
 		ExtendTokens:       c.options.Authentication.ServiceAccounts.ExtendExpiration,
 		TokenMaxExtension:  c.options.Authentication.ServiceAccounts.MaxExtendedExpiration,
-	}, c.rest, c.registry, c.authorizer, seeds)
+	}, c.rest, c.registry, c.authorizer, c.identify)
 }
 
 func (c *Config) writeKubeconfig() error {

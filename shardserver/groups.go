@@ -38,18 +38,14 @@ type apiGroups struct {
 	shared      *apiextensions.Shared
 }
 
-// newAPIGroups creates the storage of every API, in the order that identities demand: secrets first, then what is
-// keyed by an identity that a secret holds. It fills the registry.
-func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions, resources *storage.Registry, authorizer *authorization.Authorizer, seeds map[string]string) (*apiGroups, error) {
+// newAPIGroups creates the storage of every API, in the order that identities demand: the core group first, in whose
+// secrets or config maps they are, then what is keyed by them. It fills the registry.
+func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions, resources *storage.Registry, authorizer *authorization.Authorizer, identify identifier) (*apiGroups, error) {
 	coreInfo, err := builtin.Core(cfg, options)
 	if err != nil {
 		return nil, err
 	}
-	secrets, ok := coreInfo.VersionedResourcesStorageMap["v1"]["secrets"].(secretStore)
-	if !ok {
-		return nil, fmt.Errorf("the storage of secrets is %T, which cannot hold identities", coreInfo.VersionedResourcesStorageMap["v1"]["secrets"])
-	}
-	if options.identities, err = ensureIdentities(ctx, secrets, seeds); err != nil {
+	if options.identities, err = identify(ctx, coreInfo.VersionedResourcesStorageMap["v1"]); err != nil {
 		return nil, err
 	}
 	named, err := builtin.Named(cfg, options)

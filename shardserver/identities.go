@@ -26,6 +26,30 @@ const (
 	identityKey       = apisv1alpha2.SecretKeyAPIExportIdentity
 )
 
+// identifier returns the identity hashes of the root exports by resource, given the storage of the core group.
+type identifier func(ctx context.Context, core map[string]rest.Storage) (map[schema.GroupResource]string, error)
+
+// identify makes the identities if this is the root shard, and else has them from it.
+func (c *Config) identify(ctx context.Context, core map[string]rest.Storage) (map[schema.GroupResource]string, error) {
+	if !c.options.IsRoot() {
+		var err error
+		c.origin, err = c.join(ctx, core["configmaps"])
+		if err != nil {
+			return nil, err
+		}
+		return c.origin.identities.ByResource(), nil
+	}
+	seeds, err := readIdentitySeeds(c.options.Shard.RootIdentitiesFile)
+	if err != nil {
+		return nil, err
+	}
+	secrets, ok := core["secrets"].(secretStore)
+	if !ok {
+		return nil, fmt.Errorf("the storage of secrets is %T, which cannot hold identities", core["secrets"])
+	}
+	return ensureIdentities(ctx, secrets, seeds)
+}
+
 // secretStore is what identities need of the secrets' storage.
 type secretStore interface {
 	rest.Getter

@@ -109,6 +109,9 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	s.Generic.AddPostStartHookOrDie(hookConnections, s.followConnections)
 	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
 	s.Generic.AddPostStartHookOrDie(hookViews, s.followViews)
+	if err := s.addRegistration(); err != nil {
+		return nil, err
+	}
 	return s, s.config.writeKubeconfig()
 }
 
@@ -187,18 +190,7 @@ func (s *Server) explainStorage(err error) error {
 
 func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
 	started := time.Now()
-	err := bootstrap.Run(hook, s.config.clients.Typed, bootstrap.Options{
-		ShardName:           s.options.Shard.Name,
-		BaseURL:             s.options.Shard.BaseURL,
-		ExternalURL:         s.options.Shard.ExternalURL,
-		VirtualWorkspaceURL: s.options.Shard.VirtualWorkspaceURL,
-		Root:                s.options.Shard.Name == options.DefaultShardName,
-		Batteries:           s.options.Batteries.Names(),
-		HomeWorkspaces:      s.options.Home.Enabled,
-		HomeCreatorGroups:   s.options.Home.CreatorGroups,
-		CacheAPIs:           s.options.FeatureEnabled(options.GateCacheAPIs),
-	})
-	if err != nil {
+	if err := bootstrap.Run(hook, s.config.clients.Typed, s.config.bootstrapOptions()); err != nil {
 		if hook.Err() != nil {
 			return nil // shutting down before the end of it
 		}
@@ -207,6 +199,21 @@ func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
 	klog.V(2).InfoS("Bootstrapped", "shard", s.options.Shard.Name, "after", time.Since(started).Round(time.Millisecond))
 	close(s.booted)
 	return nil
+}
+
+// bootstrapOptions say what the shard must hold, and how it is registered.
+func (c *Config) bootstrapOptions() bootstrap.Options {
+	return bootstrap.Options{
+		ShardName:           c.options.Shard.Name,
+		BaseURL:             c.options.Shard.BaseURL,
+		ExternalURL:         c.options.Shard.ExternalURL,
+		VirtualWorkspaceURL: c.options.Shard.VirtualWorkspaceURL,
+		Root:                c.options.IsRoot(),
+		Batteries:           c.options.Batteries.Names(),
+		HomeWorkspaces:      c.options.Home.Enabled,
+		HomeCreatorGroups:   c.options.Home.CreatorGroups,
+		CacheAPIs:           c.options.FeatureEnabled(options.GateCacheAPIs),
+	}
 }
 
 // followPolicy keeps the policy of system:admin compiled, which every request is decided by.

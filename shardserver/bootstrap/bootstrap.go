@@ -81,14 +81,6 @@ func Run(ctx context.Context, c client.Client, options Options) error {
 	})
 }
 
-// RegisterShard creates or updates the Shard object of this shard in root, over a client of the root shard. Run does
-// it for the root shard itself.
-func RegisterShard(ctx context.Context, c client.Client, options Options) error {
-	return persist(ctx, "registering shard "+options.ShardName, func(ctx context.Context) error {
-		return stage{cluster: logicalcluster.Root, objects: []client.Object{shard(options)}}.apply(ctx, c)
-	})
-}
-
 // stages lists everything in order: a stage may rely on those before it. System clusters come first, because the
 // RBAC of system:admin decides about all the others; a LogicalCluster comes before what it contains.
 func stages(options Options) ([]stage, error) {

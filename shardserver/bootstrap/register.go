@@ -1,0 +1,46 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// registrar is the field manager of what a shard says of itself. What others say of it stays: labels, annotations.
+const registrar = "kcp-shard"
+
+// RegisterShard brings the Shard object of this shard in root up to date, over a client of the root shard: its URLs and
+// the label with its name. It reads before it writes, and only that one object, so that a shard needs no rights to
+// others. One that is not there is made if create says so, and else left as it is.
+func RegisterShard(ctx context.Context, c client.Client, options Options, create bool) error {
+	ctx = logicalcluster.With(ctx, logicalcluster.Root)
+	wanted, existing := shard(options), &corev1alpha1.Shard{}
+	err := c.Get(ctx, client.ObjectKeyFromObject(wanted), existing)
+	switch {
+	case apierrors.IsNotFound(err) && !create:
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading Shard %s in %s: %w", wanted.Name, logicalcluster.Root, err)
+	case err == nil && existing.Spec == wanted.Spec && existing.Labels["name"] == wanted.Labels["name"]:
+		return nil
+	}
+	// Applying makes the object under its name, by the same right as changing it.
+	wanted.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("Shard"))
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return fmt.Errorf("encoding Shard %s: %w", wanted.Name, err)
+	}
+	delete(content, "status")
+	applied := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
+	if err := c.Apply(ctx, applied, client.FieldOwner(registrar), client.ForceOwnership); err != nil {
+		return fmt.Errorf("registering Shard %s in %s: %w", wanted.Name, logicalcluster.Root, err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/shardserver/bootstrap"
+	"github.com/atoll-dev/atoll/shardserver/handshake"
+)
+
+// hookRegistration is the name of the post-start hook that begins to register the shard in root, checkRegistration that of
+// the check of /readyz about it.
+const (
+	hookRegistration  = "kcp-register-shard"
+	checkRegistration = "shard-registration"
+)
+
+// origin is what joins a shard that is not root to the one that is.
+type origin struct {
+	root       *handshake.Root
+	identities handshake.Identities
+	// first tells that the shard had to ask for its identities: it was never part of the installation before.
+	first bool
+}
+
+// join finds the identities that this shard, which is not root, stores kcp's own APIs by. It returns when it has them; the
+// port tells meanwhile why the shard is not there yet.
+func (c *Config) join(ctx context.Context, configMaps rest.Storage) (_ *origin, err error) {
+	store, ok := configMaps.(handshake.Store)
+	if !ok {
+		return nil, fmt.Errorf("the storage of config maps is %T, which cannot hold identities", configMaps)
+	}
+	config, err := c.options.RootConfig()
+	if err != nil {
+		return nil, err
+	}
+	o := &origin{}
+	if o.root, err = handshake.NewRoot(config); err != nil {
+		return nil, err
+	}
+	var waiting *handshake.Waiting
+	var unanswered error
+	o.identities, err = handshake.Resolve(ctx, store, o.root, func(reason error) {
+		o.first = true
+		if waiting == nil && unanswered == nil {
+			waiting, unanswered = handshake.Wait(c.Generic.SecureServing)
+		}
+		if waiting != nil {
+			waiting.Because(reason)
+		}
+	})
+	if waiting != nil {
+		unanswered = waiting.Stop()
+	}
+	if err == nil && unanswered != nil {
+		err = fmt.Errorf("answering on the secure port while waiting for the root shard: %w", unanswered)
+	}
+	return o, err
+}
+
+// addRegistration has a shard that is not root registered in root, in the background. Only a shard that is new to the
+// installation waits for it before it is ready: others serve what they have, whether root is there or not.
+func (s *Server) addRegistration() error {
+	origin := s.config.origin
+	if origin == nil {
+		return nil // the bootstrap of root registers the root shard
+	}
+	registration := &handshake.Registration{
+		Root:     origin.root,
+		Held:     origin.identities,
+		Required: origin.first,
+		Register: func(ctx context.Context, c client.Client, create bool) error {
+			return bootstrap.RegisterShard(ctx, c, s.config.bootstrapOptions(), create)
+		},
+	}
+	s.Generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return registration.Healthy() }))
+	return s.Generic.AddPostStartHook(hookRegistration, func(hook genericapiserver.PostStartHookContext) error {
+		s.running.Go(func() { registration.Run(hook) })
+		return nil
+	})
+}

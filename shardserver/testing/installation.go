@@ -1,0 +1,49 @@
+package testing
+
+import (
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/atoll-dev/atoll/shardserver/options"
+)
+
+// StartShard runs one more shard beside the root shard, as Start does: it joins the root shard, whose embedded cache server
+// is its cache server.
+func StartShard(t testing.TB, root *Shard, name string, configure ...func(*options.Options)) *Shard {
+	t.Helper()
+	return StartShardIn(t, t.TempDir(), root, name, configure...)
+}
+
+// StartShardIn is StartShard with the root directory of an earlier run.
+func StartShardIn(t testing.TB, directory string, root *Shard, name string, configure ...func(*options.Options)) *Shard {
+	t.Helper()
+	return StartIn(t, directory, append([]func(*options.Options){root.Peer(t, name)}, configure...)...)
+}
+
+// Peer returns what makes a shard one beside this root shard.
+func (s *Shard) Peer(t testing.TB, name string) func(*options.Options) {
+	t.Helper()
+	kubeconfig := s.PeerKubeconfig(t)
+	return func(o *options.Options) {
+		o.Shard.Name = name
+		o.Shard.RootKubeconfig, o.Shard.CacheKubeconfig = kubeconfig, kubeconfig
+	}
+}
+
+// PeerKubeconfig returns the file of a kubeconfig for the bare URL of the shard, as system:masters, by which another joins
+// it. It has to be asked for after each start: the port changes.
+func (s *Shard) PeerKubeconfig(t testing.TB) string {
+	t.Helper()
+	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(s.Directory, "admin.kubeconfig"))
+	if err != nil {
+		t.Fatalf("reading the admin kubeconfig: %v", err)
+	}
+	kubeconfig.CurrentContext = "shard-base"
+	file := filepath.Join(s.Directory, "peer.kubeconfig")
+	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
