@@ -3,6 +3,8 @@ package installation
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -17,7 +19,8 @@ const readyTimeout = 2 * time.Minute
 // run runs a server until the test ends.
 func (i *Installation) run(t testing.TB, server sharded.Server) {
 	t.Helper()
-	p := programs.StartAs(t, server.Name, i.directory, i.binaries+"/"+server.Program, server.Args...)
+	command := slices.Concat(server.Command, []string{filepath.Join(i.binaries, server.Program)}, server.Args)
+	p := programs.StartAs(t, server.Name, i.directory, command[0], command[1:]...)
 	t.Cleanup(func() { p.Stop(t) })
 	i.mu.Lock()
 	defer i.mu.Unlock()

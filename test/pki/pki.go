@@ -52,11 +52,20 @@ type Pair struct{ CertFile, KeyFile string }
 // Issue makes a certificate for both ends of a connection, valid for localhost and the loopback addresses. Every call
 // makes new files: clients remember certificates by the names of their files.
 func (a *Authority) Issue(commonName string, organizations ...string) (Pair, error) {
-	return a.IssueFor(a.valid, commonName, organizations...)
+	return a.issue(a.valid, nil, commonName, organizations)
 }
 
 // IssueFor is Issue with an end of its own.
 func (a *Authority) IssueFor(valid time.Duration, commonName string, organizations ...string) (Pair, error) {
+	return a.issue(valid, nil, commonName, organizations)
+}
+
+// IssueAt is Issue for a server at one more address.
+func (a *Authority) IssueAt(address net.IP, commonName string, organizations ...string) (Pair, error) {
+	return a.issue(a.valid, address, commonName, organizations)
+}
+
+func (a *Authority) issue(valid time.Duration, address net.IP, commonName string, organizations []string) (Pair, error) {
 	cert, err := newCertificate(commonName, organizations, valid)
 	if err != nil {
 		return Pair{}, err
@@ -64,6 +73,9 @@ func (a *Authority) IssueFor(valid time.Duration, commonName string, organizatio
 	cert.KeyUsage = x509.KeyUsageDigitalSignature
 	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	cert.DNSNames, cert.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	if address != nil {
+		cert.IPAddresses = append(cert.IPAddresses, address)
+	}
 	key, err := newKey()
 	if err != nil {
 		return Pair{}, err

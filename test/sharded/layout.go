@@ -4,6 +4,7 @@
 package sharded
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -53,8 +54,18 @@ type Options struct {
 	FreePorts bool
 	// Validity of all certificates; 0 means a year.
 	Validity time.Duration
+	// Places are where servers run that do not run on the loopback interface.
+	Places map[string]Place
 	// ShardFlags, CacheFlags and ProxyFlags are added to those of every shard, the cache server and the front proxy.
 	ShardFlags, CacheFlags, ProxyFlags []string
+}
+
+// Place is a network of its own.
+type Place struct {
+	// Address is the IP address that the server listens on.
+	Address string
+	// Command is put before the server's own command line, as "ip netns exec <name>" is.
+	Command []string
 }
 
 // Server is one process of the installation.
@@ -67,6 +78,12 @@ type Server struct {
 	Args []string
 	// URL is where it listens.
 	URL string
+	// Command is put before the program, if there is one.
+	Command []string
+}
+
+func (l *Layout) server(name, program string, args []string) Server {
+	return Server{Name: name, Program: program, Args: args, URL: l.urls[name], Command: l.options.Places[name].Command}
 }
 
 // Layout is an installation that can be started.
@@ -163,7 +180,7 @@ func (l *Layout) addresses() error {
 			return fmt.Errorf("the address of %s is not free: %w", name, err)
 		}
 		listeners = append(listeners, listener)
-		l.urls[name] = "https://" + listener.Addr().String()
+		l.urls[name] = "https://" + net.JoinHostPort(l.address(name), strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
 	var errs []error
 	for _, listener := range listeners {
@@ -192,6 +209,11 @@ func (l *Layout) describe() error {
 	return err
 }
 
+// address returns the IP address of a server.
+func (l *Layout) address(name string) string {
+	return cmp.Or(l.options.Places[name].Address, "127.0.0.1")
+}
+
 // directory makes a directory of the installation.
 func (l *Layout) directory(name string) (string, error) {
 	directory := filepath.Join(l.options.Directory, name)
@@ -200,13 +222,13 @@ func (l *Layout) directory(name string) (string, error) {
 
 // serving returns the flags of the port and the certificate of a server.
 func (l *Layout) serving(name string) ([]string, error) {
-	pair, err := l.servers.Issue(name)
+	pair, err := l.servers.IssueAt(net.ParseIP(l.address(name)), name)
 	if err != nil {
 		return nil, err
 	}
 	_, port, err := net.SplitHostPort(l.urls[name][len("https://"):])
 	return []string{
-		"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + pair.CertFile, "--tls-private-key-file=" + pair.KeyFile,
+		"--bind-address=" + l.address(name), "--secure-port=" + port, "--tls-cert-file=" + pair.CertFile, "--tls-private-key-file=" + pair.KeyFile,
 		"--client-ca-file=" + l.clients.CertFile,
 	}, err
 }
@@ -223,5 +245,5 @@ func (l *Layout) cache() (Server, error) {
 	}
 	directory, err := l.directory(CacheServer)
 	args := slices.Concat([]string{"--root-directory=" + directory}, flags, embeddedEtcd(), l.options.CacheFlags)
-	return Server{CacheServer, "cache-server", args, l.urls[CacheServer]}, err
+	return l.server(CacheServer, "cache-server", args), err
 }

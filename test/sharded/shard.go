@@ -51,7 +51,7 @@ func (l *Layout) shard(name string) (Server, error) {
 		}
 		args = append(args, "--cache-kubeconfig="+kubeconfig)
 	}
-	return Server{name, "kcp", append(args, l.options.ShardFlags...), l.urls[name]}, nil
+	return l.server(name, "kcp", append(args, l.options.ShardFlags...)), nil
 }
 
 func (l *Layout) proxy() (Server, error) {
@@ -77,5 +77,5 @@ func (l *Layout) proxy() (Server, error) {
 		"--mapping-file=" + mapping, "--root-kubeconfig=" + shards, "--shards-kubeconfig=" + shards, "--root-directory=" + directory,
 		"--service-account-key-file=" + l.signingKey, "--service-account-lookup=false",
 	}, l.options.ProxyFlags)
-	return Server{FrontProxy, proxyName, args, l.urls[FrontProxy]}, err
+	return l.server(FrontProxy, proxyName, args), err
 }
