@@ -1,12 +1,8 @@
 package shardserver_test
 
 import (
-	"context"
-	"fmt"
-	"maps"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -22,7 +18,7 @@ func TestASecondShardJoins(t *testing.T) {
 	beta := shardtesting.StartShard(t, root, "beta")
 	atBeta := beta.Client(t, beta.Masters(t))
 
-	t.Run("the identities of root are written down", func(t *testing.T) { writtenDown(t, atBeta, identities) })
+	t.Run("the identities of root are written down", func(t *testing.T) { cached(t, atBeta, identities) })
 	t.Run("a ready shard is registered", func(t *testing.T) {
 		shard := registered(t, atRoot, "beta")
 		if want := beta.Masters(t).Host; shard.Spec.BaseURL != want || shard.Spec.ExternalURL != want || shard.Labels["name"] != "beta" {
@@ -37,7 +33,7 @@ func TestASecondShardJoins(t *testing.T) {
 		join := root.Peer(t, "beta")
 		must(t, root.Stop())
 		again := shardtesting.StartIn(t, beta.Directory, join)
-		writtenDown(t, again.Client(t, again.Masters(t)), identities)
+		cached(t, again.Client(t, again.Masters(t)), identities)
 	})
 }
 
@@ -53,18 +49,4 @@ func registered(t *testing.T, c client.Client, name string) *corev1alpha1.Shard 
 	shard := &corev1alpha1.Shard{}
 	must(t, c.Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: name}, shard))
 	return shard
-}
-
-func writtenDown(t *testing.T, c client.Client, identities map[string]string) {
-	t.Helper()
-	shardtesting.Eventually(t, "the identities are written down", func(ctx context.Context) error {
-		configMap := &corev1.ConfigMap{}
-		if err := c.Get(shardtesting.In(ctx, "system:shard"), client.ObjectKey{Namespace: "default", Name: "apiexport-identity-cache"}, configMap); err != nil {
-			return err
-		}
-		if !maps.Equal(configMap.Data, identities) {
-			return fmt.Errorf("it says %v, root has %v", configMap.Data, identities)
-		}
-		return nil
-	})
 }
