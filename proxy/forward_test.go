@@ -136,9 +136,13 @@ func TestTheIndexFollowsTheShards(t *testing.T) {
 
 	// It goes down: its entries stay, and requests say so.
 	beta.stop()
-	leads("root:org:team", "", 502)
-	if _, _, body := i.get(alice, "/clusters/root:org:team/api", nil); body != "" {
-		t.Errorf("the body of a 502 is %q, want none", body)
+	leads("root:org:team", "", 503)
+	for method, retry := range map[string]string{http.MethodGet: "1", http.MethodPost: "1", http.MethodDelete: "1"} {
+		res, body, err := i.try(alice, method, "/clusters/root:org:team/api", nil)
+		must(t, err)
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") != retry || !strings.Contains(string(body), `"reason":"ServiceUnavailable"`) {
+			t.Errorf("%s: %d, Retry-After %q, %s", method, res.StatusCode, res.Header.Get("Retry-After"), body)
+		}
 	}
 	if status, _, _ := i.get(alice, "/readyz", nil); status != 200 {
 		t.Errorf("one shard down makes the proxy of all others unready: %d", status)
@@ -165,16 +169,16 @@ func TestUntrustedShard(t *testing.T) {
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": evil.URL}})
 	i.root.allowMetrics = map[string]bool{"alice": true}
 	alice := i.as("alice")
-	i.eventually("502", func() bool {
+	i.eventually("503", func() bool {
 		status, _, _ := i.get(alice, "/clusters/team1/api", nil)
-		return status == 502
+		return status == 503
 	})
 	_, _, page := i.get(alice, "/metrics", nil)
 	for _, series := range []string{
 		`kcp_listener_tls_connection_error{error_type="unknown_ca",shard="alpha"}`,
 		`kcp_indexed_logicalclusters{shard="root"} 4`,
 		`kcp_indexed_logicalclusters{shard="alpha"} 0`,
-		`proxy_request_duration_seconds_count{code="502",method="GET"}`,
+		`proxy_request_duration_seconds_count{code="503",method="GET"}`,
 		`process_resident_memory_bytes`,
 	} {
 		if !strings.Contains(page, series) {

@@ -43,6 +43,26 @@ func (r responder) internal(w http.ResponseWriter, req *http.Request, message st
 	r.error(w, req, apierrors.NewInternalError(errors.New(message)))
 }
 
+// absent says that a shard does not answer. Clients try again what the shard has not seen, or what may be done twice.
+// Whether anything else was done is not known: who asked has to look.
+func (r responder) absent(w http.ResponseWriter, req *http.Request, unsent bool) {
+	if req.Context().Err() != nil {
+		return // there is nobody left to tell
+	}
+	status := apierrors.NewServiceUnavailable("the shard of this workspace does not answer")
+	if unsent || req.Method == http.MethodGet || req.Method == http.MethodHead {
+		status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	}
+	r.error(w, req, status)
+}
+
+// undecided says that a shard that was not read yet may have what was asked for.
+func (r responder) undecided(w http.ResponseWriter, req *http.Request) {
+	status := apierrors.NewServiceUnavailable("a shard that may have this workspace does not answer")
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	r.error(w, req, status)
+}
+
 func (r responder) error(w http.ResponseWriter, req *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, r.codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }

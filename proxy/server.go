@@ -95,14 +95,16 @@ func (s *Server) build() error {
 			shared[files] = transport
 			s.transports = append(s.transports, transport)
 		}
-		forwarders = append(forwarders, backend.NewForwarder(transport, entry.Headers(), backends))
+		forward := backend.NewForwarder(transport, entry.Headers(), backends)
 		if entry.Shards() {
+			forward = forward.WithFailure(s.respond.absent)
 			r.toShards = true
 			s.watcher = shards.New(s.config.Root, s.config.Shards, s.index)
 			if r.types != nil {
 				s.watcher.FollowTypes(r.types)
 			}
 		}
+		forwarders = append(forwarders, forward)
 	}
 	routes, err := r.routes(s.config.Mappings, forwarders)
 	if err != nil {

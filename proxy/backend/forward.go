@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -22,11 +24,25 @@ type Forwarder struct {
 	headers   identity.HeaderNames
 	metrics   *Metrics
 	buffers   *buffers
+	fail      Failure
 }
 
-// NewForwarder returns a forwarder over the transport, with identities in the headers of the given names.
+// Failure answers a request that its backend did not answer. unsent tells that the backend has not seen the request, so
+// that it can be sent again whatever it is.
+type Failure func(w http.ResponseWriter, req *http.Request, unsent bool)
+
+// NewForwarder returns a forwarder over the transport, with identities in the headers of the given names. A backend that
+// does not answer is told with status 502 and no body.
 func NewForwarder(transport http.RoundTripper, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
-	return &Forwarder{transport: transport, headers: headers, metrics: metrics, buffers: &buffers{}}
+	return &Forwarder{transport: transport, headers: headers, metrics: metrics, buffers: &buffers{},
+		fail: func(w http.ResponseWriter, _ *http.Request, _ bool) { w.WriteHeader(http.StatusBadGateway) }}
+}
+
+// WithFailure returns a forwarder that tells of backends that do not answer in another way.
+func (f *Forwarder) WithFailure(fail Failure) *Forwarder {
+	out := *f
+	out.fail = fail
+	return &out
 }
 
 // Forward sends the request to target, which replaces its URL but for the query, on behalf of the user; without one
@@ -70,10 +86,16 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 			if !errors.Is(err, context.Canceled) && req.Context().Err() == nil {
 				klog.V(4).InfoS("Backend does not answer", "backend", shard, "host", target.Host, "err", err)
 			}
-			w.WriteHeader(http.StatusBadGateway)
+			f.fail(w, req, unsent(err))
 		},
 	}
 	proxy.ServeHTTP(w, req)
+}
+
+// unsent tells whether an error came before the backend could read the request: there was no connection.
+func unsent(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial" || tlsErrorKind(err) != "" || strings.Contains(err.Error(), "TLS handshake timeout")
 }
 
 func (f *Forwarder) counted(body io.ReadCloser, add func(float64)) io.ReadCloser {

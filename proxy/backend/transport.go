@@ -9,12 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
@@ -93,11 +93,18 @@ func (p *pools) close() {
 	p.upgrades.CloseIdleConnections()
 }
 
+// A connection on which nothing came for a while is asked for a sign of life, and given up without one. Requests on a
+// connection to a machine that vanished wait this long altogether.
+const (
+	pingAfter   = 5 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
 // newPool returns connections without a time limit on answers: a watch is open for as long as it likes. What ends a
 // dead connection are keep-alives and, for HTTP/2, pings.
-func newPool(config *tls.Config, http2 bool) *http.Transport {
+func newPool(config *tls.Config, multiplexed bool) *http.Transport {
 	pool := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:         newDialer().DialContext,
 		TLSClientConfig:     config.Clone(),
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 25,
@@ -105,8 +112,14 @@ func newPool(config *tls.Config, http2 bool) *http.Transport {
 		// What a client accepts is the client's business: answers pass as they are.
 		DisableCompression: true,
 	}
-	if http2 {
-		return utilnet.SetTransportDefaults(pool)
+	if multiplexed {
+		pool = utilnet.SetOldTransportDefaults(pool)
+		h2, err := http2.ConfigureTransports(pool)
+		if err != nil {
+			panic(err) // the pool is new: nothing else can have configured it
+		}
+		h2.ReadIdleTimeout, h2.PingTimeout = pingAfter, pingTimeout
+		return pool
 	}
 	pool.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	pool.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
