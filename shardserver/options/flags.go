@@ -47,9 +47,11 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.Shard.VirtualWorkspaceURL, "shard-virtual-workspace-url", o.Shard.VirtualWorkspaceURL, "URL that virtual workspaces of this shard are reached by. Default: --shard-base-url.")
 	fs.StringVar(&o.Shard.ClientCertFile, "shard-client-cert-file", o.Shard.ClientCertFile, "Client certificate of this shard towards the root shard and the cache server, where --root-shard-kubeconfig-file and --cache-kubeconfig hold no credentials.")
 	fs.StringVar(&o.Shard.ClientKeyFile, "shard-client-key-file", o.Shard.ClientKeyFile, "Key of --shard-client-cert-file.")
-	fs.StringVar(&o.Shard.LogicalClusterAdminKubeconfig, "logical-cluster-admin-kubeconfig", o.Shard.LogicalClusterAdminKubeconfig, "Credentials that create logical clusters on other shards. With a single shard the file is checked to exist and the loopback is used.")
+	fs.StringVar(&o.Shard.LogicalClusterAdminKubeconfig, "logical-cluster-admin-kubeconfig", o.Shard.LogicalClusterAdminKubeconfig, "Credentials for logical clusters on other shards. No shard writes into another here: the file is checked to exist, and not used.")
 	fs.StringVar(&o.Shard.ExternalLogicalClusterAdminKubeconfig, "external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "Credentials that reach other shards through the front proxy. With a single shard the file is checked to exist and the loopback is used.")
 	fs.StringVar(&o.Shard.RootIdentitiesFile, "root-identities-file", o.Shard.RootIdentitiesFile, "YAML file \"identities: [{export: NAME, identity: VALUE}]\" that seeds the identities of the root exports. Existing ones stay.")
+	fs.Int64Var(&o.Shard.MaxLogicalClusters, "shard-max-logical-clusters", o.Shard.MaxLogicalClusters, "How many logical clusters the shard is to hold. From then on new workspaces go to other shards. 0: any number.")
+	fs.Int64Var(&o.Shard.MaxObjects, "shard-max-objects", o.Shard.MaxObjects, "How many objects the shard is to hold, in all its logical clusters. From then on new workspaces go to other shards. 0: any number.")
 	fs.StringSliceVar(&o.BatteriesIncluded, "batteries-included", o.BatteriesIncluded, fmt.Sprintf("Optional content to bootstrap: %v. A plain list replaces the default; items with '+' or '-' change it.", allBatteries))
 	fs.StringSliceVar(&o.FeatureGates, "feature-gates", o.FeatureGates, fmt.Sprintf("Name=true|false pairs. Known: %s.", strings.Join(knownGates(), ", ")))
 	fs.Int64Var(&o.Objects.DefaultLimit, "logical-cluster-total-object-limit", o.Objects.DefaultLimit, "How many objects a logical cluster may hold that has no annotation core.kcp.io/max-total-objects. 0: any number. Not for root and system clusters.")
@@ -58,6 +60,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress, "Address of a plain HTTP listener for pprof. Empty: none.")
 	fs.BoolVar(&o.BindFreePort, "experimental-bind-free-port", o.BindFreePort, "Bind to a free port. Needs --secure-port=0.")
 	_ = fs.MarkHidden("experimental-bind-free-port")
+	o.addUnused(fs)
 
 	fs = fss.FlagSet("Embedded etcd")
 	e := &o.EmbeddedEtcd

@@ -75,6 +75,8 @@ type Options struct {
 	UnsafeNoFsync bool
 	// BindFreePort picks a free port; it needs --secure-port=0.
 	BindFreePort bool
+
+	unused unusedOptions
 }
 
 // ShardOptions say who this shard is and how it is reached.
@@ -90,6 +92,9 @@ type ShardOptions struct {
 	// RootKubeconfig leads a shard that is not root to the one that is, CacheKubeconfig any shard to its cache server. A
 	// root shard without one runs a cache server itself.
 	RootKubeconfig, CacheKubeconfig string
+	// MaxLogicalClusters and MaxObjects are how much the shard is to hold: new workspaces go elsewhere from then on. 0 is
+	// any number.
+	MaxLogicalClusters, MaxObjects int64
 
 	// The kubeconfigs below are how shards reach each other; with one shard the loopback does it all.
 	LogicalClusterAdminKubeconfig         string
@@ -362,6 +367,12 @@ func (c *completed) validate() error {
 	}
 	if v := c.Objects.DefaultLimit; v < 0 {
 		errs = append(errs, fmt.Errorf("--logical-cluster-total-object-limit: got %d, want 0 for no limit, or more", v))
+	}
+	if v := c.Shard.MaxLogicalClusters; v < 0 {
+		errs = append(errs, fmt.Errorf("--shard-max-logical-clusters: got %d, want 0 for any number, or more", v))
+	}
+	if v := c.Shard.MaxObjects; v < 0 {
+		errs = append(errs, fmt.Errorf("--shard-max-objects: got %d, want 0 for any number, or more", v))
 	}
 	errs = append(errs, c.SecureServing.Validate()...)
 	errs = append(errs, c.Authentication.Validate()...)

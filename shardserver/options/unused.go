@@ -1,0 +1,33 @@
+package options
+
+import "github.com/spf13/pflag"
+
+// unusedOptions are values of flags that change nothing.
+type unusedOptions struct {
+	shardKubeconfig, externalHostname, virtualWorkspaceCA, mountCert, mountKey string
+	tokenSyncs                                                                 int
+}
+
+// addUnused accepts flags with which others start a shard. What they are for is done in another way here; who gives one is
+// told so.
+func (o *Options) addUnused(fs *pflag.FlagSet) {
+	u := &o.unused
+	fs.StringVar(&u.shardKubeconfig, "shard-kubeconfig-file", "", "Credentials for other shards.")
+	fs.StringVar(&u.externalHostname, "external-hostname", "", "Hostname of the shard.")
+	fs.StringVar(&u.virtualWorkspaceCA, "shard-virtual-workspace-ca-file", "", "CA of the server of virtual workspaces.")
+	fs.StringVar(&u.mountCert, "mount-proxy-client-cert-file", "", "Client certificate towards mounted workspaces.")
+	fs.StringVar(&u.mountKey, "mount-proxy-client-key-file", "", "Key of --mount-proxy-client-cert-file.")
+	fs.IntVar(&u.tokenSyncs, "concurrent-serviceaccount-token-syncs", 0, "Tokens of service accounts that are made at a time.")
+	for name, why := range map[string]string{
+		"shard-kubeconfig-file":                 "no shard writes into another",
+		"external-hostname":                     "the address is that of --shard-base-url",
+		"shard-virtual-workspace-ca-file":       "the server of virtual workspaces asks the shard, never the other way round",
+		"mount-proxy-client-cert-file":          "the front proxy takes users to mounted workspaces; the shard goes there as nobody",
+		"mount-proxy-client-key-file":           "the front proxy takes users to mounted workspaces; the shard goes there as nobody",
+		"concurrent-serviceaccount-token-syncs": "controllers of all logical clusters share their workers",
+	} {
+		if err := fs.MarkDeprecated(name, "it has no effect here: "+why); err != nil {
+			panic(err) // it was added above
+		}
+	}
+}
