@@ -38,7 +38,7 @@ type Catalog struct {
 	exports   *storage.Reader[*apisv1alpha2.APIExport]
 	schemas   *storage.Reader[*apisv1alpha1.APIResourceSchema]
 	locate    Locate
-	following *following[*apisv1alpha2.APIExport]
+	following *storage.Following[*apisv1alpha2.APIExport]
 
 	mu          sync.RWMutex
 	known       map[bindings.Export]entry
@@ -66,15 +66,15 @@ func NewCatalog(registry *storage.Registry, locate Locate) *Catalog {
 		paths:      map[Reference]sets.Set[bindings.Export]{},
 		identities: map[string]sets.Set[bindings.Export]{},
 	}
-	c.following = &following[*apisv1alpha2.APIExport]{reader: c.exports, take: c.take, begin: c.begin, sweep: c.sweep, synced: make(chan struct{})}
+	c.following = following(c.exports, follower[*apisv1alpha2.APIExport]{begin: c.begin, take: c.take, sweep: c.sweep})
 	return c
 }
 
 // Run follows all exports until the context ends. It is called once.
-func (c *Catalog) Run(ctx context.Context) { c.following.run(ctx) }
+func (c *Catalog) Run(ctx context.Context) { c.following.Run(ctx) }
 
 // WaitForSync returns when every export that existed at the start is known.
-func (c *Catalog) WaitForSync(ctx context.Context) error { return c.following.wait(ctx) }
+func (c *Catalog) WaitForSync(ctx context.Context) error { return c.following.WaitForSync(ctx) }
 
 // Subscribe has the function called after an export came, changed or went. It must not block for long.
 func (c *Catalog) Subscribe(changed func(bindings.Export)) {

@@ -17,7 +17,7 @@ import (
 // gone with it. It is safe for concurrent use.
 type Referrers[T client.Object] struct {
 	reference func(T) (Reference, error)
-	following *following[T]
+	following *storage.Following[T]
 
 	mu sync.RWMutex
 	of map[Reference]sets.Set[controller.Key]
@@ -37,15 +37,15 @@ func NewSlices(registry *storage.Registry) *Referrers[*apisv1alpha1.APIExportEnd
 
 func newReferrers[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *Referrers[T] {
 	r := &Referrers[T]{reference: reference, of: map[Reference]sets.Set[controller.Key]{}}
-	r.following = &following[T]{reader: reader, take: r.Take, begin: r.begin, sweep: r.sweep, synced: make(chan struct{})}
+	r.following = following(reader, follower[T]{begin: r.begin, take: r.Take, sweep: r.sweep})
 	return r
 }
 
 // Run follows the resource until the context ends. It is called once.
-func (r *Referrers[T]) Run(ctx context.Context) { r.following.run(ctx) }
+func (r *Referrers[T]) Run(ctx context.Context) { r.following.Run(ctx) }
 
 // WaitForSync returns when every object that existed at the start is known.
-func (r *Referrers[T]) WaitForSync(ctx context.Context) error { return r.following.wait(ctx) }
+func (r *Referrers[T]) WaitForSync(ctx context.Context) error { return r.following.WaitForSync(ctx) }
 
 // Take takes in an object that another watch has brought, so that whoever acts on that watch finds it here as well. A
 // reference never changes, so it does not matter how often and in which order the watches tell.

@@ -4,22 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
-
-// followAgain is how long to wait before a watch that ended is started anew.
-const followAgain = 100 * time.Millisecond
 
 // key addresses a binding.
 type key struct {
@@ -71,88 +64,51 @@ func observe(object *apisv1alpha2.APIBinding) (observed, error) {
 	return o, nil
 }
 
-// Run follows all bindings until the context ends.
-func (i *Index) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := i.follow(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		klog.FromContext(ctx).V(2).Info("The watch of all bindings ended, starting it again", "reason", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(followAgain):
-		}
-	}
-}
+// Run follows all bindings until the context ends. It is called once.
+func (i *Index) Run(ctx context.Context) { i.following.Run(ctx) }
 
 // WaitForSync returns when every binding that existed at the start is known.
-func (i *Index) WaitForSync(ctx context.Context) error {
-	select {
-	case <-i.synced:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+func (i *Index) WaitForSync(ctx context.Context) error { return i.following.WaitForSync(ctx) }
+
+// follower takes into an index what a watch brings.
+type follower struct {
+	*Index
+	// found is what exists, until all of it was told.
+	found sets.Set[key]
 }
 
-// follow runs one watch to its end.
-func (i *Index) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := i.reader.WatchAll(ctx)
-	if err != nil {
-		return err
+func (f *follower) Begin() { f.found = sets.New[key]() }
+
+func (*follower) End() {}
+
+// Take takes in one object. One that makes no sense changes nothing: others must not wait for it to be mended.
+func (f *follower) Take(ctx context.Context, object *apisv1alpha2.APIBinding, deleted bool) error {
+	o, err := observe(object)
+	if f.found != nil {
+		f.found.Insert(o.key)
 	}
-	defer stream.Stop()
-	found := sets.New[key]() // what exists, until all of it was told
-	for event := range stream.ResultChan() {
-		if event.Type == watch.Error {
-			return apierrors.FromObject(event.Object)
-		}
-		accessor, err := meta.Accessor(event.Object)
-		if err != nil {
-			return err
-		}
-		version, err := strconv.ParseUint(accessor.GetResourceVersion(), 10, 64)
-		if err != nil {
-			return err
-		}
-		k := key{logicalcluster.Of(accessor), accessor.GetName()}
-		switch event.Type {
-		case watch.Bookmark:
-			if found != nil {
-				i.removeOthers(found, version)
-				found = nil
-				i.once.Do(func() { close(i.synced) })
-			}
-		case watch.Deleted:
-			i.remove(k, version)
-		default:
-			i.take(ctx, event.Object)
-		}
-		if found != nil { // what exists comes in the order of keys, not of versions
-			found.Insert(k)
-			continue
-		}
-		i.saw(version)
+	switch {
+	case deleted:
+		f.remove(o.key, o.version)
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "A binding cannot be read")
+	default:
+		f.update(o, false)
 	}
 	return nil
 }
 
-// take takes in one object. One that makes no sense changes nothing: others must not wait for it to be mended.
-func (i *Index) take(ctx context.Context, object any) {
-	typed, ok := object.(*apisv1alpha2.APIBinding)
-	if !ok {
-		klog.FromContext(ctx).Error(nil, "A watch of bindings brought something else", "type", fmt.Sprintf("%T", object))
-		return
+func (f *follower) Complete(version string) {
+	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.removeOthers(f.found, at)
 	}
-	o, err := observe(typed)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "A binding cannot be read")
-		return
+	f.found = nil
+}
+
+func (f *follower) Saw(version string) {
+	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.saw(at)
 	}
-	i.update(o, false)
 }
 
 // saw remembers up to where the watch has come.

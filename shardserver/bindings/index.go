@@ -47,9 +47,8 @@ type Bound struct {
 
 // Index knows what the bindings of all logical clusters have bound. It is safe for concurrent use.
 type Index struct {
-	reader *storage.Reader[*apisv1alpha2.APIBinding]
-	synced chan struct{}
-	once   sync.Once
+	reader    *storage.Reader[*apisv1alpha2.APIBinding]
+	following *storage.Following[*apisv1alpha2.APIBinding]
 
 	mu sync.RWMutex
 	// clusters holds the bindings of each logical cluster that has any, ordered by name.
@@ -82,13 +81,14 @@ type Change struct {
 
 // NewIndex returns an index that knows nothing until Run has begun, but what Latest makes it look for.
 func NewIndex(registry *storage.Registry) *Index {
-	return &Index{
+	i := &Index{
 		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")),
-		synced:   make(chan struct{}),
 		clusters: map[logicalcluster.Name][]binding{},
 		shared:   newShared(),
 		states:   map[State]int{},
 	}
+	i.following = storage.NewFollowing(i.reader.Resource(), i.reader.WatchAll, storage.Follower[*apisv1alpha2.APIBinding](&follower{Index: i}))
+	return i
 }
 
 // Subscribe has the function called after every change. Calls may come at the same time, and late: what is true now is

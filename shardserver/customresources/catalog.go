@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -45,10 +46,9 @@ type Config struct {
 // implements storage.Local. Per definition it keeps a few words; all else is per content or per storage.
 type Catalog struct {
 	Config
-	reader  *storage.Reader[*apiextensionsinternal.CustomResourceDefinition]
-	compile func(*Content) (*compiled, error)
-	synced  chan struct{}
-	once    sync.Once
+	reader    *storage.Reader[*apiextensionsinternal.CustomResourceDefinition]
+	following *storage.Following[metav1.Object]
+	compile   func(*Content) (*compiled, error)
 
 	// changing is held while a change is made, which may have to open a storage; mu guards what follows and is never held
 	// for longer than it takes to read or write it. Both: changing first.
@@ -74,7 +74,6 @@ func NewCatalog(cfg Config) *Catalog {
 	c := &Catalog{
 		Config:   cfg,
 		reader:   storage.NewReader[*apiextensionsinternal.CustomResourceDefinition](cfg.Registry, apiextensions.Definitions),
-		synced:   make(chan struct{}),
 		clusters: map[logicalcluster.Name]map[string]*definition{},
 		contents: map[contentKey]*Content{},
 		storages: map[storageKey]*opened{},
@@ -83,6 +82,7 @@ func NewCatalog(cfg Config) *Catalog {
 		guests:   map[bindings.Resource]int{},
 		places:   map[placeKey]*place{},
 	}
+	c.following = storage.NewFollowing(apiextensions.Definitions, c.watchAll, storage.Follower[metav1.Object](&follower{Catalog: c}))
 	cfg.Bindings.Subscribe(c.bindingChanged)
 	return c
 }

@@ -4,92 +4,61 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
-// followAgain is how long to wait before a watch that ended is started anew.
-const followAgain = 100 * time.Millisecond
-
-// Run follows all definitions until the context ends.
-func (c *Catalog) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := c.follow(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		klog.FromContext(ctx).V(2).Info("The watch of all definitions ended, starting it again", "reason", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(followAgain):
-		}
-	}
-}
+// Run follows all definitions until the context ends. It is called once.
+func (c *Catalog) Run(ctx context.Context) { c.following.Run(ctx) }
 
 // WaitForSync returns when every definition that existed at the start is known.
-func (c *Catalog) WaitForSync(ctx context.Context) error {
-	select {
-	case <-c.synced:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+func (c *Catalog) WaitForSync(ctx context.Context) error { return c.following.WaitForSync(ctx) }
+
+// follower takes into a catalog what a watch brings.
+type follower struct {
+	*Catalog
+	// found is what exists, until all of it was told.
+	found sets.Set[key]
 }
 
-// follow runs one watch to its end.
-func (c *Catalog) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(logicalcluster.With(ctx, logicalcluster.Wildcard))
-	defer cancel()
-	stream, err := c.watchAll(ctx)
+func (f *follower) Begin() { f.found = sets.New[key]() }
+
+func (*follower) End() {}
+
+func (f *follower) Take(ctx context.Context, object metav1.Object, deleted bool) error {
+	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return err
 	}
-	defer stream.Stop()
-	found := sets.New[key]()
-	for event := range stream.ResultChan() {
-		if event.Type == watch.Error {
-			return apierrors.FromObject(event.Object)
-		}
-		accessor, err := meta.Accessor(event.Object)
-		if err != nil {
-			return err
-		}
-		version, err := strconv.ParseUint(accessor.GetResourceVersion(), 10, 64)
-		if err != nil {
-			return err
-		}
-		if event.Type == watch.Bookmark {
-			if found != nil {
-				c.removeOthers(found, version)
-				found = nil
-				c.once.Do(func() { close(c.synced) })
-			}
-			c.saw(version)
-			continue
-		}
-		k := key{logicalcluster.Of(accessor), accessor.GetName()}
-		if event.Type == watch.Deleted {
-			c.remove(k, version)
-		} else if err := c.read(ctx, k); err != nil {
-			return err
-		}
-		if found != nil { // what exists comes in the order of keys, not of versions
-			found.Insert(k)
-		} else {
-			c.saw(version)
-		}
+	k := key{logicalcluster.Of(object), object.GetName()}
+	if f.found != nil {
+		f.found.Insert(k)
 	}
-	return nil
+	if deleted {
+		f.remove(k, version)
+		return nil
+	}
+	return f.read(ctx, k)
+}
+
+func (f *follower) Complete(version string) {
+	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.removeOthers(f.found, at)
+	}
+	f.found = nil
+}
+
+func (f *follower) Saw(version string) {
+	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
+		f.saw(at)
+	}
 }
 
 // watchAll is storage.Reader.WatchAll without a copy of each definition, which may be large: of the events, only the
@@ -100,6 +69,7 @@ func (c *Catalog) watchAll(ctx context.Context) (watch.Interface, error) {
 		return nil, err
 	}
 	sendInitial := true
+	ctx = logicalcluster.With(ctx, logicalcluster.Wildcard)
 	return resource.Store.Watch(ctx, &internalversion.ListOptions{
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		SendInitialEvents:    &sendInitial,

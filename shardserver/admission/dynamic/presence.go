@@ -3,15 +3,13 @@ package dynamic
 import (
 	"context"
 	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // presence knows which logical clusters have any objects of a resource, from one watch of all of them: a set of names
@@ -30,13 +28,9 @@ func (p *presence) in(cluster logicalcluster.Name) bool {
 	return !p.known || len(p.names[cluster]) > 0
 }
 
-// run follows the resource until the context ends.
+// run follows the resource until the context ends. It is called once.
 func (p *presence) run(ctx context.Context, resource watchable) {
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		err := p.follow(ctx, resource)
-		p.forget()
-		klog.FromContext(ctx).V(2).Info("The watch of admission configurations ended", "resource", resource.Resource(), "reason", err)
-	}, time.Second, 0.5, true)
+	storage.NewFollowing(resource.Resource(), resource.WatchAll, storage.Follower[metav1.Object](noted{p})).Run(ctx)
 }
 
 // watchable is a storage.Reader of any type.
@@ -45,31 +39,21 @@ type watchable interface {
 	WatchAll(ctx context.Context) (watch.Interface, error)
 }
 
-// follow handles one watch until it ends.
-func (p *presence) follow(ctx context.Context, resource watchable) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := resource.WatchAll(ctx)
-	if err != nil {
-		return err
-	}
-	defer stream.Stop()
-	for event := range stream.ResultChan() {
-		switch event.Type {
-		case watch.Added, watch.Modified, watch.Deleted:
-			object, err := meta.Accessor(event.Object)
-			if err != nil {
-				return err
-			}
-			p.note(logicalcluster.Of(object), object.GetName(), event.Type != watch.Deleted)
-		case watch.Bookmark:
-			p.settle() // the first one says that everything that existed was sent
-		case watch.Error:
-			return nil
-		}
-	}
+// noted takes into a presence what a watch brings.
+type noted struct{ *presence }
+
+func (n noted) Begin() { n.forget() }
+
+func (n noted) Take(_ context.Context, object metav1.Object, deleted bool) error {
+	n.note(logicalcluster.Of(object), object.GetName(), !deleted)
 	return nil
 }
+
+func (n noted) Complete(string) { n.settle() }
+
+func (noted) Saw(string) {}
+
+func (n noted) End() { n.forget() }
 
 func (p *presence) note(cluster logicalcluster.Name, name string, exists bool) {
 	p.mu.Lock()

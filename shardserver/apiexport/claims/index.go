@@ -18,8 +18,9 @@ import (
 // Index knows which claims hold in which logical cluster. A cluster without any is not in it; others have one entry for
 // each binding by which a provider sees something, and equal bindings share what they say. It is safe for concurrent use.
 type Index struct {
-	reader *storage.Reader[*apisv1alpha2.APIBinding]
-	bound  *bindings.Index
+	reader    *storage.Reader[*apisv1alpha2.APIBinding]
+	following *storage.Following[*apisv1alpha2.APIBinding]
+	bound     *bindings.Index
 
 	mu       sync.RWMutex
 	clusters map[logicalcluster.Name][]accepting
@@ -36,12 +37,14 @@ type accepting struct {
 
 // NewIndex returns an index. It gives the same answers before Run has begun, but takes longer.
 func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
-	return &Index{
+	i := &Index{
 		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apiBindings),
 		bound:    bound,
 		clusters: map[logicalcluster.Name][]accepting{},
 		sets:     map[content]*set{},
 	}
+	i.following = storage.NewFollowing(apiBindings, i.reader.WatchAll, storage.Follower[*apisv1alpha2.APIBinding](follower{i}))
+	return i
 }
 
 // Labels returns the labels of claims that an object of the context's logical cluster has to carry, by its own labels.
