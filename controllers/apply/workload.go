@@ -14,8 +14,9 @@ import (
 )
 
 // Workload brings one Deployment up. Gates are the findings about what it stands on: nothing is started or rolled while
-// one of them is not fine, and pods that run keep running. SettleWorkload takes what it returns.
-func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *appsv1.Deployment, gates ...status.Finding) (status.Finding, error) {
+// one of them is not fine, and pods that run keep running. SettleWorkload takes what it returns; what the rollout of the
+// installation has to say goes into the report.
+func (c Cluster) Workload(ctx context.Context, report *status.Report, conditionType string, wanted *appsv1.Deployment, gates ...status.Finding) (status.Finding, error) {
 	live, err := Get[appsv1.Deployment](ctx, c, wanted.Namespace, wanted.Name)
 	if err != nil {
 		return status.Finding{}, err
@@ -41,6 +42,27 @@ func (c Cluster) Workload(ctx context.Context, conditionType string, wanted *app
 			isOrAre(missing), wanted.Namespace, wanted.Name), nil
 	}
 	desired.StampRevisions(&wanted.Spec.Template, revisions)
+	if budget := desired.DisruptionBudget(wanted); budget != nil {
+		if err := c.Object(ctx, conditionType, budget); err != nil {
+			return status.Finding{}, err
+		}
+	}
+	return c.roll(ctx, report, conditionType, live, wanted)
+}
+
+// roll applies a Deployment: all of it, or all but the pod template while the gate keeps that back.
+func (c Cluster) roll(ctx context.Context, report *status.Report, conditionType string, live, wanted *appsv1.Deployment) (status.Finding, error) {
+	if live == nil {
+		if err := stampTemplate(wanted, &wanted.Spec.Template); err != nil {
+			return status.Finding{}, err
+		}
+	} else {
+		verdict, err := c.gated(ctx, live, wanted)
+		if err != nil {
+			return status.Finding{}, err
+		}
+		report.AddWorse(verdict)
+	}
 	if err := c.Deployment(ctx, conditionType, live, wanted); err != nil {
 		return status.Finding{}, err
 	}

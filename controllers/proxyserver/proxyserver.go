@@ -18,11 +18,11 @@ import (
 // Reconcile applies everything of a proxy but its certificates and reports on its pods. Gates are the findings about what
 // it stands on. It returns the Deployment as it is now, or nil.
 func Reconcile(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, error) {
-	finding, err := provide(ctx, cluster, conditionType, root, proxy, image, gates)
+	finding, err := provide(ctx, cluster, report, conditionType, root, proxy, image, gates)
 	return cluster.SettleWorkload(ctx, report, conditionType, root.Namespace, proxy.Server(), finding, err)
 }
 
-func provide(ctx context.Context, cluster apply.Cluster, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates []status.Finding) (status.Finding, error) {
+func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates []status.Finding) (status.Finding, error) {
 	config, err := desired.ProxyConfig(proxy)
 	if err != nil {
 		return status.Finding{}, err
@@ -39,7 +39,7 @@ func provide(ctx context.Context, cluster apply.Cluster, conditionType string, r
 	if err := bundles(ctx, cluster, conditionType, root, proxy); err != nil {
 		return status.Finding{}, err
 	}
-	return cluster.Workload(ctx, conditionType, desired.ProxyDeployment(proxy, image), gates...)
+	return cluster.Workload(ctx, report, conditionType, desired.ProxyDeployment(proxy, image), gates...)
 }
 
 // bundles merges the CAs whose clients the proxy accepts and, if there are CAs of backends, those it trusts.

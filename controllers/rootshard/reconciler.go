@@ -140,7 +140,7 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (status.Find
 	if s.store.Type != "" {
 		gates = append(gates, s.store)
 	}
-	return r.Cluster.Workload(ctx, condition, desired.RootShardDeployment(s.root, r.Image, etcd.ConnectionOf(s.root)), gates...)
+	return r.Cluster.Workload(ctx, &s.report, condition, desired.RootShardDeployment(s.root, r.Image, etcd.ConnectionOf(s.root)), gates...)
 }
 
 // internalProxy makes the proxy through which the operator reaches workspaces.

@@ -37,6 +37,18 @@ func (r *Report) Add(finding Finding) {
 	r.Findings = append(r.Findings, finding)
 }
 
+// AddWorse notes a finding of a part that has several pieces: of two findings of one type the worse one stays. One
+// without a type says nothing.
+func (r *Report) AddWorse(finding Finding) {
+	severity := map[Kind]int{Fine: 0, Told: 1, Waiting: 2, Stalled: 3}
+	if finding.Type == "" {
+		return
+	}
+	if had := r.Find(finding.Type); had.Type == "" || severity[finding.Kind] > severity[had.Kind] {
+		r.Add(finding)
+	}
+}
+
 // first is the first finding of a kind: the one whose part others wait for.
 func (r *Report) first(kind Kind) (Finding, bool) {
 	for _, finding := range r.Findings {
@@ -61,11 +73,16 @@ func (r *Report) Find(conditionType string) Finding {
 // event; permissions and quotas do not.
 const (
 	waitingInterval = 30 * time.Second
+	// What a rollout waits for is asked for, and answers in seconds.
+	rolloutInterval = 5 * time.Second
 	stalledInterval = 2 * time.Minute
 )
 
 // RequeueAfter is when to look again although nothing happened; 0 is never.
 func (r *Report) RequeueAfter() time.Duration {
+	if rollout := r.Find(operatorv1alpha1.ConditionRolledOut); rollout.Type != "" && rollout.Kind != Fine {
+		return rolloutInterval
+	}
 	if _, waiting := r.first(Waiting); waiting {
 		return waitingInterval
 	}

@@ -24,6 +24,9 @@ const (
 	ConditionEtcdAvailable = "EtcdAvailable"
 	// ConditionProxyAvailable is True when the internal proxy of a RootShard has all its pods ready.
 	ConditionProxyAvailable = "ProxyAvailable"
+	// ConditionRolledOut is False while pods wait for their turn to be replaced, are being replaced, or did not become
+	// healthy when they were.
+	ConditionRolledOut = "RolledOut"
 	// ConditionWorkspacesGone is there while a Shard is being deleted, and False while workspaces are on it.
 	ConditionWorkspacesGone = "WorkspacesGone"
 	// ConditionAuthorizationProvisioned says whether the bindings a Kubeconfig asks for exist in its workspace.

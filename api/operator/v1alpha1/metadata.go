@@ -15,6 +15,18 @@ const (
 // whether it does. What it holds is lost.
 const AnnotationForceDelete = "operator.kcp.io/force-delete"
 
+// Annotations by which a user takes a hand in rollouts: on a RootShard for its whole installation, on another object for
+// that one alone.
+const (
+	// AnnotationPauseRollout with the value "true" keeps pods from being replaced. What is being replaced goes on.
+	AnnotationPauseRollout = "operator.kcp.io/pause-rollout"
+	// AnnotationRolloutNow with the value "true" lets pods be replaced at once, without turn and checks.
+	AnnotationRolloutNow = "operator.kcp.io/rollout-now"
+	// AnnotationRolloutTimeout, a duration on a RootShard, is how long new pods have to become healthy before the
+	// rollout stops. Left out, it is ten minutes.
+	AnnotationRolloutTimeout = "operator.kcp.io/rollout-timeout"
+)
+
 // Finalizers that the operator puts on custom resources.
 const (
 	// FinalizerKubeconfigRBAC holds a Kubeconfig with an authorization block until its bindings inside kcp are gone.

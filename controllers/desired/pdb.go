@@ -1,0 +1,34 @@
+package desired
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// DisruptionBudget lets a drain take one pod of a component at a time. A component that is wanted with fewer than two pods
+// has none. Where the number is left to an autoscaler there is one, which lets a single pod go, too: a budget must never
+// be what keeps a node from being drained for good.
+func DisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
+	if ptr.Deref(deployment.Spec.Replicas, DefaultReplicas) < 2 {
+		return nil
+	}
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: deployment.Name, Namespace: deployment.Namespace,
+			Labels:          maps.Clone(deployment.Spec.Selector.MatchLabels),
+			OwnerReferences: deployment.OwnerReferences,
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+			Selector:       deployment.Spec.Selector.DeepCopy(),
+			// Pods that are not ready serve nobody; keeping them would only hold up the drain.
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+		},
+	}
+}
