@@ -54,8 +54,9 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 }
 
 // placeAnnotations say where a logical cluster is: on which shard, which is copied to the owning Workspace, where the
-// tenant of this logical cluster has nothing to write; and at which path, by which others find what is in it.
-var placeAnnotations = []string{corev1alpha1.ShardAnnotationKey, logicalcluster.PathAnnotationKey}
+// tenant of this logical cluster has nothing to write; on which shard that Workspace is, which alone may ask for the end
+// of it; and at which path, by which others find what is in it.
+var placeAnnotations = []string{corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey, logicalcluster.PathAnnotationKey}
 
 // keepPlace keeps the annotations that say where a logical cluster is. A tenant who could write them would be found
 // wherever it says.

@@ -27,6 +27,9 @@ const (
 	MaxTotalObjectsAnnotationKey = "core.kcp.io/max-total-objects"
 	// MigratingAnnotationKey holds "<path>:<name of the LogicalClusterMigration>" while the logical cluster moves.
 	MigratingAnnotationKey = "internal.kcp.io/migrating"
+	// OwnerShardAnnotationKey holds the name of the shard of the Workspace that owns a logical cluster, where that is not
+	// the shard of the logical cluster itself.
+	OwnerShardAnnotationKey = "internal.core.kcp.io/owner-shard"
 )
 
 // Annotations of Shards.

@@ -2,15 +2,16 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
 // LogicalClusterReport tells the shard of a workspace about the logical cluster that it has on another shard. That
-// shard publishes it in the logical cluster, under the name "cluster", as long as somebody asks for it
-// (LogicalClusterRequest) or there is news: a settled logical cluster has none, and no report means that nothing has
-// changed.
+// shard publishes it in the logical cluster, under the name "<logical cluster of the workspace>.<name of the workspace>",
+// as long as somebody asks for it (LogicalClusterRequest) or there is news: a settled logical cluster has none, and no
+// report means that nothing has changed.
 //
 // +kubebuilder:object:root=true
 type LogicalClusterReport struct {
@@ -32,6 +33,14 @@ const (
 	LogicalClusterRefused LogicalClusterState = "Refused"
 )
 
+// Reasons of refusals.
+const (
+	// ReasonNameTaken asks for another name.
+	ReasonNameTaken = "NameTaken"
+	// ReasonShardFull asks for another shard.
+	ReasonShardFull = "ShardFull"
+)
+
 // LogicalClusterReportSpec is the answer.
 type LogicalClusterReportSpec struct {
 	// owner is the workspace that the report is for.
@@ -39,11 +48,18 @@ type LogicalClusterReportSpec struct {
 
 	State LogicalClusterState `json:"state"`
 
-	// reason and message explain a refusal. "NameTaken" asks for another name, "ShardFull" for another shard.
+	// shard is the shard of the workspace, which made the request and to which the report is addressed.
+	Shard string `json:"shard"`
+
+	// reason and message explain a refusal.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// uid is that of the LogicalCluster.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 
 	// deleting is set while the logical cluster is being deleted.
 	// +optional

@@ -15,6 +15,9 @@ const (
 	WorkspaceShardHashAnnotationKey = "internal.tenancy.kcp.io/shard"
 	// WorkspaceClusterAnnotationKey holds the chosen name of the logical cluster before spec.cluster does.
 	WorkspaceClusterAnnotationKey = "internal.tenancy.kcp.io/cluster"
+	// WorkspacePreviousClusterAnnotationKey holds the name that was chosen before, where another shard did not give a
+	// logical cluster under it: what was asked there is taken back.
+	WorkspacePreviousClusterAnnotationKey = "internal.tenancy.kcp.io/previous-cluster"
 	// RegionLabelKey is copied from the shard.
 	RegionLabelKey = corev1alpha1.RegionLabelKey
 )
@@ -33,6 +36,8 @@ const (
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonUnknown: the chosen shard's URL is invalid.
 	ReasonUnknown = "Unknown"
+	// ReasonWaitingForShard: the chosen shard has not answered yet.
+	ReasonWaitingForShard = "WaitingForShard"
 )
 
 // Reasons of WorkspaceMountReady.
