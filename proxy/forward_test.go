@@ -157,8 +157,18 @@ func TestTheIndexFollowsTheShards(t *testing.T) {
 // TestStartsWhileAShardIsDown: one shard must not keep the others from being served.
 func TestStartsWhileAShardIsDown(t *testing.T) {
 	i := setUp(t, func(i *installation, _ *options.Options) { i.alpha.stop() })
-	if status, got, _ := i.get(i.as("alice"), "/clusters/root:org/api", nil); status != 200 || got.Backend != "root" {
-		t.Errorf("%d %s", status, got.Backend)
+	alice := i.as("alice")
+	for path, want := range map[string]int{
+		"root:org":      200,
+		"root:org:team": 503, // its workspace is known, and the shard that has it was never seen
+		"team1":         503,
+		"root:nobody":   403,
+	} {
+		res, body, err := i.try(alice, http.MethodGet, "/clusters/"+path+"/api", nil)
+		must(t, err)
+		if res.StatusCode != want || want == 503 && res.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d, want %d; %s", path, res.StatusCode, want, body)
+		}
 	}
 }
 

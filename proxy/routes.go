@@ -100,6 +100,9 @@ func (r *shardRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case index.Unavailable:
 		unavailable(w)
 		return
+	case index.Undecided:
+		r.respond.undecided(w, req)
+		return
 	default:
 		r.respond.forbidden(w, req)
 		return
@@ -136,6 +139,9 @@ func (r *backendRoute) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		switch verdict {
 		case index.Unavailable:
 			unavailable(w)
+			return
+		case index.Undecided:
+			r.respond.undecided(w, req)
 			return
 		case index.NotFound:
 			r.respond.forbidden(w, req)

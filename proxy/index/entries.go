@@ -8,6 +8,32 @@ import (
 
 // The methods below build a next snapshot; they are called on a copy that nobody else sees yet.
 
+// setRead says what of a shard was read; nothing for a shard that is gone.
+func (s *Snapshot) setRead(shard string, what read) {
+	if s.read[shard] != what {
+		next := make(map[string]read, len(s.read)+1)
+		for other, r := range s.read {
+			next[other] = r
+		}
+		next[shard] = what
+		if what == 0 {
+			delete(next, shard)
+		}
+		s.read = next
+	}
+	s.countUnread()
+}
+
+// countUnread counts the shards that are there, have an address, and were not read yet.
+func (s *Snapshot) countUnread() {
+	s.unread = 0
+	for name, shard := range s.shards {
+		if shard.BaseURL != nil && s.read[name] != allRead {
+			s.unread++
+		}
+	}
+}
+
 func (s *Snapshot) putCluster(o *owner, cluster Cluster) {
 	name, kind := cluster.Name, unique.Make(cluster.Type)
 	if name.Empty() || name.IsSystem() || name.IsWildcard() {

@@ -30,7 +30,19 @@ type Shard struct {
 	BaseURL *url.URL
 	// Err says why BaseURL could not be parsed.
 	Err error
+	// Elsewhere is set for a shard to which this proxy does not lead. What is on it is known for the paths through it.
+	Elsewhere bool
 }
+
+// read says what of a shard was read as a whole. Until all of it was, the absence of an entry means nothing.
+type read uint8
+
+const (
+	clustersRead read = 1 << iota
+	workspacesRead
+
+	allRead = clustersRead | workspacesRead
+)
 
 // Workspace is what routing needs of a Workspace object.
 type Workspace struct {
@@ -92,6 +104,9 @@ type Snapshot struct {
 	clusters   trie[logicalcluster.Name, *clusterEntry]
 	workspaces trie[workspaceKey, *workspaceEntry]
 	shards     map[string]*Shard
+	// read is by shard; unread counts the shards of which something was not read yet.
+	read   map[string]read
+	unread int
 }
 
 // Index holds the current Snapshot and applies what shards report. Its methods may be called concurrently.
@@ -120,6 +135,7 @@ func New() *Index {
 			return h.Sum64()
 		}},
 		shards: map[string]*Shard{},
+		read:   map[string]read{},
 	})
 	return i
 }
@@ -155,6 +171,7 @@ func (i *Index) SetShard(shard Shard) {
 		}
 		shards[shard.Name] = &shard
 		s.shards = shards
+		s.countUnread()
 	})
 }
 
@@ -168,6 +185,7 @@ func (i *Index) RemoveShard(name string) {
 			}
 		}
 		s.shards = shards
+		s.setRead(name, 0)
 		o := i.owner(name)
 		s.keepClusters(o, nil)
 		s.keepWorkspaces(o, nil)
@@ -199,6 +217,7 @@ func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 			}
 		}
 		s.keepClusters(o, keep)
+		s.setRead(shard, s.read[shard]|clustersRead)
 	})
 }
 
@@ -227,6 +246,7 @@ func (i *Index) ReplaceWorkspaces(shard string, workspaces []Workspace) {
 			}
 		}
 		s.keepWorkspaces(o, keep)
+		s.setRead(shard, s.read[shard]|workspacesRead)
 	})
 }
 

@@ -25,6 +25,10 @@ func tree() *Index {
 	i.SetShard(shard("alpha"))
 	i.SetShard(Shard{Name: "nourl"})
 	i.SetShard(Shard{Name: "badurl", Err: fmt.Errorf("bad")})
+	for _, name := range []string{"root", "alpha"} {
+		i.ReplaceClusters(name, nil)
+		i.ReplaceWorkspaces(name, nil)
+	}
 	home := logicalcluster.HomeName("alice")
 	for _, c := range []string{"root", "org1", home.String(), "system:admin"} {
 		i.PutCluster("root", Cluster{Name: name(c)})
@@ -100,6 +104,51 @@ func TestLookup(t *testing.T) {
 			}
 			if verdict != tc.verdict || got != tc.want {
 				t.Fatalf("Lookup(%q) = %q, %v; want %q, %v", tc.path, got, verdict, tc.want, tc.verdict)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotReadIsNotAbsent: a proxy that starts while a shard is down must not say that its workspaces do not exist.
+func TestWhatIsNotReadIsNotAbsent(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		do      func(*Index)
+		path    string
+		verdict Verdict
+	}{
+		"an unknown name may be on a shard that was not read":     {func(*Index) {}, "nobody", Undecided},
+		"so may what an unknown name leads to":                    {func(*Index) {}, "nobody:below", Undecided},
+		"so may the logical cluster of a workspace that is known": {func(*Index) {}, "root:org:unindexed", Undecided},
+		"and what is below it":                                    {func(*Index) {}, "root:org:unindexed:below", Undecided},
+		"what a shard that was read does not have does not exist": {func(*Index) {}, "root:nobody", NotFound},
+		"what it has is found":                                    {func(*Index) {}, "root:org:team", Found},
+		"system clusters are not found":                           {func(*Index) {}, "system:admin", NotFound},
+		"the wildcard is not found":                               {func(*Index) {}, "*", NotFound},
+		"half of a shard is not all":                              {func(i *Index) { i.ReplaceClusters("beta", nil) }, "nobody", Undecided},
+		"workspaces of a shard whose clusters alone were read":    {func(i *Index) { i.ReplaceClusters("beta", []Cluster{{Name: name("b1")}}) }, "b1:team", Undecided},
+		"when all is read the unknown does not exist":             {func(i *Index) { i.ReplaceClusters("beta", nil); i.ReplaceWorkspaces("beta", nil) }, "nobody", NotFound},
+		"when the shard is gone the unknown does not exist":       {func(i *Index) { i.RemoveShard("beta") }, "nobody", NotFound},
+		"a shard that comes back was not read": {func(i *Index) {
+			i.ReplaceClusters("beta", nil)
+			i.ReplaceWorkspaces("beta", nil)
+			i.RemoveShard("beta")
+			i.SetShard(shard("beta"))
+		}, "nobody", Undecided},
+		"a shard that moves stays read": {func(i *Index) {
+			i.ReplaceClusters("beta", nil)
+			i.ReplaceWorkspaces("beta", nil)
+			i.SetShard(shard("beta"))
+		}, "nobody", NotFound},
+		"a shard elsewhere is no way, but paths lead through it":         {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: shard("root").BaseURL, Elsewhere: true}) }, "root:org:team", Found},
+		"what is on a shard elsewhere is not found":                      {func(i *Index) { i.SetShard(Shard{Name: "root", BaseURL: shard("root").BaseURL, Elsewhere: true}) }, "root:org", NotFound},
+		"a shard without an address does not leave everything undecided": {func(i *Index) { i.RemoveShard("beta"); i.SetShard(Shard{Name: "gamma"}) }, "nobody", NotFound},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			i := tree()
+			i.SetShard(shard("beta"))
+			tc.do(i)
+			if _, verdict := i.Load().Lookup(logicalcluster.MustParsePath(tc.path)); verdict != tc.verdict {
+				t.Errorf("%s: verdict %d, want %d", tc.path, verdict, tc.verdict)
 			}
 		})
 	}

@@ -19,6 +19,8 @@ const (
 	Mounted
 	// Unavailable is a path that resolves, but through a workspace that is Unavailable.
 	Unavailable
+	// Undecided is what is not known while a shard that may have it was not read yet.
+	Undecided
 )
 
 // Route is where a path leads.
@@ -39,6 +41,9 @@ const homeSegment = "user"
 // the other segments. Segments behind a mount belong to the mount's own server and are dropped.
 func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 	if name, ok := path.Name(); ok {
+		if name.IsSystem() || name.IsWildcard() {
+			return Route{}, NotFound // whatever is read
+		}
 		return s.cluster(name)
 	}
 	first, rest, _ := strings.Cut(path.String(), ":")
@@ -50,8 +55,9 @@ func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 	if err != nil {
 		return Route{}, NotFound
 	}
-	if _, known := s.clusters.get(cluster); !known {
-		return Route{}, NotFound
+	at, known := s.clusters.get(cluster)
+	if !known {
+		return Route{}, s.unknown()
 	}
 
 	unavailable := false
@@ -60,7 +66,7 @@ func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 		name, rest, _ = strings.Cut(rest, ":")
 		w, ok := s.workspaces.get(workspaceKey{cluster, name})
 		if !ok {
-			return Route{}, NotFound
+			return Route{}, s.unknownIn(at)
 		}
 		unavailable = unavailable || w.unavailable
 		if w.mount != nil {
@@ -70,6 +76,7 @@ func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 			return Route{Mount: *w.mount}, Mounted
 		}
 		cluster = w.cluster
+		at, _ = s.clusters.get(cluster)
 	}
 
 	route, verdict := s.cluster(cluster)
@@ -82,11 +89,30 @@ func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 func (s *Snapshot) cluster(name logicalcluster.Name) (Route, Verdict) {
 	e, ok := s.clusters.get(name)
 	if !ok {
-		return Route{}, NotFound
+		return Route{}, s.unknown()
 	}
 	shard, ok := s.shards[e.owner.name]
-	if !ok || (shard.BaseURL == nil && shard.Err == nil) {
+	if !ok || shard.Elsewhere || (shard.BaseURL == nil && shard.Err == nil) {
 		return Route{}, NotFound
 	}
 	return Route{Cluster: e.name, Shard: shard, Type: e.kind.Value()}, Found
+}
+
+// unknown is the verdict on a logical cluster that is not indexed. Any shard may have it, those that were not read too.
+func (s *Snapshot) unknown() Verdict {
+	if s.unread > 0 {
+		return Undecided
+	}
+	return NotFound
+}
+
+// unknownIn is the verdict on a workspace that is not indexed, in a logical cluster that is. Its shard alone knows.
+func (s *Snapshot) unknownIn(at *clusterEntry) Verdict {
+	if at == nil {
+		return s.unknown()
+	}
+	if s.read[at.owner.name]&workspacesRead == 0 {
+		return Undecided
+	}
+	return NotFound
 }
