@@ -30,7 +30,7 @@ func Keep(wanted int64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	k := &keeper{wanted: min(wanted, limit()/4), percent: doubling}
+	k := &keeper{wanted: min(wanted, Limit()/4), percent: doubling}
 	afterEachCollection(func() bool {
 		k.adjust()
 		return true
@@ -75,8 +75,8 @@ func percentFor(wanted int64, live uint64) int {
 	return max(doubling, int(100*wanted/int64(max(live, least))))
 }
 
-// limit returns how much memory the process's control group may use, in bytes; without a limit, more than there is.
-func limit() int64 {
+// Limit returns how much memory the process's control group may use, in bytes; without a limit, more than there is.
+func Limit() int64 {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		content, err := os.ReadFile(file)
 		if err != nil {

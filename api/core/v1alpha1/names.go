@@ -38,6 +38,18 @@ const (
 	UnschedulableAnnotationKey = "experimental.core.kcp.io/unschedulable"
 )
 
+// Condition types of Shards, beside Ready, and their reasons.
+const (
+	// ShardSchedulable tells whether new logical clusters go to the shard.
+	ShardSchedulable conditionsv1alpha1.Type = "Schedulable"
+	// ReasonShardFull: the shard holds as much as it is to hold.
+	ReasonShardFull = "Full"
+	// ReasonShardSilent: the shard has not been heard of for a while. Its Ready is Unknown.
+	ReasonShardSilent = "Silent"
+	// ReasonShardNotHealthy: the shard says of itself that it gets no traffic.
+	ReasonShardNotHealthy = "NotHealthy"
+)
+
 // RegionLabelKey says where a shard runs. Workspaces get it from their shard.
 const RegionLabelKey = "region"
 
