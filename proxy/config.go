@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -30,6 +31,8 @@ type Config struct {
 	Shards *rest.Config
 	// Root reaches the root shard; nil where no kubeconfig is given.
 	Root *rest.Config
+	// Subset are the shards that the proxy leads to.
+	Subset shards.Subset
 
 	Serving        *genericapiserver.SecureServingInfo
 	Authentication kubeauthenticator.Config
@@ -59,8 +62,14 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		RequiredAudiences:       o.Authentication.APIAudiences,
 		ProfilerAddress:         o.ProfilerAddress,
 		ShutdownTimeout:         o.ShutdownTimeout,
+		Subset:                  shards.Subset{Names: o.Shards},
 	}
 	var err error
+	if o.ShardSelector != "" {
+		if c.Subset.Selector, err = labels.Parse(o.ShardSelector); err != nil {
+			return nil, fmt.Errorf("--shard-selector: %w", err)
+		}
+	}
 	if c.Mappings, err = mapping.Load(o.MappingFile); err != nil {
 		return nil, fmt.Errorf("--mapping-file: %w", err)
 	}

@@ -106,6 +106,9 @@ type far struct {
 	version  int
 	objects  map[string]map[string]any // resource -> key -> object
 	watchers map[chan string]string    // -> resource
+	history  []happened                // since the oldest version that a watch may begin at
+	oldest   int
+	lists    map[string]int // how often each resource was listed
 	closed   chan struct{}
 	conns    map[net.Conn]bool
 
@@ -113,8 +116,14 @@ type far struct {
 	tokenLives   bool            // the answer of token reviews
 }
 
+// happened is an event that a watch may begin before.
+type happened struct {
+	version        int
+	resource, line string
+}
+
 func newFar(t testing.TB, name string, server, clients *authority) *far {
-	f := &far{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, tokenLives: true}
+	f := &far{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, lists: map[string]int{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, tokenLives: true}
 	f.Server = httptest.NewUnstartedServer(f)
 	roots := x509.NewCertPool()
 	roots.AddCert(clients.cert)
@@ -172,6 +181,7 @@ func (f *far) remove(resource, cluster, name string) {
 
 func (f *far) send(resource, kind string, obj any) {
 	line, _ := json.Marshal(map[string]any{"type": kind, "object": obj})
+	f.history = append(f.history, happened{f.version, resource, string(line)})
 	for ch, watched := range f.watchers {
 		if watched == resource {
 			ch <- string(line)
@@ -189,6 +199,21 @@ func object(resource, cluster, name string, version int, rest map[string]any) ma
 		obj[k] = v
 	}
 	return obj
+}
+
+// forget makes watches begin now, or be told that they are too old.
+func (f *far) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version++
+	f.oldest, f.history = f.version, nil
+}
+
+// listed returns how often a resource was listed.
+func (f *far) listed(resource string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists[resource]
 }
 
 func (f *far) cluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
@@ -284,6 +309,7 @@ func (f *far) serveList(w http.ResponseWriter, req *http.Request, resource strin
 			items = append(items, obj)
 		}
 		version := f.version
+		f.lists[resource]++
 		f.mu.Unlock()
 		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": kinds[resource][0], "kind": kinds[resource][1] + "List",
 			"metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items})
@@ -291,15 +317,14 @@ func (f *far) serveList(w http.ResponseWriter, req *http.Request, resource strin
 	}
 	ch := make(chan string, 1000)
 	f.watchers[ch] = resource
-	// What happened between the list and the watch.
 	var since int
 	_, _ = fmt.Sscan(req.URL.Query().Get("resourceVersion"), &since)
-	for _, obj := range f.objects[resource] {
-		var version int
-		_, _ = fmt.Sscan(obj.(map[string]any)["metadata"].(map[string]any)["resourceVersion"].(string), &version)
-		if version > since {
-			line, _ := json.Marshal(map[string]any{"type": "ADDED", "object": obj})
-			ch <- string(line)
+	if since < f.oldest {
+		ch <- `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"too old"}}`
+	}
+	for _, event := range f.history {
+		if event.resource == resource && event.version > since {
+			ch <- event.line
 		}
 	}
 	f.mu.Unlock()

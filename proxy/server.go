@@ -100,6 +100,7 @@ func (s *Server) build() error {
 			forward = forward.WithFailure(s.respond.absent)
 			r.toShards = true
 			s.watcher = shards.New(s.config.Root, s.config.Shards, s.index)
+			s.watcher.Choose(s.config.Subset)
 			if r.types != nil {
 				s.watcher.FollowTypes(r.types)
 			}

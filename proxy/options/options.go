@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -35,6 +36,10 @@ type Options struct {
 	RootKubeconfig   string
 	ShardsKubeconfig string
 	RootDirectory    string
+
+	// Shards and ShardSelector choose the shards that the proxy leads to; without any it leads to all.
+	Shards        []string
+	ShardSelector string
 
 	CORSAllowedOrigins []string
 	ProfilerAddress    string
@@ -88,6 +93,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig of the root shard: Shard objects are read there, and access to /metrics is checked there.")
 	fs.StringVar(&o.ShardsKubeconfig, "shards-kubeconfig", o.ShardsKubeconfig,
 		"Kubeconfig whose credentials are good on all shards (group system:masters). Its server is not used. Required.")
+	fs.StringSliceVar(&o.Shards, "shards", o.Shards,
+		"Names of the shards that this proxy leads to. Workspaces on others look as if they did not exist. Empty, and without --shard-selector: all.")
+	fs.StringVar(&o.ShardSelector, "shard-selector", o.ShardSelector,
+		"Label selector over Shard objects: this proxy leads to the shards that match, and to those of --shards.")
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory,
 		"Directory for the generated serving certificate apiserver.crt and its key, where --tls-cert-file is not given.")
 
@@ -149,6 +158,9 @@ func (o Options) validate() error {
 	}
 	if o.ShardsKubeconfig == "" {
 		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards"))
+	}
+	if _, err := labels.Parse(o.ShardSelector); err != nil {
+		errs = append(errs, fmt.Errorf("--shard-selector: got %q: %w", o.ShardSelector, err))
 	}
 	for _, origin := range o.CORSAllowedOrigins {
 		if _, err := regexp.Compile(origin); err != nil {

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
@@ -125,6 +126,7 @@ func newCodecs() serializer.CodecFactory {
 	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceList"), &workspaceObjectList{})
 	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceType"), &typeObject{})
 	scheme.AddKnownTypeWithName(tenancyVersion.WithKind("WorkspaceTypeList"), &typeObjectList{})
+	utilruntime.Must(metav1.AddMetaToScheme(scheme))
 	scheme.AddKnownTypes(apisv1alpha2.SchemeGroupVersion, &apisv1alpha2.APIExport{})
 	scheme.AddKnownTypes(tenancyVersion, &tenancyv1alpha1.WorkspaceAuthenticationConfiguration{}, &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{})
 	metav1.AddToGroupVersion(scheme, coreVersion)

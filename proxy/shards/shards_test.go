@@ -35,7 +35,7 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 	ws.Name, ws.Annotations = "team", annotations
 	ws.Spec.Cluster = "team1"
 	ws.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable
-	got, err := translate(decode(ws, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
+	got, err := workspaceOf(decode(ws, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
 	want := index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "team", Cluster: logicalcluster.MustParseName("team1"), Unavailable: true}
 	if err != nil || got != want {
 		t.Errorf("workspace: %+v, %v", got, err)
@@ -46,7 +46,7 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 	mount.Spec.URL = "https://far.example"
 	mount.Spec.Mount = &tenancyv1alpha1.Mount{}
 	mount.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
-	got, err = translate(decode(mount, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
+	got, err = workspaceOf(decode(mount, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
 	want = index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "far", Mount: "https://far.example"}
 	if err != nil || got != want {
 		t.Errorf("mount: %+v, %v", got, err)
@@ -65,7 +65,7 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 	}
 }
 
-func TestTranslate(t *testing.T) {
+func TestWorkspaceOf(t *testing.T) {
 	type change func(*workspaceObject)
 	for sentence, tc := range map[string]struct {
 		change   change
@@ -91,7 +91,7 @@ func TestTranslate(t *testing.T) {
 			o.Name, o.Annotations = "w", map[string]string{logicalcluster.AnnotationKey: "root"}
 			o.Spec.Cluster, o.Status.Phase = "c1", "Ready"
 			tc.change(o)
-			w, err := translate(o)
+			w, err := workspaceOf(o)
 			if (err != nil) != tc.fails || w.Routable() != tc.routable {
 				t.Errorf("%+v, %v", w, err)
 			}

@@ -3,7 +3,8 @@ package shards
 import (
 	"fmt"
 
-	"k8s.io/client-go/tools/cache"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -11,24 +12,86 @@ import (
 	"github.com/atoll-dev/atoll/proxy/index"
 )
 
-// A store here is a reflector's store that stores nothing: it translates objects and hands them to the index.
-
 // phaseScheduling and the empty phase are those of workspaces that do not lead anywhere yet.
 const (
 	phaseScheduling  = "Scheduling"
 	phaseUnavailable = "Unavailable"
 )
 
-type workspaceStore struct {
-	shard  string
-	index  *index.Index
-	health *health
+// store is a sink that stores nothing: it reads of an object what matters, T, and hands that on.
+type store[T any] struct {
+	read    func(runtime.Object) (T, error)
+	putOne  func(T)
+	drop    func(T)
+	replace func([]T)
+
+	// listed are the pages of a list until it is done.
+	listed []T
 }
 
-var _ cache.ReflectorStore = workspaceStore{}
+var _ sink = &store[string]{}
 
-// translate returns what routing needs of the object. It fails for an object without a usable logical cluster.
-func translate(o *workspaceObject) (index.Workspace, error) {
+// page with no objects at all forgets the pages before: the list failed.
+func (s *store[T]) page(objects []runtime.Object) {
+	if len(objects) == 0 {
+		s.listed = nil
+	}
+	for _, object := range objects {
+		read, err := s.read(object)
+		if err != nil {
+			// One odd object must not hide all others of its shard.
+			klog.ErrorS(err, "Ignoring an object of a list")
+			continue
+		}
+		s.listed = append(s.listed, read)
+	}
+}
+
+func (s *store[T]) done() {
+	s.replace(s.listed)
+	s.listed = nil
+}
+
+func (s *store[T]) put(object runtime.Object) error {
+	read, err := s.read(object)
+	if err == nil {
+		s.putOne(read)
+	}
+	return err
+}
+
+func (s *store[T]) remove(object runtime.Object) error {
+	read, err := s.read(object)
+	if err == nil {
+		s.drop(read)
+	}
+	return err
+}
+
+func newWorkspaceStore(shard string, idx *index.Index) *store[index.Workspace] {
+	return &store[index.Workspace]{
+		read:    workspaceOf,
+		putOne:  func(w index.Workspace) { idx.PutWorkspace(shard, w) },
+		drop:    func(w index.Workspace) { idx.DeleteWorkspace(shard, w.Parent, w.Name) },
+		replace: func(all []index.Workspace) { idx.ReplaceWorkspaces(shard, all) },
+	}
+}
+
+func newClusterStore(shard string, idx *index.Index) *store[index.Cluster] {
+	return &store[index.Cluster]{
+		read:    clusterOf,
+		putOne:  func(c index.Cluster) { idx.PutCluster(shard, c) },
+		drop:    func(c index.Cluster) { idx.DeleteCluster(shard, c.Name) },
+		replace: func(all []index.Cluster) { idx.ReplaceClusters(shard, all) },
+	}
+}
+
+// workspaceOf returns what routing needs of the object. It fails for an object without a usable logical cluster.
+func workspaceOf(object runtime.Object) (index.Workspace, error) {
+	o, ok := object.(*workspaceObject)
+	if !ok {
+		return index.Workspace{}, fmt.Errorf("got %T, expected a Workspace", object)
+	}
 	parent, err := logicalcluster.ParseName(logicalcluster.Of(o).String())
 	if err != nil {
 		return index.Workspace{}, fmt.Errorf("workspace %q: annotation %s: %w", o.Name, logicalcluster.AnnotationKey, err)
@@ -49,121 +112,15 @@ func translate(o *workspaceObject) (index.Workspace, error) {
 	return w, nil
 }
 
-func (s workspaceStore) put(obj any) error {
-	o, ok := obj.(*workspaceObject)
+// clusterOf reads a LogicalCluster, of which the metadata is enough.
+func clusterOf(object runtime.Object) (index.Cluster, error) {
+	o, ok := object.(metav1.Object)
 	if !ok {
-		return fmt.Errorf("got %T, expected a Workspace", obj)
-	}
-	w, err := translate(o)
-	if err != nil {
-		return err
-	}
-	s.index.PutWorkspace(s.shard, w)
-	return nil
-}
-
-func (s workspaceStore) Add(obj any) error    { return s.put(obj) }
-func (s workspaceStore) Update(obj any) error { return s.put(obj) }
-
-func (s workspaceStore) Delete(obj any) error {
-	o, ok := obj.(*workspaceObject)
-	if !ok {
-		return fmt.Errorf("got %T, expected a Workspace", obj)
-	}
-	s.index.DeleteWorkspace(s.shard, logicalcluster.Of(o), o.Name)
-	return nil
-}
-
-func (s workspaceStore) Replace(objs []any, _ string) error {
-	workspaces := make([]index.Workspace, 0, len(objs))
-	for _, obj := range objs {
-		o, ok := obj.(*workspaceObject)
-		if !ok {
-			return fmt.Errorf("got %T, expected a Workspace", obj)
-		}
-		w, err := translate(o)
-		if err != nil {
-			// One odd object must not hide all others of its shard.
-			klog.ErrorS(err, "Ignoring a workspace", "shard", s.shard)
-			continue
-		}
-		workspaces = append(workspaces, w)
-	}
-	s.index.ReplaceWorkspaces(s.shard, workspaces)
-	s.health.set(true, nil)
-	return nil
-}
-
-func (s workspaceStore) Resync() error { return nil }
-
-type clusterStore struct {
-	shard  string
-	index  *index.Index
-	health *health
-}
-
-var _ cache.ReflectorStore = clusterStore{}
-
-func clusterOf(obj any) (index.Cluster, error) {
-	o, ok := obj.(*clusterObject)
-	if !ok {
-		return index.Cluster{}, fmt.Errorf("got %T, expected a LogicalCluster", obj)
+		return index.Cluster{}, fmt.Errorf("got %T, expected a LogicalCluster", object)
 	}
 	name, err := logicalcluster.ParseName(logicalcluster.Of(o).String())
 	if err != nil {
 		return index.Cluster{}, fmt.Errorf("logical cluster: annotation %s: %w", logicalcluster.AnnotationKey, err)
 	}
-	return index.Cluster{Name: name, Type: o.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey]}, nil
-}
-
-func (s clusterStore) put(obj any) error {
-	cluster, err := clusterOf(obj)
-	if err != nil {
-		return err
-	}
-	s.index.PutCluster(s.shard, cluster)
-	return nil
-}
-
-func (s clusterStore) Add(obj any) error    { return s.put(obj) }
-func (s clusterStore) Update(obj any) error { return s.put(obj) }
-
-func (s clusterStore) Delete(obj any) error {
-	cluster, err := clusterOf(obj)
-	if err != nil {
-		return err
-	}
-	s.index.DeleteCluster(s.shard, cluster.Name)
-	return nil
-}
-
-func (s clusterStore) Replace(objs []any, _ string) error {
-	clusters := make([]index.Cluster, 0, len(objs))
-	for _, obj := range objs {
-		cluster, err := clusterOf(obj)
-		if err != nil {
-			klog.ErrorS(err, "Ignoring a logical cluster", "shard", s.shard)
-			continue
-		}
-		clusters = append(clusters, cluster)
-	}
-	s.index.ReplaceClusters(s.shard, clusters)
-	s.health.set(true, nil)
-	return nil
-}
-
-func (s clusterStore) Resync() error { return nil }
-
-// readAnnotations returns the annotations that are read.
-func readAnnotations(annotations map[string]string) map[string]string {
-	var kept map[string]string
-	for _, key := range []string{logicalcluster.AnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey} {
-		if value, ok := annotations[key]; ok {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
-		}
-	}
-	return kept
+	return index.Cluster{Name: name, Type: o.GetAnnotations()[corev1alpha1.LogicalClusterTypeAnnotationKey]}, nil
 }

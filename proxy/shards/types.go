@@ -5,8 +5,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -51,43 +49,53 @@ func (l *typeObjectList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// catalogStore hands one kind of objects to the catalog.
-type catalogStore[T any] struct {
-	shard   string
-	health  *health
-	read    func(obj any) (workspacetypes.Key, []T, error)
-	put     func(shard string, key workspacetypes.Key, values []T)
-	replace func(shard string, all map[workspacetypes.Key][]T)
+// entry is one object for the catalog.
+type entry[T any] struct {
+	key    workspacetypes.Key
+	values []T
 }
 
-var _ cache.ReflectorStore = catalogStore[string]{}
-
-func newTypeStore(shard string, catalog *workspacetypes.Catalog, h *health) catalogStore[string] {
-	return catalogStore[string]{shard: shard, health: h, put: catalog.PutType, replace: catalog.ReplaceTypes,
-		read: func(obj any) (workspacetypes.Key, []string, error) {
-			o, ok := obj.(*typeObject)
-			if !ok {
-				return workspacetypes.Key{}, nil, fmt.Errorf("got %T, expected a WorkspaceType", obj)
+// newCatalogStore hands one kind of objects to the catalog.
+func newCatalogStore[T any](shard string, read func(runtime.Object) (entry[T], error),
+	put func(shard string, key workspacetypes.Key, values []T), replace func(shard string, all map[workspacetypes.Key][]T)) *store[entry[T]] {
+	return &store[entry[T]]{
+		read:   read,
+		putOne: func(e entry[T]) { put(shard, e.key, e.values) },
+		drop:   func(e entry[T]) { put(shard, e.key, nil) },
+		replace: func(entries []entry[T]) {
+			all := make(map[workspacetypes.Key][]T, len(entries))
+			for _, e := range entries {
+				all[e.key] = e.values
 			}
-			var names []string
-			for _, named := range o.Spec.Configurations {
-				names = append(names, named.Name)
-			}
-			key, err := keyOf(o)
-			return key, names, err
-		}}
+			replace(shard, all)
+		},
+	}
 }
 
-func newConfigurationStore(shard string, catalog *workspacetypes.Catalog, h *health) catalogStore[tenancyv1alpha1.JWTAuthenticator] {
-	return catalogStore[tenancyv1alpha1.JWTAuthenticator]{shard: shard, health: h, put: catalog.PutConfiguration, replace: catalog.ReplaceConfigurations,
-		read: func(obj any) (workspacetypes.Key, []tenancyv1alpha1.JWTAuthenticator, error) {
-			o, ok := obj.(*tenancyv1alpha1.WorkspaceAuthenticationConfiguration)
-			if !ok {
-				return workspacetypes.Key{}, nil, fmt.Errorf("got %T, expected a WorkspaceAuthenticationConfiguration", obj)
-			}
-			key, err := keyOf(o)
-			return key, o.Spec.JWT, err
-		}}
+func newTypeStore(shard string, catalog *workspacetypes.Catalog) sink {
+	return newCatalogStore(shard, func(object runtime.Object) (e entry[string], err error) {
+		o, ok := object.(*typeObject)
+		if !ok {
+			return e, fmt.Errorf("got %T, expected a WorkspaceType", object)
+		}
+		for _, named := range o.Spec.Configurations {
+			e.values = append(e.values, named.Name)
+		}
+		e.key, err = keyOf(o)
+		return e, err
+	}, catalog.PutType, catalog.ReplaceTypes)
+}
+
+func newConfigurationStore(shard string, catalog *workspacetypes.Catalog) sink {
+	return newCatalogStore(shard, func(object runtime.Object) (e entry[tenancyv1alpha1.JWTAuthenticator], err error) {
+		o, ok := object.(*tenancyv1alpha1.WorkspaceAuthenticationConfiguration)
+		if !ok {
+			return e, fmt.Errorf("got %T, expected a WorkspaceAuthenticationConfiguration", object)
+		}
+		e.values = o.Spec.JWT
+		e.key, err = keyOf(o)
+		return e, err
+	}, catalog.PutConfiguration, catalog.ReplaceConfigurations)
 }
 
 func keyOf(o metav1.Object) (workspacetypes.Key, error) {
@@ -97,43 +105,3 @@ func keyOf(o metav1.Object) (workspacetypes.Key, error) {
 	}
 	return workspacetypes.Key{Cluster: cluster, Name: o.GetName()}, nil
 }
-
-// Add implements cache.ReflectorStore.
-func (s catalogStore[T]) Add(obj any) error {
-	key, values, err := s.read(obj)
-	if err == nil {
-		s.put(s.shard, key, values)
-	}
-	return err
-}
-
-// Update implements cache.ReflectorStore.
-func (s catalogStore[T]) Update(obj any) error { return s.Add(obj) }
-
-// Delete implements cache.ReflectorStore.
-func (s catalogStore[T]) Delete(obj any) error {
-	key, _, err := s.read(obj)
-	if err == nil {
-		s.put(s.shard, key, nil)
-	}
-	return err
-}
-
-// Replace implements cache.ReflectorStore.
-func (s catalogStore[T]) Replace(objs []any, _ string) error {
-	all := make(map[workspacetypes.Key][]T, len(objs))
-	for _, obj := range objs {
-		key, values, err := s.read(obj)
-		if err != nil {
-			klog.ErrorS(err, "Ignoring an object of a shard", "shard", s.shard)
-			continue
-		}
-		all[key] = values
-	}
-	s.replace(s.shard, all)
-	s.health.set(true, nil)
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (s catalogStore[T]) Resync() error { return nil }

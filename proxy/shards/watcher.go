@@ -1,7 +1,7 @@
 // Package shards follows the Shard objects of an installation and, on each shard, the Workspaces and LogicalClusters
 // of all its logical clusters, and keeps package index in step with them.
 //
-// It keeps no copy of what it watches: the stores of its reflectors forward to the index. It runs a few goroutine
+// It keeps no copy of what it watches: the sinks of its streams forward to the index. It runs a few goroutine
 // families per shard and none per workspace. Routing, HTTP and identities live elsewhere.
 package shards
 
@@ -16,12 +16,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
@@ -34,6 +33,7 @@ type Watcher struct {
 	index  *index.Index
 	types  *workspacetypes.Catalog // nil where workspaces bring no issuers
 
+	subset   Subset
 	identity *identity // of the export that workspaces come from; set by Run
 
 	rootHealth health
@@ -53,6 +53,9 @@ type follower struct {
 	// types and configurations are followed where there is a catalog for them.
 	types, configurations health
 }
+
+// Choose makes the watcher follow a subset of the shards. Call it before Run.
+func (w *Watcher) Choose(subset Subset) { w.subset = subset }
 
 // FollowTypes makes the watcher fill a catalog of workspace types, too. Call it before Run.
 func (w *Watcher) FollowTypes(types *workspacetypes.Catalog) { w.types = types }
@@ -77,11 +80,10 @@ func ServerOf(host string) string {
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	src, err := newSource(w.root, logicalcluster.Root.String(), coreVersion, "shards", &shardObject{}, func() runtime.Object { return &shardObjectList{} })
+	src, err := newSource(w.root, logicalcluster.Root.String(), coreVersion, "shards")
 	if err != nil {
 		return fmt.Errorf("watching shards: %w", err)
 	}
-	src.shard = "root"
 	if w.identity, err = newIdentity(w.root); err != nil {
 		return err
 	}
@@ -91,7 +93,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.ctx = ctx
 	w.mu.Unlock()
 
-	follow(ctx, src, shardStore{w}, &w.rootHealth)
+	objects := &stream{source: src, to: newShardStore(w), shard: RootShard, health: &w.rootHealth}
+	objects.follow(ctx)
 
 	w.mu.Lock()
 	w.ctx = nil
@@ -126,7 +129,7 @@ func (w *Watcher) Ready() error {
 		return nil
 	}
 	if len(w.index.Load().ShardNames()) == 0 {
-		return errors.New("there is no Shard object yet: a root shard that starts registers itself")
+		return errors.New("there is no Shard object yet that this proxy is for: a shard that starts registers itself")
 	}
 	var missing []string
 	for name, f := range w.followers {
@@ -146,32 +149,37 @@ func (w *Watcher) Ready() error {
 }
 
 // set starts to follow a shard, or follows it to its new base URL.
-func (w *Watcher) set(name, baseURL string) {
-	shard := index.Shard{Name: name}
-	if baseURL != "" {
+func (w *Watcher) set(o *shardObject) {
+	led, followed := w.subset.choose(o.Name, o.Labels)
+	if !followed {
+		w.remove(o.Name)
+		return
+	}
+	shard := index.Shard{Name: o.Name, Elsewhere: !led}
+	if baseURL := o.Spec.BaseURL; baseURL != "" {
 		shard.BaseURL, shard.Err = parseBaseURL(baseURL)
 	}
 	w.index.SetShard(shard)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	existing := w.followers[name]
+	existing := w.followers[o.Name]
 	if existing != nil {
-		if existing.baseURL == baseURL {
+		if existing.baseURL == o.Spec.BaseURL {
 			return
 		}
-		delete(w.followers, name)
+		delete(w.followers, o.Name)
 		existing.stop()
 	}
 	if shard.BaseURL == nil || w.ctx == nil {
 		return
 	}
-	f, err := w.start(name, baseURL)
+	f, err := w.start(o.Name, o.Spec.BaseURL)
 	if err != nil {
-		klog.FromContext(w.ctx).Error(err, "Cannot follow a shard", "shard", name)
+		klog.FromContext(w.ctx).Error(err, "Cannot follow a shard", "shard", o.Name)
 		return
 	}
-	w.followers[name] = f
+	w.followers[o.Name] = f
 }
 
 // remove forgets a shard and all that came from it.
@@ -201,55 +209,47 @@ func (w *Watcher) keep(names map[string]bool) {
 func (w *Watcher) start(name, baseURL string) (*follower, error) {
 	config := rest.CopyConfig(w.shards)
 	config.Host = baseURL
-	wildcard := logicalcluster.Wildcard.String()
-	workspaces, err := newSource(config, wildcard, tenancyVersion, "workspaces", &workspaceObject{}, func() runtime.Object { return &workspaceObjectList{} })
-	if err != nil {
-		return nil, err
+	f := &follower{baseURL: baseURL, done: make(chan struct{})}
+	wanted := []struct {
+		gv       schema.GroupVersion
+		resource string
+		exported bool
+		sink     sink
+		health   *health
+	}{
+		{tenancyVersion, "workspaces", true, newWorkspaceStore(name, w.index), &f.workspaces},
+		{coreVersion, "logicalclusters", false, newClusterStore(name, w.index), &f.cluster},
 	}
-	clusters, err := newSource(config, wildcard, coreVersion, "logicalclusters", &clusterObject{}, func() runtime.Object { return &clusterObjectList{} })
-	if err != nil {
-		return nil, err
-	}
-	workspaces.shard, clusters.shard = name, name
-	workspaces.identity, workspaces.forget = w.identity.get, w.identity.forget
-
-	ctx, cancel := context.WithCancel(w.ctx)
-	f := &follower{baseURL: baseURL, cancel: cancel, done: make(chan struct{})}
-	var running sync.WaitGroup
-	running.Go(func() { follow(ctx, workspaces, workspaceStore{name, w.index, &f.workspaces}, &f.workspaces) })
-	running.Go(func() { follow(ctx, clusters, clusterStore{name, w.index, &f.cluster}, &f.cluster) })
 	if w.types != nil {
-		types, configurations, err := typeSources(config)
+		wanted = append(wanted, wanted[0], wanted[0])
+		types, configurations := &wanted[2], &wanted[3]
+		types.resource, types.sink, types.health = "workspacetypes", newTypeStore(name, w.types), &f.types
+		configurations.resource, configurations.sink, configurations.health = "workspaceauthenticationconfigurations", newConfigurationStore(name, w.types), &f.configurations
+	}
+	var streams []*stream
+	for _, one := range wanted {
+		src, err := newSource(config, logicalcluster.Wildcard.String(), one.gv, one.resource)
 		if err != nil {
-			cancel()
-			running.Wait()
 			return nil, err
 		}
-		types.shard, configurations.shard = name, name
-		types.identity, configurations.identity = w.identity.get, w.identity.get
-		running.Go(func() { follow(ctx, types, newTypeStore(name, w.types, &f.types), &f.types) })
-		running.Go(func() {
-			follow(ctx, configurations, newConfigurationStore(name, w.types, &f.configurations), &f.configurations)
-		})
+		if one.exported {
+			src.identity = w.identity
+		} else {
+			src.metadata = true // LogicalClusters: their annotations say all
+		}
+		streams = append(streams, &stream{source: src, to: one.sink, shard: name, health: one.health})
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	f.cancel = cancel
+	var running sync.WaitGroup
+	for _, s := range streams {
+		running.Go(func() { s.follow(ctx) })
 	}
 	go func() {
 		running.Wait()
 		close(f.done)
 	}()
 	return f, nil
-}
-
-// typeSources are where types and configurations of all logical clusters of a shard come from.
-func typeSources(config *rest.Config) (types, configurations source, err error) {
-	wildcard := logicalcluster.Wildcard.String()
-	types, err = newSource(config, wildcard, tenancyVersion, "workspacetypes", &typeObject{}, func() runtime.Object { return &typeObjectList{} })
-	if err != nil {
-		return types, configurations, err
-	}
-	configurations, err = newSource(config, wildcard, tenancyVersion, "workspaceauthenticationconfigurations",
-		&tenancyv1alpha1.WorkspaceAuthenticationConfiguration{},
-		func() runtime.Object { return &tenancyv1alpha1.WorkspaceAuthenticationConfigurationList{} })
-	return types, configurations, err
 }
 
 // streams are those that the follower has.
@@ -277,42 +277,25 @@ func parseBaseURL(baseURL string) (*url.URL, error) {
 	return u, nil
 }
 
-// shardStore forwards Shard objects to the watcher.
-type shardStore struct{ w *Watcher }
-
-var _ cache.ReflectorStore = shardStore{}
-
-func (s shardStore) Add(obj any) error {
-	o, ok := obj.(*shardObject)
-	if !ok {
-		return fmt.Errorf("got %T, expected a Shard", obj)
+// newShardStore hands Shard objects to the watcher.
+func newShardStore(w *Watcher) sink {
+	return &store[*shardObject]{
+		read: func(object runtime.Object) (*shardObject, error) {
+			o, ok := object.(*shardObject)
+			if !ok {
+				return nil, fmt.Errorf("got %T, expected a Shard", object)
+			}
+			return o, nil
+		},
+		putOne: w.set,
+		drop:   func(o *shardObject) { w.remove(o.Name) },
+		replace: func(all []*shardObject) {
+			names := make(map[string]bool, len(all))
+			for _, o := range all {
+				w.set(o)
+				names[o.Name] = true
+			}
+			w.keep(names)
+		},
 	}
-	s.w.set(o.Name, o.Spec.BaseURL)
-	return nil
 }
-
-func (s shardStore) Update(obj any) error { return s.Add(obj) }
-
-func (s shardStore) Delete(obj any) error {
-	o, ok := obj.(*shardObject)
-	if !ok {
-		return fmt.Errorf("got %T, expected a Shard", obj)
-	}
-	s.w.remove(o.Name)
-	return nil
-}
-
-func (s shardStore) Replace(objs []any, _ string) error {
-	names := make(map[string]bool, len(objs))
-	for _, obj := range objs {
-		if err := s.Add(obj); err != nil {
-			return err
-		}
-		names[obj.(*shardObject).Name] = true
-	}
-	s.w.keep(names)
-	s.w.rootHealth.set(true, nil)
-	return nil
-}
-
-func (s shardStore) Resync() error { return nil }
