@@ -62,15 +62,17 @@ func (c *commandLine) requestHeader(caFile, allowedNames string) {
 	c.flag("requestheader-extra-headers-prefix", "X-Remote-Extra-")
 }
 
-func (c *commandLine) etcd(servers []string, prefix, credentials string) {
-	c.flag("etcd-servers", strings.Join(servers, ","))
-	set(c, "etcd-prefix", prefix)
-	if credentials != "" {
-		const dir = "/etc/etcd/tls"
+func (c *commandLine) etcd(etcd Etcd) { c.etcdAt(etcd, "etcd-client-cert", "/etc/etcd/tls") }
+
+// etcdAt names the store and mounts the credentials for it into a directory.
+func (c *commandLine) etcdAt(etcd Etcd, volume, dir string) {
+	c.flag("etcd-servers", strings.Join(etcd.Servers, ","))
+	set(c, "etcd-prefix", etcd.Prefix)
+	if etcd.Credentials != "" {
 		c.flag("etcd-certfile", dir+"/tls.crt")
 		c.flag("etcd-keyfile", dir+"/tls.key")
 		c.flag("etcd-cafile", dir+"/ca.crt")
-		c.mount(secretVolume("etcd-client-cert", credentials), dir)
+		c.mount(secretVolume(volume, etcd.Credentials), dir)
 	}
 }
 

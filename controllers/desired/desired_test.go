@@ -33,11 +33,11 @@ func TestRenderedObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := golden.Sample[operatorv1alpha1.RootShard](t, files.root)
 			front := golden.Sample[operatorv1alpha1.FrontProxy](t, files.front)
-			kubeconfigs, err := desired.RootShardKubeconfigs(root)
+			kubeconfigs, err := desired.ShardKubeconfigs(desired.ShardOf(root))
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects := []client.Object{desired.RootShardDeployment(root, image, external(root)), desired.RootShardService(root)}
+			objects := []client.Object{deployment(root, external(root)), desired.ShardService(desired.ShardOf(root))}
 			for _, secret := range kubeconfigs {
 				objects = append(objects, readable(secret))
 			}
@@ -46,6 +46,11 @@ func TestRenderedObjects(t *testing.T) {
 			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.FrontProxy(front, root))...)
 		})
 	}
+}
+
+// deployment is that of a root shard with nobody around.
+func deployment(root *operatorv1alpha1.RootShard, etcd desired.Etcd) *appsv1.Deployment {
+	return desired.ShardDeployment(desired.ShardOf(root), image, etcd, desired.Surroundings{Signers: []string{root.Name}})
 }
 
 func proxyObjects(t *testing.T, proxy desired.Proxy) []client.Object {
@@ -146,10 +151,10 @@ func TestArguments(t *testing.T) {
 }
 
 func TestExtraArgumentsStandBetweenTheFixedOnesAndThoseOfTheStore(t *testing.T) {
-	have := args(desired.RootShardDeployment(root(func(r *operatorv1alpha1.RootShard) {
+	have := args(deployment(root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.ExtraArgs = []string{"--logging-format=text"}
 		r.Spec.Logging = &operatorv1alpha1.LoggingSpec{Level: 4}
-	}), image, desired.Etcd{Servers: []string{"http://etcd:2379"}}))
+	}), desired.Etcd{Servers: []string{"http://etcd:2379"}}))
 	order := []string{"--logging-format=json", "-v=4", "--logging-format=text", "--etcd-servers=http://etcd:2379"}
 	last := -1
 	for _, arg := range order {
@@ -211,7 +216,7 @@ func TestACAThatTheUserBroughtIsMountedWithoutItsKey(t *testing.T) {
 		r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "my-ca"}
 	})
 	for name, pod := range map[string]corev1.PodSpec{
-		"kcp-ca":  desired.RootShardDeployment(mine, image, desired.Etcd{}).Spec.Template.Spec,
+		"kcp-ca":  deployment(mine, desired.Etcd{}).Spec.Template.Spec,
 		"root-ca": desired.ProxyDeployment(desired.InternalProxy(mine), image).Spec.Template.Spec,
 	} {
 		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
@@ -226,13 +231,13 @@ func TestACAThatTheUserBroughtIsMountedWithoutItsKey(t *testing.T) {
 }
 
 func TestATemplateAddsPullSecretsAndKeepsThoseOfTheImage(t *testing.T) {
-	deployment := desired.RootShardDeployment(root(func(r *operatorv1alpha1.RootShard) {
+	deployment := deployment(root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.Image = &operatorv1alpha1.ImageSpec{Tag: "v2", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}}}
 		r.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{
 			Metadata: &operatorv1alpha1.TemplateMetadata{Labels: map[string]string{"app.kubernetes.io/name": "mine", "mine": "yes"}},
 			Spec:     &operatorv1alpha1.PodSpecTemplate{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "b"}, {Name: "a"}}},
 		}}}
-	}), image, desired.Etcd{})
+	}), desired.Etcd{})
 	pod := deployment.Spec.Template
 	if got := pod.Spec.ImagePullSecrets; !slices.Equal(got, []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}}) {
 		t.Errorf("pull secrets are %v", got)
@@ -302,7 +307,7 @@ func TestClash(t *testing.T) {
 		}, "mounted at /etc/kcp/tls/server already"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			deployment := desired.RootShardDeployment(root(func(r *operatorv1alpha1.RootShard) { r.Spec.ContainerExtras = tc.extras }), image, desired.Etcd{})
+			deployment := deployment(root(func(r *operatorv1alpha1.RootShard) { r.Spec.ContainerExtras = tc.extras }), desired.Etcd{})
 			have := desired.Clash(&deployment.Spec.Template.Spec)
 			if (have == "") != (tc.want == "") || !strings.Contains(have, tc.want) {
 				t.Errorf("got %q, want %q", have, tc.want)

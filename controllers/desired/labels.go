@@ -11,10 +11,13 @@ import (
 
 // Components, as the label app.kubernetes.io/component has them.
 const (
-	ComponentRootShard      = "rootshard"
-	ComponentRootShardProxy = "rootshard-proxy"
-	ComponentFrontProxy     = "front-proxy"
-	ComponentEtcd           = "etcd"
+	ComponentRootShard        = "rootshard"
+	ComponentRootShardProxy   = "rootshard-proxy"
+	ComponentShard            = "shard"
+	ComponentFrontProxy       = "front-proxy"
+	ComponentCacheServer      = "cache-server"
+	ComponentVirtualWorkspace = "virtual-workspace"
+	ComponentEtcd             = "etcd"
 )
 
 // AppLabels are the four labels that Services and Deployments select pods by. Selectors cannot be changed, so these

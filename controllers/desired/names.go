@@ -51,12 +51,7 @@ func CASecret(root *operatorv1alpha1.RootShard, ca CA) string {
 }
 
 // ClusterDomain is the DNS domain of the cluster the root shard runs in.
-func ClusterDomain(root *operatorv1alpha1.RootShard) string {
-	if root.Spec.ClusterDomain != "" {
-		return root.Spec.ClusterDomain
-	}
-	return DefaultClusterDomain
-}
+func ClusterDomain(root *operatorv1alpha1.RootShard) string { return ShardOf(root).ClusterDomain() }
 
 // ServiceHost is the full DNS name of a Service.
 func ServiceHost(name, namespace, domain string) string {
@@ -66,17 +61,12 @@ func ServiceHost(name, namespace, domain string) string {
 // RootShardServer is the name of the root shard's Deployment and Service.
 func RootShardServer(root *operatorv1alpha1.RootShard) string { return root.Name + "-kcp" }
 
-// RootShardHost is the DNS name of the root shard's Service.
-func RootShardHost(root *operatorv1alpha1.RootShard) string {
-	return ServiceHost(RootShardServer(root), root.Namespace, ClusterDomain(root))
-}
-
 // RootShardBaseURL is the URL under which other components reach the root shard.
-func RootShardBaseURL(root *operatorv1alpha1.RootShard) string {
-	if root.Spec.ShardBaseURL != "" {
-		return root.Spec.ShardBaseURL
-	}
-	return httpsURL(RootShardHost(root), ServerPort)
+func RootShardBaseURL(root *operatorv1alpha1.RootShard) string { return ShardOf(root).BaseURL() }
+
+// VirtualWorkspaceURL is the URL that a shard publishes for the virtual workspaces that are served beside it.
+func VirtualWorkspaceURL(views *operatorv1alpha1.VirtualWorkspace) string {
+	return httpsURL(views.Spec.External.Hostname, views.Spec.External.Port)
 }
 
 // ExternalURL is the URL of an installation's front door.

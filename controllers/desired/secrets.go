@@ -2,6 +2,8 @@ package desired
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,20 +27,26 @@ func Bundle(name, namespace string, labels map[string]string, owner []metav1.Own
 	return generatedSecret(name, namespace, labels, owner, map[string][]byte{corev1.TLSCertKey: pem})
 }
 
-// RootShardKubeconfigs are the credentials of the root shard's own server, which finds its certificates in files.
-func RootShardKubeconfigs(root *operatorv1alpha1.RootShard) ([]*corev1.Secret, error) {
-	externalCA := "/etc/kcp/tls/ca/server/tls.crt"
-	if root.Spec.CABundleSecretRef != nil {
-		externalCA = "/etc/kcp/tls/ca/ca-bundle/tls.crt"
+// ShardKubeconfigs are the credentials of a shard's own server, which finds its certificates in files.
+func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
+	const serverCA = shardTLS + "/ca/server/tls.crt"
+	externalCA := serverCA
+	if len(s.CABundleRefs()) > 0 {
+		externalCA = shardTLS + "/ca/ca-bundle/tls.crt"
+	}
+	files := map[string]*clientcmdapi.Config{}
+	if s.IsRoot() {
+		files["logical-cluster-admin"] = fileKubeconfig("root-shard", "shard-base", "shard", s.BaseURL(), serverCA, shardTLS+"/logical-cluster-admin")
+		files["external-logical-cluster-admin"] = fileKubeconfig("root-shard", "shard-base", "shard", PrivateURL(s.root), externalCA, shardTLS+"/external-logical-cluster-admin")
+	} else {
+		files["client"] = fileKubeconfig("root-shard", "shard-base", "shard", RootShardBaseURL(s.root), serverCA, shardTLS+"/client")
+		files["logical-cluster-admin"] = fileKubeconfig("logical-cluster:admin", "logical-cluster", "logical-cluster-admin", s.BaseURL(), serverCA, shardTLS+"/logical-cluster-admin")
+		files["external-logical-cluster-admin"] = fileKubeconfig("external-logical-cluster:admin", "external-logical-cluster", "external-logical-cluster-admin",
+			PrivateURL(s.root), externalCA, shardTLS+"/external-logical-cluster-admin")
 	}
 	var out []*corev1.Secret
-	for _, k := range []struct{ user, server, ca string }{
-		{"logical-cluster-admin", RootShardBaseURL(root), "/etc/kcp/tls/ca/server/tls.crt"},
-		{"external-logical-cluster-admin", PrivateURL(root), externalCA},
-	} {
-		files := fileKubeconfig("root-shard", "shard-base", "shard", k.server, k.ca, "/etc/kcp/tls/"+k.user)
-		secret, err := kubeconfigSecret(root.Name+"-"+k.user+"-kubeconfig", root.Namespace,
-			map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, OwnedBy("RootShard", root), files)
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		secret, err := kubeconfigSecret(s.Certificate(key+"-kubeconfig"), s.Namespace(), s.SecretLabels(), s.Owner(), files[key])
 		if err != nil {
 			return nil, err
 		}

@@ -154,16 +154,19 @@ func httpsProbe(path string, delay, period, failures int32) *corev1.Probe {
 
 // serverResources are the defaults of a shard, merged with a spec key by key.
 func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
-	out := corev1.ResourceRequirements{
+	return mergedResources(corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi")},
-	}
+	}, spec)
+}
+
+func mergedResources(defaults corev1.ResourceRequirements, spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	if spec != nil {
-		maps.Copy(out.Requests, spec.Requests)
-		maps.Copy(out.Limits, spec.Limits)
-		out.Claims = spec.Claims
+		maps.Copy(defaults.Requests, spec.Requests)
+		maps.Copy(defaults.Limits, spec.Limits)
+		defaults.Claims = spec.Claims
 	}
-	return out
+	return defaults
 }
 
 func secretVolume(name, secret string) corev1.Volume {

@@ -1,4 +1,4 @@
-// Package etcd computes the objects of an etcd that the operator runs for a root shard, and decides whether a change of
+// Package etcd computes the objects of an etcd that the operator runs for a shard or a cache server, and decides whether a change of
 // its spec can be made to a cluster that holds data. All of it is pure. Certificates are described here and made by
 // package pki; nothing here knows what is stored.
 package etcd
@@ -22,23 +22,32 @@ const (
 	maxMembers = 3
 )
 
-// Cluster is the etcd of one root shard.
+// Cluster is the etcd of one shard or cache server.
 type Cluster struct {
-	root    *operatorv1alpha1.RootShard
+	owner   desired.Owner
+	image   *operatorv1alpha1.ImageSpec
+	prefix  string
 	members int32
 	storage operatorv1alpha1.EtcdStorage
 }
 
-// IsManaged says whether the operator runs the root shard's etcd.
-func IsManaged(root *operatorv1alpha1.RootShard) bool {
-	return root.Spec.Etcd == nil || root.Spec.Etcd.Managed != nil
+// IsManaged says whether the operator runs the etcd of a shard. That of a cache server is run only where its spec has one.
+func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || spec.Managed != nil }
+
+// OfShard is the etcd of a shard whose etcd is managed.
+func OfShard(s desired.Shard) Cluster {
+	spec := s.Spec()
+	return For(s.AsOwner(), spec.Etcd, spec.Image)
 }
 
-// For is the etcd of a root shard whose etcd is managed, with defaults filled in.
-func For(root *operatorv1alpha1.RootShard) Cluster {
-	c := Cluster{root: root, members: operatorv1alpha1.DefaultEtcdReplicas}
-	if root.Spec.Etcd != nil && root.Spec.Etcd.Managed != nil {
-		managed := root.Spec.Etcd.Managed
+// For is an etcd that is managed, with defaults filled in. image is that of the owner's spec.
+func For(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operatorv1alpha1.ImageSpec) Cluster {
+	c := Cluster{owner: owner, image: image, members: operatorv1alpha1.DefaultEtcdReplicas}
+	if spec != nil {
+		c.prefix = spec.Prefix
+	}
+	if spec != nil && spec.Managed != nil {
+		managed := spec.Managed
 		if managed.Replicas != nil {
 			c.members = *managed.Replicas
 		}
@@ -53,8 +62,14 @@ func For(root *operatorv1alpha1.RootShard) Cluster {
 	return c
 }
 
+// Owner is the custom resource that the etcd is for.
+func (c Cluster) Owner() desired.Owner { return c.owner }
+
 // Name is the name of the StatefulSet and of the Service that gives members their names.
-func (c Cluster) Name() string { return c.root.Name + "-etcd" }
+func (c Cluster) Name() string { return StatefulSetName(c.owner) }
+
+// StatefulSetName is the name of the StatefulSet of an owner's etcd.
+func StatefulSetName(owner desired.Owner) string { return owner.Name + "-etcd" }
 
 // Members is the number of members.
 func (c Cluster) Members() int32 { return c.members }
@@ -65,12 +80,11 @@ func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 // LosesMembers says whether a member whose pod is replaced comes back empty to the others, who then refuse it.
 func (c Cluster) LosesMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
 
-// ConnectionOf is how the server of a root shard reaches its store, whoever runs that.
-func ConnectionOf(root *operatorv1alpha1.RootShard) desired.Etcd {
-	if IsManaged(root) {
-		return For(root).connection()
+// Connection is how a server reaches its store, whoever runs that.
+func Connection(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig) desired.Etcd {
+	if IsManaged(spec) {
+		return For(owner, spec, nil).connection()
 	}
-	spec := root.Spec.Etcd
 	out := desired.Etcd{Servers: spec.Endpoints, Prefix: spec.Prefix}
 	if spec.TLSConfig != nil {
 		out.Credentials = spec.TLSConfig.SecretRef.Name
@@ -78,21 +92,17 @@ func ConnectionOf(root *operatorv1alpha1.RootShard) desired.Etcd {
 	return out
 }
 
-// connection reaches each member by its own name, so that a client moves to
-// another one by itself when a member goes.
+// connection reaches each member by its own name, so that a client moves to another one by itself when a member goes.
 func (c Cluster) connection() desired.Etcd {
-	out := desired.Etcd{Credentials: c.certificates().Client}
+	out := desired.Etcd{Credentials: c.certificates().Client, Prefix: c.prefix}
 	for i := range c.members {
 		out.Servers = append(out.Servers, fmt.Sprintf("https://%s:%d", c.memberHost(i), clientPort))
-	}
-	if c.root.Spec.Etcd != nil {
-		out.Prefix = c.root.Spec.Etcd.Prefix
 	}
 	return out
 }
 
 // Certificates are the cert-manager objects of the etcd.
-func (c Cluster) Certificates() pki.Objects { return pki.ManagedEtcd(c.root, c.certificates()) }
+func (c Cluster) Certificates() pki.Objects { return pki.ManagedEtcd(c.owner, c.certificates()) }
 
 func (c Cluster) certificates() pki.Etcd {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
@@ -100,8 +110,8 @@ func (c Cluster) certificates() pki.Etcd {
 		hosts = append(hosts, c.memberHost(i))
 	}
 	for _, service := range []string{c.Name(), c.clientService()} {
-		full := desired.ServiceHost(service, c.root.Namespace, desired.ClusterDomain(c.root))
-		hosts = append(hosts, full, strings.TrimSuffix(full, "."+desired.ClusterDomain(c.root)))
+		full := desired.ServiceHost(service, c.owner.Namespace, c.owner.Domain)
+		hosts = append(hosts, full, strings.TrimSuffix(full, "."+c.owner.Domain))
 	}
 	return pki.Etcd{CA: c.Name() + "-ca", Server: c.Name() + "-server", Peer: c.Name() + "-peer", Client: c.Name() + "-client", Hosts: hosts}
 }
@@ -111,7 +121,7 @@ func (c Cluster) clientService() string { return c.Name() + "-client" }
 func (c Cluster) memberName(i int32) string { return fmt.Sprintf("%s-%d", c.Name(), i) }
 
 func (c Cluster) memberHost(i int32) string {
-	return c.memberName(i) + "." + desired.ServiceHost(c.Name(), c.root.Namespace, desired.ClusterDomain(c.root))
+	return c.memberName(i) + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
 }
 
 // quotaBytes is the size at which etcd refuses writes. It leaves a quarter of the volume to the log, snapshots and

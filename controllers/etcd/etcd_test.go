@@ -23,7 +23,7 @@ func managed(t *testing.T, spec *operatorv1alpha1.ManagedEtcd) etcd.Cluster {
 	if spec != nil {
 		root.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: spec}
 	}
-	return etcd.For(root)
+	return etcd.OfShard(desired.ShardOf(root))
 }
 
 func TestRenderedObjects(t *testing.T) {

@@ -23,11 +23,11 @@ const (
 )
 
 func (c Cluster) labels() map[string]string {
-	return desired.AppLabels(desired.ComponentEtcd, c.root.Name)
+	return desired.AppLabels(desired.ComponentEtcd, c.owner.Name)
 }
 
 func (c Cluster) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: c.root.Namespace, Labels: c.labels(), OwnerReferences: desired.OwnedBy("RootShard", c.root)}
+	return metav1.ObjectMeta{Name: name, Namespace: c.owner.Namespace, Labels: c.labels(), OwnerReferences: c.owner.References}
 }
 
 // Services are the one that gives members their names, ready or not, and the one that clients use.
@@ -81,7 +81,7 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			Selector:            &metav1.LabelSelector{MatchLabels: c.labels()},
-			// The data goes with the RootShard, like all else that is made for it.
+			// The data goes with its owner, like all else that is made for it.
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 				WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
 				WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
@@ -132,7 +132,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 		Volumes:                      volumes,
 		Containers: []corev1.Container{{
 			Name:            "etcd",
-			Image:           image.With(c.root.Spec.Image).String(),
+			Image:           image.With(c.image).String(),
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Command:         []string{"/etcd"},
 			Args:            c.args(),
@@ -160,8 +160,8 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 			SecurityContext: desired.ContainerSecurity(),
 		}},
 	}
-	if c.root.Spec.Image != nil {
-		spec.ImagePullSecrets = c.root.Spec.Image.ImagePullSecrets
+	if c.image != nil {
+		spec.ImagePullSecrets = c.image.ImagePullSecrets
 	}
 	if c.members > 1 {
 		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
@@ -176,7 +176,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 // start, and etcd ignores it once a data directory exists.
 func (c Cluster) args() []string {
 	const self = "$(POD_NAME)"
-	host := self + "." + desired.ServiceHost(c.Name(), c.root.Namespace, desired.ClusterDomain(c.root))
+	host := self + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
 	var members []string
 	for i := range c.members {
 		members = append(members, fmt.Sprintf("%s=https://%s:%d", c.memberName(i), c.memberHost(i), peerPort))
@@ -191,7 +191,7 @@ func (c Cluster) args() []string {
 		fmt.Sprintf("--initial-advertise-peer-urls=https://%s:%d", host, peerPort),
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-state=new",
-		"--initial-cluster-token=" + c.root.Namespace + "/" + c.Name(),
+		"--initial-cluster-token=" + c.owner.Namespace + "/" + c.Name(),
 		// Probes have no certificate: health and metrics stand on a port of their own, which serves no data.
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", metricsPort),
 		"--cert-file=/etc/etcd/tls/server/tls.crt",

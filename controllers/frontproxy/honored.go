@@ -17,7 +17,7 @@ func checkSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootSh
 	if front.Name == "proxy" {
 		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named proxy have the names of those of the RootShard's internal proxy: recreate it under another name")
 	}
-	if front.Name == "etcd" && etcd.IsManaged(root) {
+	if front.Name == "etcd" && etcd.IsManaged(root.Spec.Etcd) {
 		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named etcd have the names of those of the RootShard's etcd: recreate it under another name")
 	}
 	if strings.Contains(front.Name, ".") {

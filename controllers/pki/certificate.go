@@ -50,7 +50,7 @@ func (s Scope) meta(name string) metav1.ObjectMeta {
 
 func (s Scope) leaf(l leaf) *certmanagerv1.Certificate {
 	names, addresses := splitNames(l.dnsNames)
-	out := s.certificate(l.name, cmmeta.IssuerReference{Name: l.issuer, Kind: certmanagerv1.IssuerKind, Group: groupName}, leafDuration, leafRenewBefore)
+	out := s.certificate(l.name, ownIssuer(l.issuer), leafDuration, leafRenewBefore)
 	out.Spec.CommonName = l.commonName
 	out.Spec.Usages = l.usages
 	out.Spec.DNSNames, out.Spec.IPAddresses = names, addresses

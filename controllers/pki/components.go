@@ -79,17 +79,16 @@ const EtcdPeerName = "etcd-peer"
 
 // ManagedEtcd is the certificates of an etcd. Its CA signs itself: no other certificate of the installation, a user's
 // least of all, can ever open the store.
-func ManagedEtcd(root *operatorv1alpha1.RootShard, etcd Etcd) Objects {
-	s := RootShardScope(root)
-	s.Labels = desired.AppLabels(desired.ComponentEtcd, root.Name)
-	var out Objects
-	if root.Spec.Certificates.IssuerRef != nil || desired.BroughtCA(root) != "" {
-		out.Issuers = append(out.Issuers, RootShardScope(root).SelfSigned(SelfSignedIssuer(root)))
+func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
+	s := Scope{
+		Namespace: owner.Namespace, Owner: owner.References,
+		Labels: desired.AppLabels(desired.ComponentEtcd, owner.Name), Secrets: owner.SecretLabels,
 	}
-	self := issuerReference(operatorv1alpha1.IssuerReference{Name: SelfSignedIssuer(root), Kind: certmanagerv1.IssuerKind, Group: groupName})
-	ca, issuer := s.authority(etcd.CA, self)
+	var out Objects
+	self := SelfSignedIssuer(owner.Name)
+	ca, issuer := s.authority(etcd.CA, ownIssuer(self))
 	ca.Spec.PrivateKey.Algorithm, ca.Spec.PrivateKey.Size = certmanagerv1.ECDSAKeyAlgorithm, 256
-	out.Issuers = append(out.Issuers, issuer)
+	out.Issuers = append(out.Issuers, s.SelfSigned(self), issuer)
 	out.Certificates = append(out.Certificates, ca,
 		// etcd's own gateway calls the server with the server's certificate, so that one is a client's too.
 		s.leaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, elliptic: true}),

@@ -3,7 +3,11 @@
 // CA certificates and reads what cert-manager reports. All of it is pure; the reconcilers apply what it returns.
 package pki
 
-import certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+import (
+	"slices"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+)
 
 // Objects are the cert-manager objects of one custom resource, in the order in which they are issued.
 type Objects struct {
@@ -11,8 +15,12 @@ type Objects struct {
 	Certificates []*certmanagerv1.Certificate
 }
 
-// Append adds the objects of another part.
+// Append adds the objects of another part. An issuer that both need is there once, as the first part has it.
 func (o *Objects) Append(more Objects) {
-	o.Issuers = append(o.Issuers, more.Issuers...)
+	for _, issuer := range more.Issuers {
+		if !slices.ContainsFunc(o.Issuers, func(have *certmanagerv1.Issuer) bool { return have.Name == issuer.Name }) {
+			o.Issuers = append(o.Issuers, issuer)
+		}
+	}
 	o.Certificates = append(o.Certificates, more.Certificates...)
 }

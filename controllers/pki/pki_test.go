@@ -31,7 +31,7 @@ func TestRenderedCertificates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := golden.Sample[operatorv1alpha1.RootShard](t, files.root)
 			front := golden.Sample[operatorv1alpha1.FrontProxy](t, files.front)
-			objects := pki.RootShard(root)
+			objects := pki.RootShard(root, nil)
 			golden.Check(t, name+"_issuers", objects.Issuers...)
 			golden.Check(t, name+"_rootshard", objects.Certificates...)
 			golden.Check(t, name+"_frontproxy", pki.Proxy(desired.FrontProxy(front, root), root).Certificates...)
@@ -98,7 +98,7 @@ func TestTemplates(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			root := rootShard()
 			root.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"server": {Spec: &tc.template}}
-			if spec := find(t, pki.RootShard(root), "root-server").Spec; !tc.check(spec) {
+			if spec := find(t, pki.RootShard(root, nil), "root-server").Spec; !tc.check(spec) {
 				t.Errorf("got %+v", spec)
 			}
 		})
@@ -108,7 +108,7 @@ func TestTemplates(t *testing.T) {
 func TestACAThatTheUserBroughtSignsInsteadOfOneThatIsMade(t *testing.T) {
 	root := rootShard()
 	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "my-ca"}
-	objects := pki.RootShard(root)
+	objects := pki.RootShard(root, nil)
 	for _, certificate := range objects.Certificates {
 		if certificate.Name == "root-ca" {
 			t.Error("a root certificate is made beside the user's")
@@ -123,7 +123,7 @@ func TestACAThatTheUserBroughtSignsInsteadOfOneThatIsMade(t *testing.T) {
 func TestAHostThatIsAnAddressIsNoDNSName(t *testing.T) {
 	root := rootShard()
 	root.Spec.External.Hostname = "192.0.2.7"
-	spec := find(t, pki.RootShard(root), "root-server").Spec
+	spec := find(t, pki.RootShard(root, nil), "root-server").Spec
 	if slices.Contains(spec.DNSNames, "192.0.2.7") || !slices.Contains(spec.IPAddresses, "192.0.2.7") {
 		t.Errorf("names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
 	}
@@ -131,7 +131,7 @@ func TestAHostThatIsAnAddressIsNoDNSName(t *testing.T) {
 	root.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"server": {Spec: &operatorv1alpha1.CertificateSpecTemplate{
 		DNSNames: []string{"kcp.example.com"}, IssuerRef: &operatorv1alpha1.IssuerReference{Name: "public"},
 	}}}
-	spec = find(t, pki.RootShard(root), "root-server").Spec
+	spec = find(t, pki.RootShard(root, nil), "root-server").Spec
 	if !slices.Equal(spec.DNSNames, []string{"kcp.example.com"}) || len(spec.IPAddresses) > 0 {
 		t.Errorf("with an issuer of its own: names %v, addresses %v", spec.DNSNames, spec.IPAddresses)
 	}
@@ -140,7 +140,7 @@ func TestAHostThatIsAnAddressIsNoDNSName(t *testing.T) {
 func TestACASecretWithoutANameIsNone(t *testing.T) {
 	root := rootShard()
 	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{}
-	if find(t, pki.RootShard(root), "root-ca").Spec.IssuerRef.Name != "root-selfsigned" {
+	if find(t, pki.RootShard(root, nil), "root-ca").Spec.IssuerRef.Name != "root-selfsigned" {
 		t.Error("the root CA does not sign itself")
 	}
 }

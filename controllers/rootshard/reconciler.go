@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/proxyserver"
+	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -39,12 +40,17 @@ type Reconciler struct {
 // scope is one RootShard as it was observed, and what was found about it.
 type scope struct {
 	root   *operatorv1alpha1.RootShard
+	before *operatorv1alpha1.RootShard
 	report status.Report
 
+	references   status.Finding // of what the spec names; without a type when all is there
+	around       desired.Surroundings
 	certificates status.Finding
 	store        status.Finding
 	deployment   *appsv1.Deployment // of the server, nil while there is none
 }
+
+func (s *scope) shard() desired.Shard { return desired.ShardOf(s.root) }
 
 // Reconcile brings one RootShard to its spec. Each step stands on those before it; one that has to wait leaves its
 // finding, and those after it say that they wait for it.
@@ -53,10 +59,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || root == nil {
 		return ctrl.Result{}, err
 	}
-	s := &scope{root: root}
+	s := &scope{root: root, before: root.DeepCopy()}
 	if root.DeletionTimestamp == nil { // else owner references do the rest
 		for _, step := range []func(context.Context, *scope) error{
+			r.membership,
 			r.specification,
+			r.surroundings,
 			r.issue,
 			r.etcd,
 			r.server,
@@ -99,12 +107,32 @@ func (r *Reconciler) specification(ctx context.Context, s *scope) error {
 	return errStop
 }
 
+// membership lists the Shards of the installation.
+func (r *Reconciler) membership(ctx context.Context, s *scope) error {
+	names, err := shardbase.Shards(ctx, r.Cluster, s.root)
+	if err != nil {
+		return err
+	}
+	s.root.Status.Shards = nil
+	for _, name := range names {
+		s.root.Status.Shards = append(s.root.Status.Shards, operatorv1alpha1.ShardMember{Name: name})
+	}
+	return nil
+}
+
+// surroundings looks for what the spec names, and for the other shards of the installation.
+func (r *Reconciler) surroundings(ctx context.Context, s *scope) (err error) {
+	s.around, s.references, err = shardbase.Surroundings(ctx, r.Cluster, s.shard())
+	s.report.AddWorse(s.references)
+	return err
+}
+
 // issue makes the PKI. A user's issuer that is not there is named, because cert-manager says it only on an object that
 // nobody looks at.
 func (r *Reconciler) issue(ctx context.Context, s *scope) error {
-	objects := pki.RootShard(s.root)
-	if etcd.IsManaged(s.root) {
-		objects.Append(etcd.For(s.root).Certificates())
+	objects := pki.RootShard(s.root, s.around.Cache)
+	if etcd.IsManaged(s.root.Spec.Etcd) {
+		objects.Append(etcd.OfShard(s.shard()).Certificates())
 	}
 	finding, err := r.Cluster.Certificates(ctx, objects)
 	if err == nil && finding.Kind != status.Fine {
@@ -121,26 +149,16 @@ func (r *Reconciler) issue(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// server makes the root shard's own server, with the files it reads.
-func (r *Reconciler) server(ctx context.Context, s *scope) error {
-	finding, err := r.reconcileServer(ctx, s)
-	s.deployment, err = r.Cluster.SettleWorkload(ctx, &s.report, operatorv1alpha1.ConditionAvailable, s.root.Namespace, desired.RootShardServer(s.root), finding, err)
+// etcd runs the store, where it is the operator's to run, and reports on its quorum.
+func (r *Reconciler) etcd(ctx context.Context, s *scope) (err error) {
+	s.store, err = shardbase.Store(ctx, r.Cluster, &s.report, s.shard(), r.Image)
 	return err
 }
 
-func (r *Reconciler) reconcileServer(ctx context.Context, s *scope) (status.Finding, error) {
-	const condition = operatorv1alpha1.ConditionAvailable
-	if err := r.Cluster.Object(ctx, condition, desired.RootShardService(s.root)); err != nil {
-		return status.Finding{}, err
-	}
-	if err := r.credentials(ctx, s.root); err != nil {
-		return status.Finding{}, err
-	}
-	gates := []status.Finding{s.certificates}
-	if s.store.Type != "" {
-		gates = append(gates, s.store)
-	}
-	return r.Cluster.Workload(ctx, &s.report, condition, desired.RootShardDeployment(s.root, r.Image, etcd.ConnectionOf(s.root)), gates...)
+// server makes the root shard's own server, with the files it reads.
+func (r *Reconciler) server(ctx context.Context, s *scope) (err error) {
+	s.deployment, err = shardbase.Server(ctx, r.Cluster, &s.report, s.shard(), s.around, r.Image, s.references, s.certificates, s.store)
+	return err
 }
 
 // internalProxy makes the proxy through which the operator reaches workspaces.
@@ -152,12 +170,11 @@ func (r *Reconciler) internalProxy(ctx context.Context, s *scope) error {
 
 // writeStatus is the only write to the RootShard, and none when nothing changed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	before := s.root.DeepCopy()
 	computeStatus(s)
 	after := s.root.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, before, s.root)
+	written, err := r.Cluster.WriteStatus(ctx, s.before, s.root)
 	if written {
-		status.Emit(r.Recorder, s.root, before.Status.Conditions, after)
+		status.Emit(r.Recorder, s.root, s.before.Status.Conditions, after)
 	}
 	return err
 }

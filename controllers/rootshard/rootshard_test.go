@@ -4,13 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -31,12 +29,14 @@ func TestCheckSpec(t *testing.T) {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{} }, status.Stalled, "etcd.endpoints is empty"},
 		"a base URL without TLS is refused": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.ShardBaseURL = "http://root" }, status.Stalled, "must be an https URL"},
-		"a cache server is told of": {
-			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, status.Told, "spec.cache.ref"},
-		"a virtual workspace server is told of": {
+		"a cache server is honored": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, status.Fine, ""},
+		"a cache server without a name is told of": {
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{} }, status.Told, "spec.cache.ref"},
+		"a virtual workspace server is honored": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "v"}
-			}, status.Told, "spec.kcpVirtualWorkspace"},
+			}, status.Fine, ""},
 		"two sources of trust are told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Certificates = operatorv1alpha1.Certificates{
@@ -97,32 +97,5 @@ func TestCheckSpec(t *testing.T) {
 func TestTheFullSampleIsHonored(t *testing.T) {
 	if finding := checkSpec(golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")); finding.Kind != status.Fine {
 		t.Errorf("got %+v", finding)
-	}
-}
-
-func TestQuorum(t *testing.T) {
-	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
-	root.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}}
-	for sentence, tc := range map[string]struct {
-		observed       int64
-		ready, updated int32
-		kind           status.Kind
-		reason         string
-	}{
-		"all members":      {2, 3, 3, status.Fine, "Quorum"},
-		"a member lost":    {2, 2, 3, status.Fine, "Quorum"},
-		"two members lost": {2, 1, 3, status.Waiting, "NoQuorum"},
-		"members being replaced hold up what needs them": {2, 3, 1, status.Waiting, "Updating"},
-		"a change that was not seen yet does so too":     {1, 3, 3, status.Waiting, "Updating"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			finding := quorum(etcd.For(root), &appsv1.StatefulSet{
-				ObjectMeta: metav1.ObjectMeta{Name: "root-etcd", Generation: 2},
-				Status:     appsv1.StatefulSetStatus{ObservedGeneration: tc.observed, ReadyReplicas: tc.ready, UpdatedReplicas: tc.updated},
-			})
-			if finding.Kind != tc.kind || finding.Reason != tc.reason {
-				t.Errorf("got %+v", finding)
-			}
-		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -21,7 +22,7 @@ func computeStatus(s *scope) {
 		return
 	}
 	root.Status.Conditions = s.report.Conditions(root.Status.Conditions, root.Generation)
-	if !etcd.IsManaged(root) && s.store.Type == "" {
+	if !etcd.IsManaged(root.Spec.Etcd) && s.store.Type == "" {
 		meta.RemoveStatusCondition(&root.Status.Conditions, operatorv1alpha1.ConditionEtcdAvailable)
 	}
 	root.Status.ObservedGeneration = root.Generation
@@ -46,13 +47,9 @@ func checkSpec(root *operatorv1alpha1.RootShard) status.Finding {
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the RootShard under a name without dots")
 	case root.Spec.External.Hostname == "" || root.Spec.External.Port < 1 || root.Spec.External.Port > 65535:
 		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address of the front proxy, with a port from 1 to 65535")
-	case root.Spec.Etcd != nil && root.Spec.Etcd.Managed == nil && len(root.Spec.Etcd.Endpoints) == 0:
-		return status.Stall(condition, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have one made")
-	case root.Spec.Etcd != nil && root.Spec.Etcd.TLSConfig != nil && root.Spec.Etcd.TLSConfig.SecretRef.Name == "":
-		return status.Stall(condition, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
 	}
-	if base := root.Spec.ShardBaseURL; base != "" && (!strings.HasPrefix(base, "https://") || desired.URLHost(base) == "") {
-		return status.Stall(condition, "InvalidSpec", "shardBaseURL is %q and must be an https URL", base)
+	if finding := shardbase.Check(root.Spec.CommonShardSpec); finding.Type != "" {
+		return finding
 	}
 	return status.SpecHonored(notHonored(root))
 }

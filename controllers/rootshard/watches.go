@@ -11,8 +11,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// SetupWithManager starts the controller: it wakes for everything it made, and for the Secrets and ConfigMaps of a
-// namespace that its RootShards may refer to. Of those only the metadata is kept in memory.
+// SetupWithManager starts the controller: it wakes for everything it made, for what its RootShards may name, and
+// for the Secrets and ConfigMaps of a namespace that they may refer to. Of those only the metadata is kept in memory.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	wake := r.Cluster.Wake(&operatorv1alpha1.RootShardList{})
 	return ctrl.NewControllerManagedBy(mgr).
@@ -24,6 +24,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}).
+		Watches(&operatorv1alpha1.Shard{}, wake).
+		Watches(&operatorv1alpha1.CacheServer{}, wake).
+		Watches(&operatorv1alpha1.VirtualWorkspace{}, wake).
 		WatchesMetadata(&corev1.Secret{}, wake).
 		WatchesMetadata(&corev1.ConfigMap{}, wake).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).

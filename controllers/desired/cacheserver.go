@@ -1,0 +1,142 @@
+package desired
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// CacheClient is the suffix of the certificate by which one server is known to a cache server, under its own name: it
+// reads everything and writes what is its own.
+const CacheClient = "cache-client"
+
+// CacheServer is a cache server.
+type CacheServer struct{ cache *operatorv1alpha1.CacheServer }
+
+// CacheServerOf is the server of a CacheServer.
+func CacheServerOf(cache *operatorv1alpha1.CacheServer) CacheServer { return CacheServer{cache: cache} }
+
+// Server is the name of the Deployment and the Service.
+func (c CacheServer) Server() string { return c.cache.Name + "-cache-server" }
+
+// ClusterDomain is the DNS domain of the cluster the server runs in.
+func (c CacheServer) ClusterDomain() string {
+	return orDefault(c.cache.Spec.ClusterDomain, DefaultClusterDomain)
+}
+
+// Host is the DNS name of the Service.
+func (c CacheServer) Host() string {
+	return ServiceHost(c.Server(), c.cache.Namespace, c.ClusterDomain())
+}
+
+// URL is where shards reach the server.
+func (c CacheServer) URL() string { return httpsURL(c.Host(), ServerPort) }
+
+// CA is the name of the Issuer and the Certificate of the server's certificate authority.
+func (c CacheServer) CA() string { return c.cache.Name + "-ca" }
+
+// BroughtCA is the Secret with a certificate authority that the user brought, or "".
+func (c CacheServer) BroughtCA() string {
+	if ref := c.cache.Spec.Certificates.CASecretRef; ref != nil {
+		return ref.Name
+	}
+	return ""
+}
+
+// CASecret is the name of the Secret that holds the certificate authority.
+func (c CacheServer) CASecret() string { return orDefault(c.BroughtCA(), c.CA()) }
+
+// Certificate is the name of one of the server's certificates, and of its Secret.
+func (c CacheServer) Certificate(key string) string { return c.cache.Name + "-" + key }
+
+// Kubeconfig is the Secret with the kubeconfig that clients of the server mount.
+func (c CacheServer) Kubeconfig() string { return c.cache.Name + "-kubeconfig" }
+
+// IsEmbedded says whether the server keeps its data in its pod.
+func (c CacheServer) IsEmbedded() bool { return c.cache.Spec.Etcd == nil }
+
+// Labels are the app labels of the server.
+func (c CacheServer) Labels() map[string]string { return AppLabels(ComponentCacheServer, c.cache.Name) }
+
+// SecretLabels are the labels of its Secrets.
+func (c CacheServer) SecretLabels() map[string]string {
+	return map[string]string{operatorv1alpha1.LabelCacheServer: c.cache.Name}
+}
+
+// Owner is the owner reference of everything made for the server.
+func (c CacheServer) Owner() []metav1.OwnerReference { return OwnedBy("CacheServer", c.cache) }
+
+func (c CacheServer) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: c.cache.Namespace, Labels: c.Labels(), OwnerReferences: c.Owner()}
+}
+
+// CacheServerService is the Service of a cache server.
+func CacheServerService(c CacheServer) *corev1.Service {
+	return service(c.meta(c.Server()), c.Labels(), c.cache.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
+}
+
+// CacheServerKubeconfig is what clients reach the server with. It names files, which each client mounts its own into.
+func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
+	files := fileKubeconfig("cache", "cache", "cache", c.URL(), cacheDir+"/tls/ca/root/tls.crt", cacheDir+"/tls/client-certificate")
+	return kubeconfigSecret(c.Kubeconfig(), c.cache.Namespace, c.SecretLabels(), c.Owner(), files)
+}
+
+// CacheServerDeployment is the pods of a cache server. etcd is where it keeps its data, unless it does so itself.
+func CacheServerDeployment(c CacheServer, image Image, etcd Etcd) *appsv1.Deployment {
+	line, spec := c.commandLine(etcd), c.cache.Spec
+	replicas := spec.Replicas
+	if c.IsEmbedded() {
+		// The store belongs to one pod: two would each tell half of it.
+		one := int32(1)
+		if replicas == nil || *replicas > 1 {
+			replicas = &one
+		}
+	}
+	return server{
+		meta:      c.meta(c.Server()),
+		selector:  c.Labels(),
+		container: "cache-server",
+		command:   []string{"/cache-server"},
+		args:      line.args,
+		volumes:   line.volumes,
+		mounts:    line.mounts,
+		resources: mergedResources(cacheResources(), spec.Resources),
+		probes:    probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
+		image:     image,
+		imageSpec: spec.Image,
+		replicas:  replicas,
+		template:  spec.DeploymentTemplate,
+		extras:    spec.ContainerExtras,
+	}.deployment()
+}
+
+func cacheResources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("2Gi")},
+	}
+}
+
+func (c CacheServer) commandLine(etcd Etcd) *commandLine {
+	const tls, credentials, scratch = cacheDir + "/tls", cacheDir + "/etcd", "/var/etcd"
+	line := &commandLine{}
+	line.mount(secretVolume("serving-cert", c.Certificate("server")), tls+"/server")
+	line.mount(caVolume("client-ca", c.CASecret()), tls+"/ca/root")
+	line.flag("tls-cert-file", tls+"/server/tls.crt")
+	line.flag("tls-private-key-file", tls+"/server/tls.key")
+	line.flag("root-directory", "")
+	line.flag("client-ca-file", tls+"/ca/root/tls.crt")
+	if c.IsEmbedded() {
+		line.flag("embedded-etcd-directory", scratch)
+		line.volumes = append(line.volumes, corev1.Volume{Name: "etcd-scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		line.mounts = append(line.mounts, corev1.VolumeMount{Name: "etcd-scratch", MountPath: scratch})
+	} else {
+		line.etcdAt(etcd, "etcd-cert", credentials)
+	}
+	line.logging(c.cache.Spec.Logging)
+	line.args = append(line.args, c.cache.Spec.ExtraArgs...)
+	return line
+}

@@ -1,0 +1,21 @@
+package desired
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Owner is a custom resource as that what is made for it has to know it.
+type Owner struct {
+	Name, Namespace string
+	Domain          string                  // of the DNS of the cluster it runs in
+	References      []metav1.OwnerReference // to the custom resource
+	SecretLabels    map[string]string       // of Secrets made for it
+}
+
+// AsOwner is the shard as the owner of its etcd.
+func (s Shard) AsOwner() Owner {
+	return Owner{Name: s.Name(), Namespace: s.Namespace(), Domain: s.ClusterDomain(), References: s.Owner(), SecretLabels: s.OwnerLabels()}
+}
+
+// AsOwner is the cache server as the owner of its etcd.
+func (c CacheServer) AsOwner() Owner {
+	return Owner{Name: c.cache.Name, Namespace: c.cache.Namespace, Domain: c.ClusterDomain(), References: c.Owner(), SecretLabels: c.SecretLabels()}
+}

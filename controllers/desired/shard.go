@@ -1,0 +1,171 @@
+package desired
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// rootShardName is the name of every root shard inside its installation, whatever its RootShard is called.
+const rootShardName = "root"
+
+// Shard is the server of one shard: of a RootShard, which is the first of its installation, or of a Shard beside it. Both
+// run the same server and differ in names, and in whom they have to know.
+type Shard struct {
+	root   *operatorv1alpha1.RootShard
+	member *operatorv1alpha1.Shard // nil for the root shard itself
+}
+
+// ShardOf is the shard of a RootShard.
+func ShardOf(root *operatorv1alpha1.RootShard) Shard { return Shard{root: root} }
+
+// FurtherShard is a shard beside the root shard of its installation.
+func FurtherShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) Shard {
+	return Shard{root: root, member: shard}
+}
+
+// IsRoot says whether the shard is the first of its installation.
+func (s Shard) IsRoot() bool { return s.member == nil }
+
+// Root is the RootShard of the installation.
+func (s Shard) Root() *operatorv1alpha1.RootShard { return s.root }
+
+// Name is that of the custom resource. Names of everything made for the shard start with it.
+func (s Shard) Name() string { return s.object().GetName() }
+
+// Namespace is that of the custom resource.
+func (s Shard) Namespace() string { return s.object().GetNamespace() }
+
+// ShardName is the name by which the installation knows the shard.
+func (s Shard) ShardName() string {
+	if s.IsRoot() {
+		return rootShardName
+	}
+	return s.member.Name
+}
+
+// Spec is what a RootShard and a Shard have in common.
+func (s Shard) Spec() operatorv1alpha1.CommonShardSpec {
+	if s.IsRoot() {
+		return s.root.Spec.CommonShardSpec
+	}
+	return s.member.Spec.CommonShardSpec
+}
+
+// CacheRef names the CacheServer that the shard uses and the field that says so: its own choice, else that of the
+// installation. The name is empty where the root shard holds the cache.
+func (s Shard) CacheRef() (name, field string) {
+	if !s.IsRoot() {
+		if own := s.member.Spec.Cache.Ref; own != nil && own.Name != "" {
+			return own.Name, "cache.ref"
+		}
+	}
+	ref := s.root.Spec.Cache.Ref
+	switch {
+	case ref == nil || ref.Name == "":
+		return "", ""
+	case s.IsRoot():
+		return ref.Name, "cache.ref"
+	default:
+		return ref.Name, "cache.ref of RootShard " + s.root.Name
+	}
+}
+
+// Server is the name of the Deployment and the Service.
+func (s Shard) Server() string {
+	if s.IsRoot() {
+		return RootShardServer(s.root)
+	}
+	return s.member.Name + "-shard-kcp"
+}
+
+// Certificate is the name of one of the shard's certificates, and of its Secret.
+func (s Shard) Certificate(key string) string { return s.Name() + "-" + key }
+
+// ClusterDomain is the DNS domain of the cluster the shard runs in.
+func (s Shard) ClusterDomain() string { return orDefault(s.Spec().ClusterDomain, DefaultClusterDomain) }
+
+// Host is the DNS name of the shard's Service.
+func (s Shard) Host() string { return ServiceHost(s.Server(), s.Namespace(), s.ClusterDomain()) }
+
+// BaseURL is the URL under which other components reach the shard.
+func (s Shard) BaseURL() string {
+	if base := s.Spec().ShardBaseURL; base != "" {
+		return base
+	}
+	return httpsURL(s.Host(), ServerPort)
+}
+
+// Component is the value of the label app.kubernetes.io/component.
+func (s Shard) Component() string {
+	if s.IsRoot() {
+		return ComponentRootShard
+	}
+	return ComponentShard
+}
+
+// Labels are the app labels of the shard.
+func (s Shard) Labels() map[string]string { return AppLabels(s.Component(), s.Name()) }
+
+// SecretLabels are the labels of generated Secrets, which carry their owner's only.
+func (s Shard) SecretLabels() map[string]string {
+	if s.IsRoot() {
+		return map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}
+	}
+	return map[string]string{operatorv1alpha1.LabelShard: s.member.Name}
+}
+
+// OwnerLabels are the labels of the Secrets made for the shard's certificates.
+func (s Shard) OwnerLabels() map[string]string {
+	return union(map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}, s.SecretLabels())
+}
+
+// Owner is the owner reference of everything made for the shard.
+func (s Shard) Owner() []metav1.OwnerReference {
+	if s.IsRoot() {
+		return OwnedBy("RootShard", s.root)
+	}
+	return OwnedBy("Shard", s.member)
+}
+
+// ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged. Those of the
+// RootShard count for all shards.
+func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
+	refs := []*corev1.LocalObjectReference{s.root.Spec.ClientCABundleRef}
+	if !s.IsRoot() {
+		refs = append(refs, s.member.Spec.ClientCABundleRef)
+	}
+	return given(refs...)
+}
+
+// CABundleRefs name the user's Secret with CAs of the external address, if there is one.
+func (s Shard) CABundleRefs() []*corev1.LocalObjectReference {
+	return given(s.Spec().CABundleSecretRef)
+}
+
+func (s Shard) object() metav1.Object {
+	if s.IsRoot() {
+		return s.root
+	}
+	return s.member
+}
+
+func (s Shard) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace(), Labels: s.Labels(), OwnerReferences: s.Owner()}
+}
+
+// clientCA is the Secret with the CAs whose client certificates the shard accepts.
+func (s Shard) clientCA() string {
+	if len(s.ClientCABundleRefs()) > 0 {
+		return MergedClientCA(s.Name())
+	}
+	return CASecret(s.root, ClientCA)
+}
+
+// given are the references that a spec sets.
+func given(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
+	return slices.DeleteFunc(refs, func(ref *corev1.LocalObjectReference) bool { return ref == nil })
+}

@@ -1,0 +1,211 @@
+package desired
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// VirtualWorkspace is a server of virtual workspaces beside a shard.
+type VirtualWorkspace struct {
+	views  *operatorv1alpha1.VirtualWorkspace
+	target Shard
+}
+
+// VirtualWorkspaceOf is the server of a VirtualWorkspace, with the shard it stands beside.
+func VirtualWorkspaceOf(views *operatorv1alpha1.VirtualWorkspace, target Shard) VirtualWorkspace {
+	return VirtualWorkspace{views: views, target: target}
+}
+
+// Root is the RootShard of the installation.
+func (v VirtualWorkspace) Root() *operatorv1alpha1.RootShard { return v.target.root }
+
+// Target is the shard that the server stands beside.
+func (v VirtualWorkspace) Target() Shard { return v.target }
+
+// Name is that of the custom resource.
+func (v VirtualWorkspace) Name() string { return v.views.Name }
+
+// Server is the name of the Deployment and the Service.
+func (v VirtualWorkspace) Server() string { return VirtualWorkspaceServer(v.views) }
+
+// VirtualWorkspaceServer is the name of the Deployment and the Service of a VirtualWorkspace.
+func VirtualWorkspaceServer(views *operatorv1alpha1.VirtualWorkspace) string {
+	return views.Name + "-virtual-workspace"
+}
+
+// Host is the DNS name of the Service.
+func (v VirtualWorkspace) Host() string {
+	return ServiceHost(v.Server(), v.views.Namespace, orDefault(v.views.Spec.ClusterDomain, DefaultClusterDomain))
+}
+
+// Certificate is the name of one of the server's certificates, and of its Secret.
+func (v VirtualWorkspace) Certificate(key string) string { return v.views.Name + "-" + key }
+
+// Labels are the app labels of the server.
+func (v VirtualWorkspace) Labels() map[string]string {
+	return AppLabels(ComponentVirtualWorkspace, v.views.Name)
+}
+
+// SecretLabels are the labels of generated Secrets.
+func (v VirtualWorkspace) SecretLabels() map[string]string {
+	return map[string]string{operatorv1alpha1.LabelVirtualWorkspace: v.views.Name}
+}
+
+// OwnerLabels are the labels of the Secrets made for certificates.
+func (v VirtualWorkspace) OwnerLabels() map[string]string {
+	return union(map[string]string{operatorv1alpha1.LabelRootShard: v.target.root.Name}, v.SecretLabels())
+}
+
+// Owner is the owner reference of everything made for the server.
+func (v VirtualWorkspace) Owner() []metav1.OwnerReference {
+	return OwnedBy("VirtualWorkspace", v.views)
+}
+
+// ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged.
+func (v VirtualWorkspace) ClientCABundleRefs() []*corev1.LocalObjectReference {
+	return given(v.target.root.Spec.ClientCABundleRef, v.views.Spec.ClientCABundleRef)
+}
+
+// CABundleRefs name the user's Secret with further server CAs, if there is one.
+func (v VirtualWorkspace) CABundleRefs() []*corev1.LocalObjectReference {
+	return given(v.views.Spec.CABundleSecretRef)
+}
+
+func (v VirtualWorkspace) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: v.views.Namespace, Labels: v.Labels(), OwnerReferences: v.Owner()}
+}
+
+// VirtualWorkspaceService is the Service of a server of virtual workspaces.
+func VirtualWorkspaceService(v VirtualWorkspace) *corev1.Service {
+	return service(v.meta(v.Server()), v.Labels(), v.views.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
+}
+
+// VirtualWorkspaceDeployment is the pods of a server of virtual workspaces. cache is that of the target, or nil.
+func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operatorv1alpha1.CacheServer) *appsv1.Deployment {
+	spec := v.views.Spec
+	shared := &commandLine{} // what all containers mount
+	v.mountFiles(shared, cache)
+	line := v.commandLine(cache)
+	credentials(line, "server-kubeconfig", "/etc/kcp/server-kubeconfig", v.target, v.Certificate("client"), spec.KubeconfigSecretRef)
+	s := server{
+		meta:      v.meta(v.Server()),
+		selector:  v.Labels(),
+		container: "kcp",
+		command:   []string{"/virtual-workspaces"},
+		args:      line.args,
+		volumes:   slices.Concat(shared.volumes, line.volumes),
+		mounts:    slices.Concat(shared.mounts, line.mounts),
+		resources: serverResources(spec.Resources),
+		image:     image,
+		imageSpec: spec.Image,
+		replicas:  spec.Replicas,
+		template:  spec.DeploymentTemplate,
+		extras:    spec.ContainerExtras,
+	}
+	if len(spec.Command) > 0 {
+		// A server of the user's own: what it answers to probes is not known.
+		s.command = spec.Command
+	} else {
+		s.probes = probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)}
+	}
+	out := s.deployment()
+	for _, init := range spec.InitContainers {
+		v.addInitContainer(&out.Spec.Template.Spec, init, shared.mounts, image)
+	}
+	pod := &out.Spec.Template.Spec
+	pod.Volumes = firstByName(pod.Volumes)
+	return out
+}
+
+// addInitContainer adds a container that must end before the server starts, with the volumes that it brings.
+func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1alpha1.VirtualWorkspaceInitContainer, shared []corev1.VolumeMount, image Image) {
+	own := &commandLine{}
+	credentials(own, "init-"+init.Name+"-kubeconfig", "/etc/kcp/init-kubeconfig", v.target, v.Certificate("client"), init.KubeconfigSecretRef)
+	imageSpec := init.Image
+	if imageSpec == nil {
+		imageSpec = v.views.Spec.Image
+	}
+	if init.Image != nil {
+		pod.ImagePullSecrets = pullSecrets(&operatorv1alpha1.ImageSpec{ImagePullSecrets: pod.ImagePullSecrets}, init.Image.ImagePullSecrets)
+	}
+	pod.Volumes = slices.Concat(pod.Volumes, own.volumes, init.Volumes)
+	pod.InitContainers = append(pod.InitContainers, corev1.Container{
+		Name:            init.Name,
+		Image:           image.With(imageSpec).String(),
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         init.Command,
+		Args:            init.Args,
+		Resources:       serverResources(init.Resources),
+		VolumeMounts:    slices.Concat(shared, own.mounts, init.VolumeMounts),
+		// It is the user's own program, which may write where it likes within its container.
+		SecurityContext: &corev1.SecurityContext{SeccompProfile: runtimeDefault(), AllowPrivilegeEscalation: ptr.To(false)},
+	})
+}
+
+// credentials mounts those that a container has of its own, else those of the target. A container never has both.
+func credentials(c *commandLine, volume, dir string, target Shard, certificate string, own *corev1.LocalObjectReference) {
+	if own != nil {
+		c.mount(secretVolume(volume, own.Name), dir)
+		return
+	}
+	c.mount(secretVolume("logical-cluster-admin-kubeconfig", target.Certificate("logical-cluster-admin-kubeconfig")), "/etc/kcp/logical-cluster-admin-kubeconfig")
+	c.mount(secretVolume("client-cert", certificate), shardTLS+"/logical-cluster-admin")
+}
+
+func (v VirtualWorkspace) mountFiles(c *commandLine, cache *operatorv1alpha1.CacheServer) {
+	root := v.target.root
+	clientCA := CASecret(root, ClientCA)
+	if len(v.ClientCABundleRefs()) > 0 {
+		clientCA = MergedClientCA(v.views.Name)
+	}
+	c.mount(caVolume("kcp-ca", CASecret(root, RootCA)), shardTLS+"/ca/root")
+	c.mount(caVolume("server-ca", CASecret(root, ServerCA)), shardTLS+"/ca/server")
+	c.mount(caVolume("requestheader-client-ca", CASecret(root, RequestHeaderCA)), shardTLS+"/ca/requestheader-client")
+	c.mount(caVolume("client-ca", clientCA), shardTLS+"/ca/client")
+	if len(v.CABundleRefs()) > 0 {
+		c.mount(caVolume("ca-bundle", MergedCABundle(v.views.Name)), shardTLS+"/ca/ca-bundle")
+	}
+	c.mount(secretVolume("server-cert", v.Certificate("server")), shardTLS+"/server")
+	if cache != nil {
+		c.cacheFiles(cache, v.Certificate(CacheClient))
+	}
+}
+
+func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *commandLine {
+	c := &commandLine{}
+	c.flag("client-ca-file", shardTLS+"/ca/client/tls.crt")
+	c.flag("tls-private-key-file", shardTLS+"/server/tls.key")
+	c.flag("tls-cert-file", shardTLS+"/server/tls.crt")
+	c.flag("bind-address", "0.0.0.0")
+	c.flag("secure-port", ServerPort)
+	c.requestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
+	if v.views.Spec.KubeconfigSecretRef != nil {
+		c.flag("kubeconfig", "/etc/kcp/server-kubeconfig/"+KubeconfigKey)
+	} else {
+		c.flag("kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
+	}
+	// Servers of others insist on one and use it for nothing.
+	c.flag("shard-external-url", "https://127.0.0.1:6443")
+	if cache != nil {
+		c.flag("cache-kubeconfig", cacheKubeconfig)
+	}
+	c.logging(v.views.Spec.Logging)
+	c.args = append(c.args, v.views.Spec.ExtraArgs...)
+	return c
+}
+
+// firstByName keeps the first of several volumes of one name: containers that share a volume each bring it.
+func firstByName(volumes []corev1.Volume) []corev1.Volume {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(volumes, func(volume corev1.Volume) bool {
+		again := seen[volume.Name]
+		seen[volume.Name] = true
+		return again
+	})
+}

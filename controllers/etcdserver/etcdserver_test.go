@@ -1,0 +1,41 @@
+package etcdserver
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+func TestQuorum(t *testing.T) {
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
+	root.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}}
+	for sentence, tc := range map[string]struct {
+		observed       int64
+		ready, updated int32
+		kind           status.Kind
+		reason         string
+	}{
+		"all members":      {2, 3, 3, status.Fine, "Quorum"},
+		"a member lost":    {2, 2, 3, status.Fine, "Quorum"},
+		"two members lost": {2, 1, 3, status.Waiting, "NoQuorum"},
+		"members being replaced hold up what needs them": {2, 3, 1, status.Waiting, "Updating"},
+		"a change that was not seen yet does so too":     {1, 3, 3, status.Waiting, "Updating"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			finding := quorum(etcd.OfShard(desired.ShardOf(root)), &appsv1.StatefulSet{
+				ObjectMeta: metav1.ObjectMeta{Name: "root-etcd", Generation: 2},
+				Status:     appsv1.StatefulSetStatus{ObservedGeneration: tc.observed, ReadyReplicas: tc.ready, UpdatedReplicas: tc.updated},
+			})
+			if finding.Kind != tc.kind || finding.Reason != tc.reason {
+				t.Errorf("got %+v", finding)
+			}
+		})
+	}
+}

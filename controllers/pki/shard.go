@@ -1,0 +1,177 @@
+package pki
+
+import (
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+)
+
+// ShardTemplateKeys are the keys of a Shard's certificateTemplates.
+func ShardTemplateKeys() []string {
+	return []string{
+		desired.CacheClient, "client", "external-logical-cluster-admin", "logical-cluster-admin", "mounts-proxy", "server", "service-account", "virtual-workspaces",
+	}
+}
+
+// cacheClientGroup holds who may read a cache server whole, and write there what is published under their own name.
+const cacheClientGroup = "system:kcp:shard"
+
+// Shard is the certificates of a shard's server. cache is the cache server that it uses, or nil.
+func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
+	s := shardScope(shard)
+	leaves := memberLeaves(shard)
+	if shard.IsRoot() {
+		leaves = rootShardLeaves(shard)
+	}
+	if cache != nil {
+		leaves[desired.CacheClient] = cacheClientLeaf(cache, cacheClientGroup+":"+shard.ShardName())
+	}
+	return s.leaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
+}
+
+// cacheClientLeaf is the certificate by which a cache server knows one of its clients.
+func cacheClientLeaf(cache *operatorv1alpha1.CacheServer, user string) leaf {
+	return leaf{issuer: desired.CacheServerOf(cache).CA(), commonName: user, organizations: []string{cacheClientGroup}, usages: clientUsages}
+}
+
+func shardScope(shard desired.Shard) Scope {
+	return Scope{Namespace: shard.Namespace(), Owner: shard.Owner(), Labels: shard.Labels(), Secrets: shard.OwnerLabels()}
+}
+
+// leaves are certificates by template key, each as its template changes it.
+func (s Scope) leaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
+	var out Objects
+	for key, l := range leaves {
+		l.name = name(key)
+		certificate := s.leaf(l)
+		if template, ok := templates[key]; ok {
+			applyTemplate(certificate, template)
+		}
+		out.Certificates = append(out.Certificates, certificate)
+	}
+	sortCertificates(out.Certificates)
+	return out
+}
+
+// rootShardLeaves are the certificates of a root shard by template key, with those by which others know the installation.
+func rootShardLeaves(shard desired.Shard) map[string]leaf {
+	root := shard.Root()
+	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
+	external := root.Spec.External.Hostname
+	return map[string]leaf{
+		"server": {
+			issuer: ca(desired.ServerCA), usages: servingUsages,
+			dnsNames: []string{shard.Host(), external, desired.URLHost(root.Spec.ShardBaseURL)},
+		},
+		"virtual-workspaces":             {issuer: ca(desired.ServerCA), usages: serverOnlyUsages, dnsNames: []string{external}},
+		"service-account":                signingLeaf(shard),
+		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", ""),
+		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", ""),
+		"client":                         {issuer: ca(desired.ClientCA), commonName: root.Name, organizations: []string{"system:masters"}, usages: clientUsages},
+		"kcp-operator":                   {issuer: ca(desired.ClientCA), commonName: "system:kcp-operator", organizations: []string{"system:kcp:admin"}, usages: clientUsages},
+	}
+}
+
+// memberLeaves are the certificates of a shard beside the root shard by template key.
+func memberLeaves(shard desired.Shard) map[string]leaf {
+	root, suffix := shard.Root(), "-shard-"+shard.Name()
+	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
+	return map[string]leaf{
+		"server": {
+			issuer: ca(desired.ServerCA), usages: servingUsages,
+			dnsNames: []string{"localhost", shard.Host(), desired.URLHost(shard.Spec().ShardBaseURL)},
+		},
+		"virtual-workspaces":             {issuer: ca(desired.ServerCA), usages: serverOnlyUsages, dnsNames: []string{shard.Host()}},
+		"service-account":                signingLeaf(shard),
+		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", suffix),
+		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", suffix),
+		"client":                         {issuer: ca(desired.ClientCA), commonName: "shard-" + shard.Name(), organizations: []string{"system:masters"}, usages: clientUsages},
+		"mounts-proxy":                   {issuer: ca(desired.RequestHeaderCA), commonName: "kcp-mounts-proxy", usages: clientUsages},
+	}
+}
+
+// signingLeaf signs tokens, which live as long as the key that signed them is known: a renewal must not change it.
+func signingLeaf(shard desired.Shard) leaf {
+	return leaf{
+		issuer: desired.CAName(shard.Root(), desired.ServiceAccountCA), commonName: shard.Name() + "-service-account",
+		usages: signingUsages, keepKey: true,
+	}
+}
+
+func adminLeaf(shard desired.Shard, role, suffix string) leaf {
+	return leaf{
+		issuer: desired.CAName(shard.Root(), desired.ClientCA), commonName: role + suffix,
+		organizations: []string{"system:kcp:" + role}, usages: clientUsages,
+	}
+}
+
+// VirtualWorkspaceTemplateKeys are the keys of a VirtualWorkspace's certificateTemplates.
+func VirtualWorkspaceTemplateKeys() []string {
+	return []string{desired.CacheClient, "client", "server"}
+}
+
+// VirtualWorkspace is the certificates of a server of virtual workspaces at the address external. cache is the cache
+// server of its target, or nil.
+func VirtualWorkspace(v desired.VirtualWorkspace, views *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
+	root := v.Root()
+	s := Scope{Namespace: views.Namespace, Owner: v.Owner(), Labels: v.Labels(), Secrets: v.OwnerLabels()}
+	leaves := map[string]leaf{
+		"server": {
+			issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages,
+			dnsNames: []string{"localhost", v.Host(), views.Spec.External.Hostname},
+		},
+		"client": {
+			issuer: desired.CAName(root, desired.ClientCA), commonName: v.Server(), organizations: []string{"system:masters"}, usages: clientUsages,
+		},
+	}
+	if cache != nil {
+		// Whoever is no shard reads, and has no part of the cache to write.
+		leaves[desired.CacheClient] = cacheClientLeaf(cache, "system:kcp:virtual-workspace:"+v.Name())
+	}
+	out := s.leaves(leaves, v.Certificate, views.Spec.CertificateTemplates)
+	for _, certificate := range out.Certificates {
+		if certificate.Name == v.Certificate("client") {
+			certificate.Labels = under(certificate.Labels, views.Labels)
+		}
+	}
+	return out
+}
+
+// CacheServerTemplateKeys are the keys of a CacheServer's certificateTemplates.
+func CacheServerTemplateKeys() []string { return []string{"client", "root-ca", "server"} }
+
+// CacheServer is a cache server's own certificate authority and the certificates below it. Its clients are known by the
+// same authority, so no certificate of an installation opens a cache by accident.
+func CacheServer(cache *operatorv1alpha1.CacheServer) Objects {
+	c := desired.CacheServerOf(cache)
+	s := Scope{Namespace: cache.Namespace, Owner: c.Owner(), Labels: c.Labels(), Secrets: c.SecretLabels()}
+	var out Objects
+	if c.BroughtCA() != "" {
+		out.Issuers = append(out.Issuers, s.caIssuer(c.CA(), c.BroughtCA()))
+	} else {
+		signer := ownIssuer(SelfSignedIssuer(cache.Name))
+		if ref := cache.Spec.Certificates.IssuerRef; ref != nil {
+			signer = issuerReference(*ref)
+		} else {
+			out.Issuers = append(out.Issuers, s.SelfSigned(SelfSignedIssuer(cache.Name)))
+		}
+		certificate, issuer := s.authority(c.CA(), signer)
+		if template, ok := cache.Spec.CertificateTemplates["root-ca"]; ok {
+			applyTemplate(certificate, template)
+		}
+		out.Certificates, out.Issuers = append(out.Certificates, certificate), append(out.Issuers, issuer)
+	}
+	out.Append(s.leaves(map[string]leaf{"server": {issuer: c.CA(), usages: servingUsages, dnsNames: []string{"localhost", c.Host()}}},
+		c.Certificate, cache.Spec.CertificateTemplates))
+	client := s.leaf(leaf{
+		name: c.Certificate("client-certificate"), issuer: c.CA(), commonName: "cache-client", organizations: []string{"system:masters"},
+		usages: append([]certmanagerv1.KeyUsage{certmanagerv1.UsageClientAuth}, signingUsages...),
+	})
+	if template, ok := cache.Spec.CertificateTemplates["client"]; ok {
+		applyTemplate(client, template)
+	}
+	out.Certificates = append(out.Certificates, client)
+	sortCertificates(out.Certificates)
+	return out
+}

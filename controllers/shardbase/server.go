@@ -1,0 +1,84 @@
+package shardbase
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/etcdserver"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+const condition = operatorv1alpha1.ConditionAvailable
+
+// Server applies everything of a shard's server but its certificates and reports on its pods. Gates are the findings about
+// what it stands on. It returns the Deployment as it is now, or nil.
+func Server(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, around desired.Surroundings, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, error) {
+	finding, err := provide(ctx, c, report, shard, around, image, gates)
+	return c.SettleWorkload(ctx, report, condition, shard.Namespace(), shard.Server(), finding, err)
+}
+
+func provide(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, around desired.Surroundings, image desired.Image, gates []status.Finding) (status.Finding, error) {
+	if err := c.Object(ctx, condition, desired.ShardService(shard)); err != nil {
+		return status.Finding{}, err
+	}
+	kubeconfigs, err := desired.ShardKubeconfigs(shard)
+	if err != nil {
+		return status.Finding{}, err
+	}
+	for _, secret := range kubeconfigs {
+		if err := c.Object(ctx, condition, secret); err != nil {
+			return status.Finding{}, err
+		}
+	}
+	if err := bundles(ctx, c, shard); err != nil {
+		return status.Finding{}, err
+	}
+	connection := etcd.Connection(shard.AsOwner(), shard.Spec().Etcd)
+	return c.Workload(ctx, report, condition, desired.ShardDeployment(shard, image, connection, around), gates...)
+}
+
+// bundles merge the CAs that the user adds to those of the installation.
+func bundles(ctx context.Context, c apply.Cluster, shard desired.Shard) error {
+	for _, bundle := range []struct {
+		name string
+		own  desired.CA
+		refs []*corev1.LocalObjectReference
+	}{
+		{desired.MergedCABundle(shard.Name()), desired.ServerCA, shard.CABundleRefs()},
+		{desired.MergedClientCA(shard.Name()), desired.ClientCA, shard.ClientCABundleRefs()},
+	} {
+		if len(bundle.refs) == 0 {
+			continue
+		}
+		pem, err := c.BundleParts(ctx, condition, shard.Namespace(), desired.CASecret(shard.Root(), bundle.own), bundle.refs...)
+		if err != nil {
+			return err
+		}
+		if err := c.Object(ctx, condition, desired.Bundle(bundle.name, shard.Namespace(), shard.SecretLabels(), shard.Owner(), pem)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Store runs the store of a shard, where it is the operator's to run, and reports on its quorum. The finding has no type
+// where the store is the user's.
+func Store(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, image desired.Image) (status.Finding, error) {
+	if etcd.IsManaged(shard.Spec().Etcd) {
+		if err := etcdserver.Reconcile(ctx, c, report, etcd.OfShard(shard), image); err != nil {
+			return status.Finding{}, err
+		}
+		return report.Find(operatorv1alpha1.ConditionEtcdAvailable), nil
+	}
+	finding, err := etcdserver.Abandoned(ctx, c, shard.AsOwner())
+	if err == nil && finding.Type != "" {
+		report.Add(finding)
+	}
+	return finding, err
+}
