@@ -14,16 +14,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bindings"
 )
 
-// hookBindings is the name of the post-start hook that is done when all bindings and exports are known.
+// hookBindings is the name of the post-start hook that is done when all bindings, exports and workspace types are known.
 const hookBindings = "kcp-follow-bindings"
 
-// followBindings ties what is known of bindings and exports to the life of the server.
+// followBindings ties what is known of bindings, exports and workspace types to the life of the server.
 func (s *Server) followBindings() {
-	index, exports := s.config.bindings, s.config.exports
+	index, exports, types := s.config.bindings, s.config.exports, s.config.typeIndex
 	s.Generic.AddPostStartHookOrDie(hookBindings, func(hook genericapiserver.PostStartHookContext) error {
 		s.running.Go(func() { index.Run(hook) })
 		s.running.Go(func() { exports.Run(hook) })
-		for _, wait := range []func(context.Context) error{index.WaitForSync, exports.WaitForSync} {
+		s.running.Go(func() { types.Run(hook) })
+		for _, wait := range []func(context.Context) error{index.WaitForSync, exports.WaitForSync, types.WaitForSync} {
 			if err := wait(hook); err != nil && hook.Err() == nil {
 				return err
 			}

@@ -60,6 +60,7 @@ type Config struct {
 	registry    *storage.Registry
 	authorizer  *authorization.Authorizer
 	types       *workspacetype.Resolver
+	typeIndex   *workspacetype.Index
 	virtual     *virtual.Set
 	connections *connections.Connections
 	tokenIssuer serviceaccount.TokenGenerator
@@ -98,7 +99,6 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		Generic:  genericapiserver.NewConfig(legacyscheme.Codecs),
 		options:  opts,
 		registry: registry,
-		types:    workspacetype.NewResolver(workspacetype.Local(registry)),
 		inFlight: quota.NewInFlight(),
 		keys: keyspace.New(keyspace.Config{
 			Transport: opts.Etcd.StorageConfig.Transport, Prefix: opts.Etcd.StorageConfig.Prefix, Registry: registry,
@@ -106,6 +106,8 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		virtual: virtual.NewSet(),
 	}
 	c.logicalClusters = storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters"))
+	c.typeIndex = workspacetype.NewIndex(registry)
+	c.types = workspacetype.NewResolver(workspacetype.Stored(registry, c.typeIndex))
 	c.bindings, c.exports = bindings.NewIndex(registry), apiexport.NewCatalog(registry, c.types.Locate)
 	c.claims = claims.NewIndex(registry, c.bindings)
 	c.counts = objectcount.New(objectcount.Config{
@@ -206,7 +208,7 @@ func (c *Config) applyAuthentication(ctx context.Context) error {
 		}
 		tokens = c.admin.Tokens()
 	}
-	config := authentication.Config{Stock: stock, Registry: c.registry, AdminTokens: tokens}
+	config := authentication.Config{Stock: stock, Registry: c.registry, Types: c.typeIndex, AdminTokens: tokens}
 	if c.options.FeatureEnabled(options.GateWorkspaceAuthentication) {
 		config.Issuers = issuers.New(ctx, authenticator.Audiences(c.options.Authentication.APIAudiences), stock.APIAudiences)
 	}

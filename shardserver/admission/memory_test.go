@@ -147,7 +147,7 @@ type deepKey struct{}
 
 // config returns the configuration of admission over the state.
 func (s *shardState) config() Config {
-	types := workspacetype.NewResolver(workspacetype.Local(s.registry))
+	types := workspacetype.NewResolver(workspacetype.Stored(s.registry, workspacetype.NewIndex(s.registry)))
 	return Config{
 		Registry: s.registry,
 		Types:    types,

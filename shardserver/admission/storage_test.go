@@ -78,7 +78,7 @@ func startStored(t *testing.T, permits ...string) *stored {
 		state.registry.Add(&storage.Resource{GVR: resource.WithVersion("v1alpha1"), Store: storages[resource.Resource].(storage.Store)})
 	}
 	config := state.config()
-	config.Types = workspacetype.NewResolver(workspacetype.Local(state.registry))
+	config.Types = workspacetype.NewResolver(workspacetype.Stored(state.registry, workspacetype.NewIndex(state.registry)))
 	config.Exports = apiexport.NewCatalog(state.registry, config.Types.Locate)
 	config = withDynamic(t, config)
 	// What these read is not stored here.

@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
 )
 
 var (
@@ -29,12 +30,15 @@ var (
 // Locate returns the logical cluster that a path leads to, or a Kubernetes NotFound error.
 type Locate func(context.Context, logicalcluster.Path) (logicalcluster.Name, error)
 
-// Catalog finds exports and their schemas, in whatever logical cluster they are. Objects come from the watch cache and
-// are shared with it; of each export the catalog itself keeps under what it can be found. It is safe for concurrent use.
+// Catalog finds exports and their schemas, in whatever logical cluster of whatever shard they are. Objects come from the
+// watch cache, or from what other shards have published, and are shared; of each export the catalog itself keeps under
+// what it can be found. It is safe for concurrent use.
 //
-// Every method that returns an object fails with a Kubernetes NotFound error for what does not exist. The logical
-// cluster of the context does not matter.
+// Every method that returns an object fails with a Kubernetes NotFound error for what does not exist, and with
+// ServiceUnavailable for what may exist on a shard of which nothing is known yet. The logical cluster of the context does
+// not matter.
 type Catalog struct {
+	registry  *storage.Registry
 	exports   *storage.Reader[*apisv1alpha2.APIExport]
 	schemas   *storage.Reader[*apisv1alpha1.APIResourceSchema]
 	locate    Locate
@@ -59,8 +63,9 @@ type entry struct {
 // NewCatalog returns a catalog. Until Run has begun it finds exports by what Locate says, and none by identity.
 func NewCatalog(registry *storage.Registry, locate Locate) *Catalog {
 	c := &Catalog{
-		exports:    storage.NewReader[*apisv1alpha2.APIExport](registry, exports),
-		schemas:    storage.NewReader[*apisv1alpha1.APIResourceSchema](registry, schemas),
+		registry:   registry,
+		exports:    storage.NewReader[*apisv1alpha2.APIExport](registry, exports).Everywhere(),
+		schemas:    storage.NewReader[*apisv1alpha1.APIResourceSchema](registry, schemas).Everywhere(),
 		locate:     locate,
 		known:      map[bindings.Export]entry{},
 		paths:      map[Reference]sets.Set[bindings.Export]{},
@@ -107,6 +112,11 @@ func (c *Catalog) ByPath(ctx context.Context, reference Reference) (*apisv1alpha
 	}
 	cluster, err := c.locate(ctx, reference.Path)
 	if apierrors.IsNotFound(err) {
+		if errors.Is(err, paths.ErrElsewhere) {
+			if err := c.complete(); err != nil {
+				return nil, err
+			}
+		}
 		return nil, apierrors.NewNotFound(exports, reference.String())
 	}
 	if err != nil {
@@ -115,8 +125,20 @@ func (c *Catalog) ByPath(ctx context.Context, reference Reference) (*apisv1alpha
 	return c.exports.GetLatest(logicalcluster.With(ctx, cluster), "", reference.Name)
 }
 
-// ByIdentity returns the exports with an identity, ordered by logical cluster and name.
+// complete returns nil if the exports of all shards are known, else a ServiceUnavailable error.
+func (c *Catalog) complete() error {
+	if err := c.registry.Elsewhere().Known(exports); err != nil {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which exports other shards have: %v", err))
+	}
+	return nil
+}
+
+// ByIdentity returns the exports with an identity, ordered by logical cluster and name. It fails while those of other
+// shards are not known: each of them may set bounds.
 func (c *Catalog) ByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
 	c.mu.RLock()
 	found := sorted(c.identities[hash])
 	c.mu.RUnlock()

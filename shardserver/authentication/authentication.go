@@ -27,6 +27,7 @@ import (
 	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
 // DefaultIssuer is the issuer of service account tokens unless configured otherwise.
@@ -42,6 +43,8 @@ type Config struct {
 	Registry *storage.Registry
 	// Issuers, if given, verifies tokens of the issuers that workspace types bring (feature gate WorkspaceAuthentication).
 	Issuers *issuers.Authenticators
+	// Types finds workspace types by path. Needed with Issuers.
+	Types *workspacetype.Index
 	// AdminTokens maps tokens to users, as written into admin.kubeconfig.
 	AdminTokens map[string]*user.DefaultInfo
 }
@@ -85,7 +88,7 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: issuers of workspaces need a storage registry")
 		}
-		tokens := newWorkspaceTokens(config.Registry, config.Issuers)
+		tokens := newWorkspaceTokens(config.Registry, config.Types, config.Issuers)
 		requests = append(requests, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
 	return requester.Recorded(withAnonymous(stock.Anonymous, requests)), nil

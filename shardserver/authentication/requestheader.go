@@ -78,6 +78,7 @@ func withoutDirectGroups(u user.Info) user.Info {
 func direct(group string) bool {
 	return group == authorization.GroupMasters ||
 		group == authorization.GroupLogicalClusterAdmin ||
+		group == authorization.GroupShard ||
 		strings.HasPrefix(group, authorization.InitializerGroupPrefix) ||
 		strings.HasPrefix(group, authorization.TerminatorGroupPrefix)
 }

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/issuers"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -24,11 +23,13 @@ type workspaceTokens struct {
 	authenticators *issuers.Authenticators
 }
 
-func newWorkspaceTokens(registry *storage.Registry, authenticators *issuers.Authenticators) authenticator.Token {
+// newWorkspaceTokens reads the watch cache, what other shards have published, and nothing else: whoever asks is not
+// authenticated yet, and must not be able to make the server read from etcd.
+func newWorkspaceTokens(registry *storage.Registry, types *workspacetype.Index, authenticators *issuers.Authenticators) authenticator.Token {
 	return &workspaceTokens{
-		types: workspacetype.NewResolver(newCachedCatalog(registry)),
+		types: workspacetype.NewResolver(workspacetype.Cached(registry, types)),
 		configurations: storage.NewReader[*tenancyv1alpha1.WorkspaceAuthenticationConfiguration](registry,
-			tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")),
+			tenancyv1alpha1.Resource("workspaceauthenticationconfigurations")).Everywhere(),
 		authenticators: authenticators,
 	}
 }
@@ -71,37 +72,4 @@ func (t *workspaceTokens) of(ctx context.Context, cluster logicalcluster.Name) (
 		accepted = append(accepted, configuration.Spec.JWT...)
 	}
 	return accepted, nil
-}
-
-// cachedCatalog reads the watch cache and nothing else: whoever asks is not authenticated yet, and must not be able to
-// make the server read from etcd.
-type cachedCatalog struct {
-	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
-	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
-	types      *storage.Reader[*tenancyv1alpha1.WorkspaceType]
-}
-
-var _ workspacetype.Catalog = cachedCatalog{}
-
-func newCachedCatalog(registry *storage.Registry) cachedCatalog {
-	return cachedCatalog{
-		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
-		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, tenancyv1alpha1.Resource("workspacetypes")),
-	}
-}
-
-// LogicalCluster implements workspacetype.Catalog.
-func (c cachedCatalog) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return c.clusters.Get(logicalcluster.With(ctx, cluster), "", corev1alpha1.LogicalClusterName)
-}
-
-// Workspace implements workspacetype.Catalog.
-func (c cachedCatalog) Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return c.workspaces.Get(logicalcluster.With(ctx, parent), "", name)
-}
-
-// WorkspaceType implements workspacetype.Catalog.
-func (c cachedCatalog) WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
-	return c.types.Get(logicalcluster.With(ctx, cluster), "", name)
 }

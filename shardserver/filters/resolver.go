@@ -2,6 +2,7 @@ package filters
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,10 +11,8 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
 )
-
-// userSegment starts the paths of home workspaces, "user:<name>".
-const userSegment = "user"
 
 // Look-ups in etcd that unknown paths may cause, for all clients together: nobody is authenticated yet.
 const (
@@ -25,6 +24,7 @@ const (
 // workspace that the cache does not have, or not yet as it is, is looked up in etcd once, as long as that is asked for
 // rarely: who has just seen a workspace become Ready finds it, and who tries names costs the shard nothing.
 type CachedResolver struct {
+	registry *storage.Registry
 	// shard is the name of this shard.
 	shard           string
 	latest          *rate.Limiter
@@ -37,6 +37,7 @@ type CachedResolver struct {
 // of it.
 func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedResolver {
 	return &CachedResolver{
+		registry:        registry,
 		shard:           shard,
 		latest:          rate.NewLimiter(latestPerSecond, latestBurst),
 		workspaces:      storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
@@ -45,45 +46,66 @@ func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedR
 	}
 }
 
-// Resolve implements Resolver. The first segment is the name of a logical cluster ("user:<name>" that of a home);
-// every further one is a Workspace inside the cluster before.
+// Resolve implements Resolver.
 func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
-	segments := path.Segments()
-	if len(segments) >= 2 && segments[0] == userSegment {
-		segments = append([]string{logicalcluster.HomeName(segments[1]).String()}, segments[2:]...)
-	}
-	cluster, err := logicalcluster.ParseName(segments[0])
-	if err != nil {
+	way := &way{resolver: r, shard: r.shard}
+	walker := paths.Walker{Workspace: r.workspace, Here: r.registry.Here, Visit: way.pass}
+	cluster, err := walker.Walk(ctx, path)
+	switch {
+	case errors.Is(err, paths.ErrElsewhere):
+		return logicalcluster.Name{}, r.beyond(path, way)
+	case apierrors.IsNotFound(err):
 		return logicalcluster.Name{}, errNotFound
-	}
-	unavailable, shard := false, r.shard
-	for i, name := range segments[1:] {
-		workspace, err := r.workspace(logicalcluster.With(ctx, cluster), name)
-		if apierrors.IsNotFound(err) {
-			return logicalcluster.Name{}, errNotFound
-		}
-		if err != nil {
-			return logicalcluster.Name{}, err
-		}
-		unavailable = unavailable || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable
-		if last := i == len(segments)-2; r.mounts && last && leadsElsewhere(workspace) {
-			if unavailable {
-				return logicalcluster.Name{}, errNotAvailable
-			}
-			return logicalcluster.Name{}, &mounted{in: cluster, url: workspace.Spec.URL}
-		}
-		if !isIndexed(workspace) {
-			return logicalcluster.Name{}, errNotFound
-		}
-		if cluster, err = logicalcluster.ParseName(workspace.Spec.Cluster); err != nil {
-			return logicalcluster.Name{}, errNotFound
-		}
-		shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
-	}
-	if unavailable {
+	case err != nil:
+		return logicalcluster.Name{}, err
+	case way.unavailable:
 		return logicalcluster.Name{}, errNotAvailable
 	}
-	return cluster, r.exists(logicalcluster.With(ctx, cluster), shard)
+	return cluster, r.exists(logicalcluster.With(ctx, cluster), way.shard)
+}
+
+// way is what a resolution has passed.
+type way struct {
+	resolver *CachedResolver
+	// unavailable says that a workspace cannot be entered now.
+	unavailable bool
+	// shard is the one that the last workspace leads to, at first that of the resolver.
+	shard string
+	// left says that a workspace led to another shard.
+	left bool
+}
+
+// pass looks at one workspace. A path that ends in a mounted one ends there.
+func (w *way) pass(step paths.Step) error {
+	workspace := step.Workspace
+	w.unavailable = w.unavailable || paths.Unavailable(workspace)
+	if w.resolver.mounts && step.Last && leadsElsewhere(workspace) {
+		if w.unavailable {
+			return errNotAvailable
+		}
+		return &mounted{in: step.In, url: workspace.Spec.URL}
+	}
+	w.shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
+	w.left = w.shard != "" && w.shard != w.resolver.shard
+	return nil
+}
+
+// beyond is the answer to a path whose end this shard cannot see: elsewhere if it is known to lead to another shard.
+func (r *CachedResolver) beyond(path logicalcluster.Path, passed *way) error {
+	switch {
+	case passed.unavailable:
+		return errNotAvailable
+	case passed.left:
+		return errElsewhere
+	case !r.latest.Allow():
+		return errElsewhere // it is not cheap to tell, and who is told so asks again
+	}
+	for _, object := range r.registry.Elsewhere().List(r.logicalClusters.Resource(), logicalcluster.Wildcard) {
+		if cluster, ok := object.(*corev1alpha1.LogicalCluster); ok && cluster.Annotations[logicalcluster.PathAnnotationKey] == path.String() {
+			return errElsewhere
+		}
+	}
+	return errNotFound
 }
 
 // exists returns nil if the context's logical cluster is here. shard is the one that it should be on. A logical cluster
@@ -102,18 +124,14 @@ func (r *CachedResolver) exists(ctx context.Context, shard string) error {
 	return err
 }
 
-func (r *CachedResolver) workspace(ctx context.Context, name string) (*tenancyv1alpha1.Workspace, error) {
+func (r *CachedResolver) workspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	ctx = logicalcluster.With(ctx, in)
 	workspace, err := r.workspaces.Get(ctx, "", name)
-	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !isIndexed(workspace)
+	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !paths.Indexed(workspace)
 	if stale && r.latest.Allow() {
 		return r.workspaces.GetLatest(ctx, "", name)
 	}
 	return workspace, err
-}
-
-// isIndexed tells whether paths lead through a workspace yet.
-func isIndexed(workspace *tenancyv1alpha1.Workspace) bool {
-	return workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling && workspace.Spec.Cluster != ""
 }
 
 // leadsElsewhere tells whether a workspace stands for a server that is known.

@@ -83,8 +83,8 @@ func newClusterController(cfg Config) controller.Controller {
 		Name: "apibinding",
 		Inputs: []controller.Input{
 			{Resource: apibindings, Keys: c.bindingKeys},
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.exportKeys},
-			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: c.schemaKeys},
+			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.exportKeys, Everywhere: true},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: c.schemaKeys, Everywhere: true},
 			{Resource: ownapiextensions.Definitions, Keys: c.definitionKeys},
 			{Resource: logicalClusters, Keys: clusterKeys},
 		},

@@ -24,8 +24,8 @@ func (d *Definitions) claimedController() controller.Controller {
 	return controller.Controller{
 		Name: "apiexport-claimed-definitions",
 		Inputs: []controller.Input{
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: d.claimedKeys},
-			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: d.claimedSchemaKeys},
+			{Resource: apisv1alpha2.Resource("apiexports"), Keys: d.claimedKeys, Everywhere: true},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: d.claimedSchemaKeys, Everywhere: true},
 		},
 		Workers:   2,
 		Reconcile: d.reconcileClaimed,

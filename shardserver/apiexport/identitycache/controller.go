@@ -1,12 +1,16 @@
 // Package identitycache writes down, in the logical cluster system:shard, which identities the exports of root have. Whoever
 // asks for objects of kcp's own exported APIs in all logical clusters at once needs these, and must not depend on root for
 // it.
+//
+// A shard that is not root has written down those that its storage depends on before it served anything (package
+// handshake). Here others are added that root has published; those stay what they were, whatever root says.
 package identitycache
 
 import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,40 +23,49 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/handshake"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-)
-
-// Name of the ConfigMap and its namespace. Its data are identity hashes by name of export.
-const (
-	Namespace = metav1.NamespaceDefault
-	Name      = "apiexport-identity-cache"
 )
 
 var (
 	exports    = apisv1alpha2.Resource("apiexports")
 	configMaps = schema.GroupResource{Resource: "configmaps"}
 
-	theCache = controller.Key{Cluster: logicalcluster.Shard, Namespace: Namespace, Name: Name}
+	theCache = controller.Key{Cluster: logicalcluster.Shard, Namespace: handshake.Namespace, Name: handshake.Name}
 )
+
+// askAgain is how long to wait before asking again what root has published, where that is not known yet.
+const askAgain = 5 * time.Second
+
+// Config is what the controller needs.
+type Config struct {
+	Registry *storage.Registry
+	// Client writes through the shard's own API.
+	Client client.Client
+	// Held are the identities that this shard stores objects by, if it is not root.
+	Held handshake.Identities
+	// Refused gets why those of root cannot be true, or nil when they can.
+	Refused func(error)
+}
 
 // cacheController keeps the one ConfigMap.
 type cacheController struct {
+	Config
 	exports    *storage.Reader[*apisv1alpha2.APIExport]
 	configMaps *storage.Reader[*core.ConfigMap]
-	client     client.Client
 }
 
-// Controller returns the controller of this package, which writes with the client through the shard's own API.
-func Controller(registry *storage.Registry, c client.Client) controller.Controller {
+// Controller returns the controller of this package.
+func Controller(cfg Config) controller.Controller {
 	cache := &cacheController{
-		exports:    storage.NewReader[*apisv1alpha2.APIExport](registry, exports),
-		configMaps: storage.NewReader[*core.ConfigMap](registry, configMaps),
-		client:     c,
+		Config:     cfg,
+		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports).Everywhere(),
+		configMaps: storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps),
 	}
 	return controller.Controller{
 		Name: "apiexport-identity-cache",
 		Inputs: []controller.Input{
-			{Resource: exports, Keys: ofRoot},
+			{Resource: exports, Keys: ofRoot, Everywhere: true},
 			{Resource: configMaps, Keys: cacheItself},
 		},
 		Workers:   1,
@@ -69,27 +82,35 @@ func ofRoot(event watch.Event) []controller.Key {
 
 func cacheItself(event watch.Event) []controller.Key {
 	configMap, ok := event.Object.(*core.ConfigMap)
-	if !ok || configMap.Name != Name || configMap.Namespace != Namespace || logicalcluster.Of(configMap) != logicalcluster.Shard {
+	if !ok || configMap.Name != handshake.Name || configMap.Namespace != handshake.Namespace || logicalcluster.Of(configMap) != logicalcluster.Shard {
 		return nil
 	}
 	return []controller.Key{theCache}
 }
 
 func (c *cacheController) reconcile(ctx context.Context, _ controller.Key) (controller.Result, error) {
-	identities, err := c.identities(ctx)
-	if err != nil || len(identities) == 0 {
+	heard, err := c.identities(ctx)
+	if apierrors.IsServiceUnavailable(err) {
+		return controller.Result{RequeueAfter: askAgain}, nil
+	}
+	if err != nil || len(heard) == 0 {
 		return controller.Result{}, err
 	}
-	wanted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Data: identities}
-	stored, err := c.configMaps.Get(ctx, Namespace, Name)
+	identities, err := handshake.Merge(c.Held, heard)
+	c.Refused(err)
+	if err != nil {
+		identities = c.Held // which somebody may have changed
+	}
+	wanted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: handshake.Namespace, Name: handshake.Name}, Data: identities}
+	stored, err := c.configMaps.Get(ctx, handshake.Namespace, handshake.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = c.client.Create(ctx, wanted)
+		err = c.Client.Create(ctx, wanted)
 	case err != nil || maps.Equal(stored.Data, identities):
 		return controller.Result{}, err
 	default:
 		wanted.Labels, wanted.Annotations, wanted.ResourceVersion = stored.Labels, stored.Annotations, stored.ResourceVersion
-		err = c.client.Update(ctx, wanted)
+		err = c.Client.Update(ctx, wanted)
 	}
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("writing down the identities of root's exports: %w", err)
@@ -98,12 +119,12 @@ func (c *cacheController) reconcile(ctx context.Context, _ controller.Key) (cont
 }
 
 // identities returns the hashes by name of export, or nothing while one has none: a part of them would pass for all.
-func (c *cacheController) identities(ctx context.Context) (map[string]string, error) {
+func (c *cacheController) identities(ctx context.Context) (handshake.Identities, error) {
 	all, err := c.exports.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the exports of root: %w", err)
 	}
-	identities := map[string]string{}
+	identities := handshake.Identities{}
 	for _, export := range all {
 		if export.Status.IdentityHash == "" {
 			return nil, nil

@@ -18,7 +18,7 @@ import (
 // TestConcernedForgets: what is remembered of logical clusters, types and exports goes with them.
 func TestConcernedForgets(t *testing.T) {
 	registry := storage.NewRegistry()
-	c := NewConcerned(registry, workspacetype.NewResolver(workspacetype.Local(registry)))
+	c := NewConcerned(registry, workspacetype.NewResolver(workspacetype.Stored(registry, workspacetype.NewIndex(registry))))
 	event := func(eventType watch.EventType, i int) {
 		in := map[string]string{logicalcluster.AnnotationKey: fmt.Sprintf("cluster%d", i)}
 		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{

@@ -13,7 +13,7 @@ import (
 )
 
 // failing is a catalog behind which storage is down.
-type failing struct{}
+type failing struct{ *tree }
 
 var errDown = errors.New("storage is down")
 

@@ -7,6 +7,7 @@ package workspacetype
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,50 +18,105 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Catalog is where a Resolver reads. Every method returns a Kubernetes NotFound error for what does not exist.
-// What is returned is shared: copy before changing.
+var (
+	logicalClusters = corev1alpha1.Resource("logicalclusters")
+	workspaces      = tenancyv1alpha1.Resource("workspaces")
+	workspaceTypes  = tenancyv1alpha1.Resource("workspacetypes")
+)
+
+// Catalog is where a Resolver reads. Methods that return an object fail with a Kubernetes NotFound error for what does
+// not exist, and with ServiceUnavailable for what may exist on a shard of which nothing is known yet. What is returned is
+// shared: copy before changing.
 type Catalog interface {
-	// LogicalCluster returns the object that makes the cluster exist.
+	// LogicalCluster returns the object that makes the cluster exist, on whatever shard.
 	LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
-	// Workspace returns a workspace by name from the cluster of its parent.
+	// Workspace returns a workspace by name from the cluster of its parent, if that is on this shard.
 	Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error)
-	// WorkspaceType returns a type by name from the cluster that holds it.
+	// WorkspaceType returns a type by name from the cluster that holds it, on whatever shard.
 	WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error)
+	// ByPath returns the clusters that say that a reference leads to a type of theirs. It may not know the youngest types.
+	ByPath(reference Reference) []logicalcluster.Name
+	// ByPathLatest is ByPath for what ByPath does not know: it knows every type of this shard.
+	ByPathLatest(ctx context.Context, reference Reference) ([]logicalcluster.Name, error)
+	// Here tells whether a cluster is on this shard.
+	Here(ctx context.Context, cluster logicalcluster.Name) (bool, error)
+	// Complete returns nil if the types of all shards are known, else a ServiceUnavailable error.
+	Complete() error
 }
 
-// Local returns the catalog of what is stored on this shard.
-func Local(registry *storage.Registry) Catalog {
-	return &local{
-		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](registry, tenancyv1alpha1.Resource("workspaces")),
-		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, tenancyv1alpha1.Resource("workspacetypes")),
-	}
+// Stored returns the catalog of what is stored on this shard, and of what others have published. It asks storage itself
+// before it says that something does not exist: a type and its first workspace are often created in one breath.
+func Stored(registry *storage.Registry, index *Index) Catalog {
+	return newCatalog(registry, index, true)
 }
 
-type local struct {
+// Cached is Stored without the look into storage: for those who must not be able to make the server read from it.
+func Cached(registry *storage.Registry, index *Index) Catalog {
+	return newCatalog(registry, index, false)
+}
+
+type catalog struct {
+	*Index
+	registry   *storage.Registry
+	latest     bool
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	types      *storage.Reader[*tenancyv1alpha1.WorkspaceType]
 }
 
-func (l *local) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return read(ctx, l.clusters, cluster, corev1alpha1.LogicalClusterName)
+func newCatalog(registry *storage.Registry, index *Index, latest bool) *catalog {
+	return &catalog{
+		Index: index, registry: registry, latest: latest,
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, logicalClusters).Everywhere(),
+		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](registry, workspaces),
+		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, workspaceTypes).Everywhere(),
+	}
 }
 
-func (l *local) Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return read(ctx, l.workspaces, parent, name)
+func (c *catalog) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return read(ctx, c.clusters, cluster, corev1alpha1.LogicalClusterName, c.latest)
 }
 
-func (l *local) WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
-	return read(ctx, l.types, cluster, name)
+func (c *catalog) Workspace(ctx context.Context, parent logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return read(ctx, c.workspaces, parent, name, c.latest)
 }
 
-// read asks the watch cache, and storage itself before it says that something does not exist: a type and its first
-// workspace are often created in one breath.
-func read[T runtime.Object](ctx context.Context, reader *storage.Reader[T], cluster logicalcluster.Name, name string) (T, error) {
+func (c *catalog) WorkspaceType(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
+	return read(ctx, c.types, cluster, name, c.latest)
+}
+
+func (c *catalog) ByPathLatest(ctx context.Context, reference Reference) ([]logicalcluster.Name, error) {
+	if !c.latest {
+		return nil, nil
+	}
+	all, err := storage.NewReader[*tenancyv1alpha1.WorkspaceType](c.registry, workspaceTypes).ListLatest(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing workspace types: %w", err)
+	}
+	var found []logicalcluster.Name
+	for _, object := range all {
+		if cluster := logicalcluster.Of(object); object.Name == reference.Name && canonicalPath(object, cluster) == reference.Path {
+			found = append(found, cluster)
+		}
+	}
+	return found, nil
+}
+
+func (c *catalog) Here(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	return c.registry.Here(ctx, cluster)
+}
+
+func (c *catalog) Complete() error {
+	if err := c.registry.Elsewhere().Known(workspaceTypes); err != nil {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which workspace types other shards have: %v", err))
+	}
+	return nil
+}
+
+func read[T runtime.Object](ctx context.Context, reader *storage.Reader[T], cluster logicalcluster.Name, name string, latest bool) (T, error) {
 	ctx = logicalcluster.With(ctx, cluster)
 	obj, err := reader.Get(ctx, "", name)
-	if apierrors.IsNotFound(err) {
+	if latest && apierrors.IsNotFound(err) {
 		return reader.GetLatest(ctx, "", name)
 	}
 	return obj, err

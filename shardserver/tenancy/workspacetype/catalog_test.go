@@ -18,6 +18,10 @@ type tree struct {
 	clusters   map[string]*corev1alpha1.LogicalCluster
 	workspaces map[string]*tenancyv1alpha1.Workspace
 	types      map[string]*tenancyv1alpha1.WorkspaceType
+	// elsewhere are the clusters of other shards: those known of are in the other maps, but not their workspaces.
+	elsewhere map[string]bool
+	// unknown says why there may be more of them than are in the maps.
+	unknown error
 }
 
 func newTree() *tree {
@@ -85,6 +89,41 @@ func (t *tree) Workspace(_ context.Context, parent logicalcluster.Name, name str
 func (t *tree) WorkspaceType(_ context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.WorkspaceType, error) {
 	return lookup(t.types, "workspacetypes", cluster.String()+"/"+name)
 }
+
+// onAnotherShard takes away what a shard does not know of the cluster of another: its workspaces.
+func (t *tree) onAnotherShard(cluster string) *tree {
+	if t.elsewhere == nil {
+		t.elsewhere = map[string]bool{}
+	}
+	t.elsewhere[cluster] = true
+	for name := range t.workspaces {
+		if strings.HasPrefix(name, cluster+"/") {
+			delete(t.workspaces, name)
+		}
+	}
+	return t
+}
+
+func (t *tree) ByPath(reference Reference) []logicalcluster.Name {
+	var found []logicalcluster.Name
+	for _, object := range t.types {
+		cluster := logicalcluster.Of(object)
+		if object.Name == reference.Name && canonicalPath(object, cluster) == reference.Path {
+			found = append(found, cluster)
+		}
+	}
+	return found
+}
+
+func (t *tree) ByPathLatest(context.Context, Reference) ([]logicalcluster.Name, error) {
+	return nil, nil
+}
+
+func (t *tree) Here(_ context.Context, cluster logicalcluster.Name) (bool, error) {
+	return !t.elsewhere[cluster.String()], nil
+}
+
+func (t *tree) Complete() error { return t.unknown }
 
 func lookup[T any](objects map[string]T, resource, name string) (T, error) {
 	object, ok := objects[name]

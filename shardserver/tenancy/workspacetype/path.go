@@ -5,15 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
 )
-
-// homeSegment is the first segment of the canonical paths of home workspaces, "user:<name>". It is no cluster.
-const homeSegment = "user"
 
 // ErrUnavailable says that a path leads through a workspace that exists and cannot be entered now.
 var ErrUnavailable = errors.New("workspace is not available")
@@ -30,11 +25,12 @@ func NewResolver(catalog Catalog) *Resolver { return &Resolver{catalog: catalog}
 // ("user:<name>" that of a home cluster), each further one a workspace in the cluster before it. A path of one
 // segment is returned as it is, whether or not that cluster exists.
 //
-// It fails with a NotFound error of workspaces.tenancy.kcp.io for a path that leads nowhere (yet), and with
-// ErrUnavailable for one that leads through an unavailable workspace.
+// It fails with a NotFound error of workspaces.tenancy.kcp.io for a path that leads nowhere (yet), which wraps
+// paths.ErrElsewhere where it leaves this shard, and with ErrUnavailable for one that leads through an unavailable
+// workspace.
 func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	return r.walk(ctx, path, func(workspace *tenancyv1alpha1.Workspace) error {
-		if workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable {
+		if paths.Unavailable(workspace) {
 			return fmt.Errorf("resolving %q: workspace %q: %w", path, workspace.Name, ErrUnavailable)
 		}
 		return nil
@@ -48,46 +44,12 @@ func (r *Resolver) Locate(ctx context.Context, path logicalcluster.Path) (logica
 
 // walk follows a path from workspace to workspace and calls visit for each.
 func (r *Resolver) walk(ctx context.Context, path logicalcluster.Path, visit func(*tenancyv1alpha1.Workspace) error) (logicalcluster.Name, error) {
-	cluster, rest, err := start(path)
-	if err != nil {
-		return logicalcluster.Name{}, err
+	walker := paths.Walker{
+		Workspace: r.catalog.Workspace,
+		Here:      r.catalog.Here,
+		Visit:     func(step paths.Step) error { return visit(step.Workspace) },
 	}
-	for _, name := range rest {
-		workspace, err := r.catalog.Workspace(ctx, cluster, name)
-		if apierrors.IsNotFound(err) {
-			return logicalcluster.Name{}, notFound(path)
-		}
-		if err != nil {
-			return logicalcluster.Name{}, fmt.Errorf("resolving %q: reading workspace %q in %q: %w", path, name, cluster, err)
-		}
-		if workspace.Spec.Cluster == "" || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling {
-			return logicalcluster.Name{}, notFound(path)
-		}
-		if err := visit(workspace); err != nil {
-			return logicalcluster.Name{}, err
-		}
-		if cluster, err = logicalcluster.ParseName(workspace.Spec.Cluster); err != nil {
-			return logicalcluster.Name{}, fmt.Errorf("resolving %q: workspace %q: %w", path, name, err)
-		}
-	}
-	return cluster, nil
-}
-
-// start returns the cluster in which a path begins, and the workspaces it goes through from there.
-func start(path logicalcluster.Path) (logicalcluster.Name, []string, error) {
-	segments := path.Segments()
-	switch {
-	case len(segments) == 0 || path == logicalcluster.Wildcard.Path():
-		return logicalcluster.Name{}, nil, notFound(path)
-	case len(segments) >= 2 && segments[0] == homeSegment:
-		return logicalcluster.HomeName(segments[1]), segments[2:], nil
-	}
-	cluster, err := logicalcluster.ParseName(segments[0])
-	return cluster, segments[1:], err
-}
-
-func notFound(path logicalcluster.Path) error {
-	return apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), path.String())
+	return walker.Walk(ctx, path)
 }
 
 // CanonicalPath returns the path under which a logical cluster stands in the tree, which is its own name for one

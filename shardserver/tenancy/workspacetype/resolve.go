@@ -10,6 +10,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
 )
 
 // ErrUnresolvable is wrapped by every error that says that a reference, a default or a base type leads to no type,
@@ -56,6 +57,9 @@ func (r *Resolver) Resolve(ctx context.Context, parent logicalcluster.Name, ref 
 // other way through the tree to the same cluster does not count.
 func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	cluster, err := r.Locate(ctx, ref.Path)
+	if errors.Is(err, paths.ErrElsewhere) {
+		return r.byPathLatest(ctx, ref)
+	}
 	if err != nil {
 		return Resolved{}, unresolvable(err, "workspace type %q not found", ref)
 	}
@@ -72,11 +76,49 @@ func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: ref}, nil
 }
 
-// at completes a type that was found by its cluster. The path annotation of a type follows that of its logical
-// cluster, which the tenant may edit: it is only believed if it leads back.
+// byPath returns the type that says that a path leads to it, where nobody here can follow the path. Admission writes
+// what a type says of its path.
+func (r *Resolver) byPath(ctx context.Context, ref Reference) (Resolved, error) {
+	return r.among(ctx, ref, r.catalog.ByPath(ref))
+}
+
+// byPathLatest is byPath, and finds a type of this shard that was created a moment ago.
+func (r *Resolver) byPathLatest(ctx context.Context, ref Reference) (Resolved, error) {
+	found, err := r.byPath(ctx, ref)
+	if !errors.Is(err, ErrUnresolvable) {
+		return found, err
+	}
+	young, err := r.catalog.ByPathLatest(ctx, ref)
+	if err != nil {
+		return Resolved{}, err
+	}
+	return r.among(ctx, ref, young)
+}
+
+func (r *Resolver) among(ctx context.Context, ref Reference, clusters []logicalcluster.Name) (Resolved, error) {
+	for _, cluster := range clusters {
+		found, err := r.catalog.WorkspaceType(ctx, cluster, ref.Name)
+		if apierrors.IsNotFound(err) {
+			continue // the event that says so is on its way
+		}
+		if err != nil {
+			return Resolved{}, fmt.Errorf("reading workspace type %q in %q: %w", ref.Name, cluster, err)
+		}
+		if canonicalPath(found, cluster) == ref.Path {
+			return Resolved{WorkspaceType: found, Cluster: cluster, Reference: ref}, nil
+		}
+	}
+	if err := r.catalog.Complete(); err != nil {
+		return Resolved{}, fmt.Errorf("finding workspace type %q: %w", ref, err)
+	}
+	return Resolved{}, fmt.Errorf("%w: workspace type %q not found", ErrUnresolvable, ref)
+}
+
+// at completes a type that was found by its cluster. What it says of its path is only believed if it leads back, or
+// cannot be followed from here.
 func (r *Resolver) at(ctx context.Context, found *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name) Resolved {
 	path := canonicalPath(found, cluster)
-	if back, err := r.Locate(ctx, path); err != nil || back != cluster {
+	if back, err := r.Locate(ctx, path); !errors.Is(err, paths.ErrElsewhere) && (err != nil || back != cluster) {
 		path = cluster.Path()
 	}
 	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: Reference{Path: path, Name: found.Name}}
@@ -118,13 +160,20 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 		return Resolved{}, unresolvable(err, "logical cluster %q not found", parent)
 	}
 	from := canonicalPath(logicalCluster, parent)
-	reach, err := r.reach(ctx, from)
+	reach, elsewhere, err := r.reach(ctx, from)
 	if err != nil {
 		return Resolved{}, err
 	}
 	root := logicalcluster.Root.Path()
 	for _, path := range append([]logicalcluster.Path{parent.Path()}, above(from)...) {
 		if path != parent.Path() && path != root && len(path.Segments()) > reach {
+			if !elsewhere {
+				continue
+			}
+			found, err := r.byPath(ctx, Reference{Path: path, Name: name})
+			if err == nil || !errors.Is(err, ErrUnresolvable) {
+				return found, err
+			}
 			continue
 		}
 		found, err := r.Get(ctx, Reference{Path: path, Name: name})
@@ -135,35 +184,36 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 	return Resolved{}, fmt.Errorf("%w: workspace type %q not found in %q, nor above it, nor in %q", ErrUnresolvable, name, from, logicalcluster.Root)
 }
 
-// reach returns how many segments of a path lead somewhere. The tenant writes the path: each look-up of something that
-// does not exist asks storage, so the search must not make one for each segment of a path that leads nowhere.
-func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (int, error) {
-	_, rest, err := start(path)
+// reach returns how many segments of a path lead somewhere, and whether it is because the rest is on other shards that
+// it is not all of them. Each look-up of something that does not exist asks storage, so the search must not make one
+// for each segment of a path that leads nowhere.
+func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (reached int, elsewhere bool, err error) {
+	_, rest, err := paths.Start(path)
 	if err != nil {
-		return 0, nil //nolint:nilerr // a path that begins nowhere leads nowhere
+		return 0, false, nil //nolint:nilerr // a path that begins nowhere leads nowhere
 	}
-	reached := len(path.Segments()) - len(rest)
+	reached = len(path.Segments()) - len(rest)
 	_, err = r.walk(ctx, path, func(*tenancyv1alpha1.Workspace) error {
 		reached++
 		return nil
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return 0, err
+		return 0, false, err
 	}
-	return reached, nil
+	return reached, errors.Is(err, paths.ErrElsewhere), nil
 }
 
 // above returns all paths over a path that may hold types, the nearest first, and root at the end.
 func above(path logicalcluster.Path) []logicalcluster.Path {
-	var paths []logicalcluster.Path
-	for path, ok := path.Parent(); ok && path.String() != homeSegment; path, ok = path.Parent() {
-		paths = append(paths, path)
+	var ancestors []logicalcluster.Path
+	for path, ok := path.Parent(); ok && !paths.IsHome(path); path, ok = path.Parent() {
+		ancestors = append(ancestors, path)
 	}
 	root := logicalcluster.Root.Path()
-	if len(paths) == 0 || paths[len(paths)-1] != root {
-		paths = append(paths, root)
+	if len(ancestors) == 0 || ancestors[len(ancestors)-1] != root {
+		ancestors = append(ancestors, root)
 	}
-	return paths
+	return ancestors
 }
 
 func refOf(ref tenancyv1alpha1.WorkspaceTypeReference) (Reference, error) {
