@@ -36,9 +36,10 @@ func (s *Server) addControllers() error {
 			s.exportControllers(),
 			s.cacheControllers(),
 			s.sharingControllers(),
+			s.healthControllers(),
 			[]controller.Controller{
 				policystatus.Controller(s.policyStatusConfig()),
-				identitycache.Controller(s.Registry, s.config.clients.Typed),
+				identitycache.Controller(s.identityCacheConfig()),
 				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
 			},
 		),

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/shardserver/apiexport/identitycache"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/handshake"
 )
@@ -66,12 +67,12 @@ func (c *Config) join(ctx context.Context, configMaps rest.Storage) (_ *origin, 
 
 // addRegistration has a shard that is not root registered in root, in the background. Only a shard that is new to the
 // installation waits for it before it is ready: others serve what they have, whether root is there or not.
-func (s *Server) addRegistration() error {
+func (s *Server) addRegistration() {
 	origin := s.config.origin
 	if origin == nil {
-		return nil // the bootstrap of root registers the root shard
+		return // the bootstrap of root registers the root shard
 	}
-	registration := &handshake.Registration{
+	s.registration = &handshake.Registration{
 		Root:     origin.root,
 		Held:     origin.identities,
 		Required: origin.first,
@@ -79,9 +80,18 @@ func (s *Server) addRegistration() error {
 			return bootstrap.RegisterShard(ctx, c, s.config.bootstrapOptions(), create)
 		},
 	}
-	s.Generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return registration.Healthy() }))
-	return s.Generic.AddPostStartHook(hookRegistration, func(hook genericapiserver.PostStartHookContext) error {
-		s.running.Go(func() { registration.Run(hook) })
+	s.Generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return s.registration.Healthy() }))
+	s.Generic.AddPostStartHookOrDie(hookRegistration, func(hook genericapiserver.PostStartHookContext) error {
+		s.running.Go(func() { s.registration.Run(hook) })
 		return nil
 	})
+}
+
+// identityCacheConfig is what writes down the identities of root's exports gets.
+func (s *Server) identityCacheConfig() identitycache.Config {
+	config := identitycache.Config{Registry: s.Registry, Client: s.config.clients.Typed, Refused: func(error) {}}
+	if origin := s.config.origin; origin != nil {
+		config.Held, config.Refused = origin.identities.Needed(), s.registration.Published
+	}
+	return config
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/shardserver/handshake"
+	"github.com/atoll-dev/atoll/shardserver/health"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -55,6 +57,10 @@ type Server struct {
 
 	running  sync.WaitGroup
 	profiler *http.Server
+	// reporter says how this shard is, beats when others were last heard of; registration is nil on the root shard.
+	reporter     *health.Reporter
+	beats        *health.Beats
+	registration *handshake.Registration
 	// streams are the open watches in virtual workspaces of exports; nil where there are none.
 	streams *virtualapiexport.Streams
 	// ran says that the API server was run, which destroys its storage when it ends.
@@ -100,6 +106,8 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	s.followDefinitions()
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
+	s.addRegistration()
+	s.addHealth()
 	if err := s.addControllers(); err != nil {
 		return nil, err
 	}
@@ -109,9 +117,6 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	s.Generic.AddPostStartHookOrDie(hookConnections, s.followConnections)
 	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
 	s.Generic.AddPostStartHookOrDie(hookViews, s.followViews)
-	if err := s.addRegistration(); err != nil {
-		return nil, err
-	}
 	return s, s.config.writeKubeconfig()
 }
 

@@ -14,6 +14,11 @@ const (
 	// GroupExternalLogicalClusterAdmin is what shards use through the front proxy.
 	GroupExternalLogicalClusterAdmin = "system:kcp:external-logical-cluster-admin"
 
+	// GroupShard is that of the shards of the installation, whose user names are ShardUserPrefix and the name of the shard.
+	// It exists only directly at a shard or a cache server.
+	GroupShard      = "system:kcp:shard"
+	ShardUserPrefix = "system:kcp:shard:"
+
 	// InitializerGroupPrefix, followed by an initializer's name, is the synthetic group of its controller.
 	InitializerGroupPrefix = "system:kcp:initializer:"
 	// TerminatorGroupPrefix, followed by a terminator's name, is the synthetic group of its controller.

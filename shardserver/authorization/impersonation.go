@@ -24,6 +24,7 @@ var guardedGroups = []string{
 	GroupExternalLogicalClusterAdmin,
 	GroupBootstrapper,
 	GroupAdmin,
+	GroupShard,
 	user.AllAuthenticated,
 }
 

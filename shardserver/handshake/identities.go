@@ -33,6 +33,15 @@ func (i Identities) missing() []string {
 	return names
 }
 
+// Needed returns those that the storage of this shard depends on. They never change.
+func (i Identities) Needed() Identities {
+	needed := Identities{}
+	for _, export := range rootapis.Exports() {
+		needed[export.Name] = i[export.Name]
+	}
+	return needed
+}
+
 // ByResource returns the identities by the resources that the exports are of.
 func (i Identities) ByResource() map[schema.GroupResource]string {
 	identities := map[schema.GroupResource]string{}
@@ -53,9 +62,9 @@ func Merge(held, heard Identities) (Identities, error) {
 	if merged == nil {
 		merged = Identities{}
 	}
-	own := Own()
+	needed := held.Needed()
 	for _, name := range slices.Sorted(maps.Keys(heard)) {
-		if before := held[name]; before != "" && before != heard[name] && own[name] {
+		if before := needed[name]; before != "" && before != heard[name] {
 			conflicts = append(conflicts, Conflict{Export: name, Held: before, Heard: heard[name]})
 			continue
 		}
@@ -65,15 +74,6 @@ func Merge(held, heard Identities) (Identities, error) {
 		return nil, &ConflictError{Conflicts: conflicts}
 	}
 	return merged, nil
-}
-
-// Own returns the names of the exports whose identities the storage of this shard depends on.
-func Own() map[string]bool {
-	own := map[string]bool{}
-	for _, export := range rootapis.Exports() {
-		own[export.Name] = true
-	}
-	return own
 }
 
 // Conflict is an export whose identity in root is not the one that this shard stores objects by.

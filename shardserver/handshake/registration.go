@@ -29,6 +29,7 @@ type Registration struct {
 	mu         sync.Mutex
 	registered bool
 	last       error
+	published  error
 }
 
 // Run registers the shard and keeps it so until the context ends. A root shard that is away is asked again; the log tells
@@ -81,6 +82,16 @@ func (r *Registration) note(err error) {
 	r.registered, r.last = r.registered || err == nil, err
 }
 
+// Published notes what is wrong with the identities that the root shard has published, nil if nothing is.
+func (r *Registration) Published(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil && (r.published == nil || r.published.Error() != err.Error()) {
+		klog.ErrorS(err, "The root shard has published identities that cannot be those of this shard")
+	}
+	r.published = err
+}
+
 func (r *Registration) done() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,6 +107,8 @@ func (r *Registration) Healthy() error {
 	switch {
 	case errors.As(r.last, &conflict):
 		return conflict
+	case r.published != nil:
+		return r.published
 	case r.Required && !r.registered && r.last != nil:
 		return r.last
 	case r.Required && !r.registered:
