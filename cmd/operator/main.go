@@ -27,7 +27,9 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/frontproxy"
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
+	"github.com/atoll-dev/atoll/controllers/rollout/gate"
 	"github.com/atoll-dev/atoll/controllers/rootshard"
+	"github.com/atoll-dev/atoll/controllers/shardclient"
 )
 
 // leaderElectionID is that of existing installations, so that no two operators ever act at once.
@@ -137,6 +139,8 @@ func run(args []string) error {
 
 func addControllers(mgr ctrl.Manager, image desired.Image) error {
 	cluster := apply.Cluster{Client: mgr.GetClient()}
+	clients := shardclient.New(cluster)
+	cluster.Gate = gate.New(cluster, clients, time.Now)
 	recorder := mgr.GetEventRecorder("atoll-operator")
 	for name, add := range map[string]func(ctrl.Manager) error{
 		"RootShard":  (&rootshard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,

@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/rollout"
+	"github.com/atoll-dev/atoll/controllers/shardclient"
+)
+
+// atOnce is how many servers are asked at the same time.
+const atOnce = 8
+
+// problems asks all servers of an installation how they are: cache servers and shards whether they are ready, shards
+// whether a workspace on them can be used, and whether what they publish arrives. Proxies are what this is asked through;
+// whether each of their pods is ready the cluster says.
+func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1alpha1.RootShard) []rollout.Problem {
+	var questions []func() []rollout.Problem
+	ask := func(check rollout.Check, title string, question func() error) {
+		questions = append(questions, func() []rollout.Problem {
+			if err := question(); err != nil {
+				return []rollout.Problem{{Check: check, Title: title, Message: shardclient.Text(err)}}
+			}
+			return nil
+		})
+	}
+	for i := range all.caches {
+		cache := &all.caches[i]
+		if cache.DeletionTimestamp == nil && slices.Contains(all.rootsWith(cache.Name), root.Name) {
+			ask(rollout.CheckReadyz, "CacheServer "+cache.Name, func() error { return g.health.CacheReady(ctx, cache) })
+		}
+	}
+	titles := map[string]string{} // by the name inside the installation
+	for _, shard := range all.shardsOf(root) {
+		title := "RootShard " + root.Name
+		if !shard.IsRoot() {
+			title = "Shard " + shard.Name()
+		}
+		titles[shard.ShardName()] = title
+		ask(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
+		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, root, shard.ShardName()) })
+	}
+	if len(titles) > 1 { // else there is nobody to replicate to
+		questions = append(questions, func() []rollout.Problem { return g.lagging(ctx, root, titles) })
+	}
+	return answers(questions)
+}
+
+func (g *Gate) lagging(ctx context.Context, root *operatorv1alpha1.RootShard, titles map[string]string) []rollout.Problem {
+	lagging, err := g.health.Lagging(ctx, root)
+	if err != nil {
+		return []rollout.Problem{{Check: rollout.CheckLag, Title: "RootShard " + root.Name, Message: shardclient.Text(err)}}
+	}
+	var out []rollout.Problem
+	for name, why := range lagging {
+		if title, ours := titles[name]; ours { // the object of a shard that is gone may be there still
+			out = append(out, rollout.Problem{Check: rollout.CheckLag, Title: title, Message: why})
+		}
+	}
+	return out
+}
+
+// answers asks, some questions at a time, and returns what is wrong in a fixed order.
+func answers(questions []func() []rollout.Problem) []rollout.Problem {
+	found := make([][]rollout.Problem, len(questions))
+	var running sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i, question := range questions {
+		free <- struct{}{}
+		running.Go(func() {
+			found[i] = question()
+			<-free
+		})
+	}
+	running.Wait()
+	out := slices.Concat(found...)
+	slices.SortFunc(out, func(a, b rollout.Problem) int {
+		return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Title, b.Title), cmp.Compare(a.Message, b.Message))
+	})
+	return out
+}
+
+// shardsOf are the shards of an installation that are not on their way out, the root shard first.
+func (o *observation) shardsOf(root *operatorv1alpha1.RootShard) []desired.Shard {
+	out := []desired.Shard{desired.ShardOf(root)}
+	for i := range o.shards {
+		shard := &o.shards[i]
+		if shard.DeletionTimestamp == nil && slices.Contains(rootOf(shard.Spec.RootShard.Reference), root.Name) {
+			out = append(out, desired.FurtherShard(shard, root))
+		}
+	}
+	return out
+}

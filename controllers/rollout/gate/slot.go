@@ -1,0 +1,85 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/rollout"
+)
+
+// Keys of the ConfigMap that holds the slot.
+const (
+	keyHolder   = "component" // a Deployment or StatefulSet of the namespace; empty while nothing is rolled out
+	keyRevision = "revision"
+	keySince    = "since" // RFC 3339
+)
+
+func slotName(root *operatorv1alpha1.RootShard) string { return root.Name + "-rollout" }
+
+// slot reads the slot of an installation past any cache, so that it is the newest. One that nobody took is not there.
+func (g *Gate) slot(ctx context.Context, root *operatorv1alpha1.RootShard) (rollout.Slot, error) {
+	object, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
+	if err != nil || object == nil {
+		return rollout.Slot{}, err
+	}
+	out := rollout.Slot{Holder: object.Data[keyHolder], Revision: object.Data[keyRevision]}
+	if out.Holder == "" {
+		return rollout.Slot{}, nil
+	}
+	// A time that cannot be read makes the rollout overdue, which is said; the slot is given back all the same.
+	out.Since, _ = time.Parse(time.RFC3339, object.Data[keySince])
+	return out, nil
+}
+
+// take puts another content into the slot, unless somebody else did meanwhile: then the error is an errTaken.
+func (g *Gate) take(ctx context.Context, root *operatorv1alpha1.RootShard, had, wanted rollout.Slot) error {
+	live, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
+	if err != nil {
+		return err
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: slotName(root), Namespace: root.Namespace,
+		Labels:          map[string]string{operatorv1alpha1.LabelRootShard: root.Name},
+		OwnerReferences: desired.OwnedBy("RootShard", root),
+	}}
+	data := map[string]string{keyHolder: "", keyRevision: "", keySince: ""}
+	if wanted.Holder != "" {
+		data = map[string]string{keyHolder: wanted.Holder, keyRevision: wanted.Revision, keySince: wanted.Since.UTC().Format(time.RFC3339)}
+	}
+	if live == nil {
+		object.Data = data
+		err = g.cluster.Create(ctx, object, client.FieldOwner(apply.FieldManager))
+	} else {
+		if live.Data[keyHolder] != had.Holder {
+			return taken(root)
+		}
+		object = live.DeepCopy()
+		object.Data = data
+		err = g.cluster.Patch(ctx, object, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldManager))
+	}
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return taken(root)
+	case err != nil:
+		return fmt.Errorf("writing the rollout slot of RootShard %s: %w", root.Name, err)
+	}
+	return nil
+}
+
+// errTaken tells MayRoll that somebody was faster.
+type errTaken struct{ root string }
+
+func (e errTaken) Error() string {
+	return "the rollout slot of RootShard " + e.root + " was taken meanwhile"
+}
+
+func taken(root *operatorv1alpha1.RootShard) error { return errTaken{root.Name} }

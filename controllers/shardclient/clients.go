@@ -1,0 +1,128 @@
+// Package shardclient is the operator's way into the installations it runs: whether their servers are healthy, what is on
+// a shard, and the few objects of theirs that the operator looks after. It holds no connection and no state: an
+// installation is asked seldom, and its certificates change.
+package shardclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// callTimeout bounds every call into an installation: one that hangs must not hold a worker.
+const callTimeout = 10 * time.Second
+
+// Clients makes clients for the installations of a cluster.
+type Clients struct{ cluster apply.Cluster }
+
+// New returns clients whose credentials are in Secrets of the cluster.
+func New(cluster apply.Cluster) *Clients { return &Clients{cluster: cluster} }
+
+// Connect makes a client of a server of an installation, which authenticates as the operator. url has no path. The
+// caller closes the idle connections of the client.
+func (c *Clients) Connect(ctx context.Context, root *operatorv1alpha1.RootShard, url string) (*rest.Config, *http.Client, error) {
+	const condition = operatorv1alpha1.ConditionCertificatesReady
+	name := pki.OperatorCertificate(root)
+	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if secret == nil {
+		return nil, nil, tell("waiting for certificate %s", name)
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	cas, err := c.cluster.BundleParts(ctx, condition, root.Namespace, desired.CASecret(root, desired.ServerCA),
+		&corev1.LocalObjectReference{Name: desired.CASecret(root, desired.RootCA)}, root.Spec.CABundleSecretRef)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, httpClient(cas, pair), nil
+}
+
+// httpClient is made for a few calls and dropped: a shared one would keep every certificate that ever was.
+func httpClient(cas []byte, certificates ...tls.Certificate) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cas)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // in-cluster names mean nothing to an egress proxy
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: certificates}
+	return &http.Client{Transport: transport, Timeout: callTimeout}
+}
+
+// in calls do with a client of one logical cluster, or of all of them, at a server.
+func (c *Clients) in(ctx context.Context, root *operatorv1alpha1.RootShard, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+	config, connections, err := c.Connect(ctx, root, url)
+	if err != nil {
+		return err
+	}
+	defer connections.CloseIdleConnections()
+	config.Host += cluster.URLPath()
+	client, err := dynamic.NewForConfigAndClient(config, connections)
+	if err != nil {
+		return fmt.Errorf("client for %s: %w", config.Host, err)
+	}
+	return do(client)
+}
+
+// Text says of an error what stays the same from one attempt to the next, for conditions. Ports and request numbers are
+// left out.
+func Text(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var wrongName x509.HostnameError
+	var told *told
+	var found *status.Error
+	switch apiStatus := apierrors.APIStatus(nil); {
+	case errors.As(err, &told):
+		return told.Error()
+	case errors.As(err, &found):
+		return found.Error()
+	case errors.As(err, &apiStatus):
+		return apiStatus.Status().Message
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer within " + callTimeout.String()
+	case errors.As(err, &unknown):
+		return "its certificate is signed by an unknown authority"
+	case errors.As(err, &wrongName):
+		return "its certificate is for another name"
+	}
+	return "no connection"
+}
+
+// told is an error whose text stays the same; cause may say more.
+type told struct {
+	text  string
+	cause error
+}
+
+func (t *told) Error() string { return t.text }
+
+func (t *told) Unwrap() error { return t.cause }
+
+func tell(format string, args ...any) error { return &told{text: fmt.Sprintf(format, args...)} }
+
+// explain is err with a text that stays the same. What it leaves out is logged.
+func explain(ctx context.Context, err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "attempt", what, "error", err.Error())
+	return &told{text: what + ": " + Text(err), cause: err}
+}

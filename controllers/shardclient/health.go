@@ -1,0 +1,114 @@
+package shardclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+var shardsResource = corev1alpha1.SchemeGroupVersion.WithResource("shards")
+
+// ShardReady asks a server of an installation whether it is ready. The error names the checks that fail.
+func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error {
+	_, connections, err := c.Connect(ctx, root, url)
+	if err != nil {
+		return err
+	}
+	defer connections.CloseIdleConnections()
+	return readyz(ctx, connections, url)
+}
+
+// CacheReady asks a cache server whether it is ready. It shows no certificate: the server has CAs of its own, and this
+// question needs none.
+func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error {
+	server := desired.CacheServerOf(cache)
+	cas, err := c.cluster.BundleParts(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, server.CASecret())
+	if err != nil {
+		return err
+	}
+	connections := httpClient(cas)
+	defer connections.CloseIdleConnections()
+	return readyz(ctx, connections, server.URL())
+}
+
+func readyz(ctx context.Context, connections *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz?verbose", nil)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", url, err)
+	}
+	res, err := connections.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", url, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	const enough = 16 << 10
+	body, err := io.ReadAll(io.LimitReader(res.Body, enough))
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", url, err)
+	}
+	return tell("/readyz is %d%s", res.StatusCode, failing(string(body)))
+}
+
+// failing are the names of the checks that fail, as servers list them: "[-]etcd failed: reason withheld".
+func failing(page string) string {
+	var names []string
+	for line := range strings.SplitSeq(page, "\n") {
+		if name, ok := strings.CutPrefix(line, "[-]"); ok {
+			name, _, _ = strings.Cut(name, " ")
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(names, ", ")
+}
+
+// Lagging says of shards of an installation, by the names they have inside it, why what they publish does not reach the
+// root shard in time. Their heartbeats go the way of everything that shards tell one another; the root shard notes on
+// each Shard when they fail to come.
+func (c *Clients) Lagging(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
+	lagging := map[string]string{}
+	err := c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+		list, err := client.Resource(shardsResource).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("listing shards: %w", err)
+		}
+		for i := range list.Items {
+			shard := &corev1alpha1.Shard{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, shard); err != nil {
+				return fmt.Errorf("reading shard %s: %w", list.Items[i].GetName(), err)
+			}
+			if why := silent(shard); why != "" {
+				lagging[shard.Name] = why
+			}
+		}
+		return nil
+	})
+	return lagging, err
+}
+
+// silent says why a shard is not heard of. One without the condition was never heard of or has nobody to be heard by.
+func silent(shard *corev1alpha1.Shard) string {
+	for _, condition := range shard.Status.Conditions {
+		if condition.Type == conditionsv1alpha1.Ready && condition.Status != "True" {
+			return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,169 @@
+package shardclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// probeLabel marks the workspaces that Probe makes in root. Its value is the shard that they are on.
+	probeLabel  = "operator.kcp.io/rollout-probe"
+	probePrefix = "rollout-probe-"
+	// probeTimeout is how long a workspace may take from being wished for to being read.
+	probeTimeout = 20 * time.Second
+	probePoll    = 200 * time.Millisecond
+)
+
+var (
+	workspacesResource = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
+
+// Probe makes a workspace on one shard, through the internal proxy, writes an object in it, reads it, and deletes the
+// workspace. shard is the name the shard has inside the installation. What a probe that failed has left, the next one
+// uses. The error says which step failed, in words that stay the same.
+func (c *Clients) Probe(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	door := desired.InternalProxyURL(root)
+	return c.in(ctx, root, door, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
+		workspaces := inRoot.Resource(workspacesResource)
+		probe, err := probeWorkspace(ctx, workspaces, shard)
+		if err != nil {
+			return fmt.Errorf("making a workspace: %w", err)
+		}
+		if err := becomesReady(ctx, workspaces, probe); err != nil {
+			return err
+		}
+		path := logicalcluster.Root.Path().Join(probe)
+		err = c.in(ctx, root, door, path, func(inside dynamic.Interface) error { return writeAndRead(ctx, inside) })
+		if err != nil {
+			return err
+		}
+		if err := workspaces.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting a workspace: %w", err)
+		}
+		return nil
+	})
+}
+
+// probeWorkspace finds the workspace that an earlier probe has left, or makes one.
+func probeWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, shard string) (string, error) {
+	left, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
+	if err != nil {
+		return "", err
+	}
+	for _, workspace := range left.Items {
+		if workspace.GetDeletionTimestamp() == nil {
+			return workspace.GetName(), nil
+		}
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"type":     map[string]any{"name": "universal", "path": logicalcluster.Root.String()},
+			"location": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"name": shard}}},
+		},
+	}}
+	wanted.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("Workspace"))
+	wanted.SetGenerateName(probePrefix)
+	wanted.SetLabels(map[string]string{probeLabel: shard})
+	made, err := workspaces.Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return made.GetName(), nil
+}
+
+func becomesReady(ctx context.Context, workspaces dynamic.ResourceInterface, name string) error {
+	return poll(ctx, "a workspace does not become ready", func(ctx context.Context) error {
+		workspace, err := workspaces.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		phase, _, _ := unstructured.NestedString(workspace.Object, "status", "phase")
+		if phase != "Ready" {
+			return tell("its phase is %q", phase)
+		}
+		return nil
+	})
+}
+
+// writeAndRead writes what was never written before. The proxy hears of a workspace, and the workspace has its default
+// namespace, a moment after it is ready, so that both are tried again.
+func writeAndRead(ctx context.Context, inside dynamic.Interface) error {
+	configMaps := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault)
+	const name = "rollout-probe"
+	value := string(uuid.NewUUID())
+	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, name, value)
+	force := true
+	err := poll(ctx, "an object cannot be written", func(ctx context.Context) error {
+		_, err := configMaps.Patch(ctx, name, types.ApplyPatchType, []byte(intent), metav1.PatchOptions{FieldManager: "rollout-probe", Force: &force})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
+		read, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if found, _, _ := unstructured.NestedString(read.Object, "data", "written"); found != value {
+			return tell("it is not what was written")
+		}
+		return nil
+	})
+}
+
+// poll tries until it works or the context ends. Its error is what, with the last error that was not the context's.
+func poll(ctx context.Context, what string, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, probePoll, true, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case last == nil:
+		last = context.DeadlineExceeded
+	}
+	return tell("%s: %s", what, Text(last))
+}
+
+// removeProbes deletes the workspaces that failed probes have left on a shard.
+func (c *Clients) removeProbes(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
+	return c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+		workspaces := client.Resource(workspacesResource)
+		left, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
+		if err != nil {
+			return fmt.Errorf("listing workspaces of probes: %w", err)
+		}
+		var failed []error
+		for _, workspace := range left.Items {
+			if err := workspaces.Delete(ctx, workspace.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				failed = append(failed, err)
+			}
+		}
+		return errors.Join(failed...)
+	})
+}

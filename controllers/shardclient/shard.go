@@ -1,0 +1,77 @@
+package shardclient
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+var logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+
+// LogicalClusters counts the logical clusters on a shard that somebody would miss: all but those every shard has for
+// itself ("system:..."). The error says why they cannot be counted.
+func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error) {
+	member := desired.FurtherShard(shard, root)
+	if err := c.removeProbes(ctx, root, member.ShardName()); err != nil {
+		return 0, explain(ctx, err, "asking RootShard %s", root.Name)
+	}
+	count := 0
+	err := c.in(ctx, root, member.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+		options := metav1.ListOptions{Limit: 500}
+		for {
+			page, err := client.Resource(logicalClustersResource).List(ctx, options)
+			if err != nil {
+				return err
+			}
+			for i := range page.Items {
+				if !strings.HasPrefix(page.Items[i].GetAnnotations()[logicalcluster.AnnotationKey], "system:") {
+					count++
+				}
+			}
+			if options.Continue = page.GetContinue(); options.Continue == "" {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return 0, explain(ctx, err, "asking Shard %s", shard.Name)
+	}
+	return count, nil
+}
+
+// Cordon keeps new workspaces off a shard. One that is not registered gets none anyway.
+func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
+	return c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
+		_, err := shards.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	})
+}
+
+// Unregister deletes the Shard object that stands for a shard inside the installation.
+func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
+	return c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
+		return shards.Delete(ctx, name, metav1.DeleteOptions{})
+	})
+}
+
+func (c *Clients) registration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, do func(dynamic.ResourceInterface, string) error) error {
+	name := desired.FurtherShard(shard, root).ShardName()
+	err := c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+		return do(client.Resource(shardsResource), name)
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return explain(ctx, err, "asking RootShard %s about shard %s", root.Name, name)
+	}
+	return nil
+}
