@@ -1,0 +1,48 @@
+package api
+
+import (
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/unstructuredscheme"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// Scheme knows the types that a cache answers with besides what it stores: errors, discovery, tables. It does not know a
+// single stored type.
+var Scheme, Codecs = func() (*runtime.Scheme, serializer.CodecFactory) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return scheme, serializer.NewCodecFactory(scheme)
+}()
+
+// schemaless writes objects as they are, as JSON or YAML.
+type schemaless struct{ runtime.NegotiatedSerializer }
+
+func newSerializer() runtime.NegotiatedSerializer {
+	return schemaless{unstructuredscheme.NewUnstructuredNegotiatedSerializer()}
+}
+
+// EncoderForVersion implements runtime.NegotiatedSerializer: nothing is ever converted.
+func (schemaless) EncoderForVersion(encoder runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+	return asIs{encoder}
+}
+
+type asIs struct{ runtime.Encoder }
+
+// Encode implements runtime.Encoder.
+func (e asIs) Encode(obj runtime.Object, w io.Writer) error {
+	if status, ok := obj.(*metav1.Status); ok && status.Kind == "" {
+		status.Kind, status.APIVersion = "Status", "v1"
+	}
+	return e.Encoder.Encode(obj, w)
+}
+
+// WithAllocator lets the stock handlers spare an allocation for each object, where the encoder can.
+func (e asIs) EncodeWithAllocator(obj runtime.Object, w io.Writer, _ runtime.MemoryAllocator) error {
+	return e.Encode(obj, w)
+}

@@ -1,0 +1,200 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/yaml"
+)
+
+// maxPatchOperations bounds a JSON patch, as in stock.
+const maxPatchOperations = 10000
+
+// written is a request to write, read from the wire.
+type written struct {
+	req    *http.Request
+	info   *request.RequestInfo
+	body   []byte
+	media  string
+	dryRun bool
+}
+
+// write reads a request, has it done, and answers with the object.
+func (h *Handler) write(one *served, do func(one *served, r written) (*unstructured.Unstructured, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		code := http.StatusOK
+		obj, err := func() (*unstructured.Unstructured, error) {
+			r, err := h.read(req)
+			if err != nil {
+				return nil, err
+			}
+			return do(one, r)
+		}()
+		if err != nil {
+			h.fail(err, one.GroupVersion(), w, req)
+			return
+		}
+		if req.Method == http.MethodPost {
+			code = http.StatusCreated
+		}
+		responsewriters.WriteObjectNegotiated(h.serializer, negotiation.DefaultEndpointRestrictions, one.GroupVersion(), w, req, code, obj, false)
+	}
+}
+
+func (h *Handler) read(req *http.Request) (written, error) {
+	info, _ := request.RequestInfoFrom(req.Context())
+	r := written{req: req.WithContext(request.WithNamespace(req.Context(), info.Namespace)), info: info}
+	switch values := req.URL.Query()["dryRun"]; {
+	case len(values) == 1 && values[0] == metav1.DryRunAll:
+		r.dryRun = true
+	case len(values) != 0:
+		return r, apierrors.NewBadRequest(fmt.Sprintf("dryRun: %q is not supported, only %q", values, metav1.DryRunAll))
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, h.config.MaxBody+1))
+	if err != nil {
+		return r, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
+	}
+	if int64(len(body)) > h.config.MaxBody {
+		return r, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", h.config.MaxBody))
+	}
+	r.body = body
+	if r.media = req.Header.Get("Content-Type"); r.media != "" {
+		if r.media, _, err = mime.ParseMediaType(r.media); err != nil {
+			return r, unsupported(req.Header.Get("Content-Type"))
+		}
+	}
+	return r, nil
+}
+
+func (h *Handler) create(one *served, r written) (*unstructured.Unstructured, error) {
+	if r.info.Name != "" {
+		return nil, apierrors.NewMethodNotSupported(one.GroupResource(), "create")
+	}
+	obj, err := h.object(one, r)
+	if err != nil {
+		return nil, err
+	}
+	return one.store.Create(r.req.Context(), obj, r.dryRun)
+}
+
+func (h *Handler) update(one *served, r written) (*unstructured.Unstructured, error) {
+	obj, err := h.object(one, r)
+	if err != nil {
+		return nil, err
+	}
+	return one.store.Update(r.req.Context(), r.info.Name, func(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return obj.DeepCopy(), nil // a conflict in storage asks again
+	}, r.dryRun)
+}
+
+func (h *Handler) patch(one *served, r written) (*unstructured.Unstructured, error) {
+	apply, err := patcher(r)
+	if err != nil {
+		return nil, err
+	}
+	audit.LogRequestPatch(r.req.Context(), r.body)
+	return one.store.Update(r.req.Context(), r.info.Name, func(existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		before, err := existing.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", existing.GetName(), err)
+		}
+		after, err := apply(before)
+		if errors.Is(err, jsonpatch.ErrTestFailed) {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		if err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("applying the patch: %v", err))
+		}
+		return decode(one, after)
+	}, r.dryRun)
+}
+
+// patcher returns what makes the new object of the old one, both as JSON.
+func patcher(r written) (func(before []byte) ([]byte, error), error) {
+	switch types.PatchType(r.media) {
+	case types.MergePatchType:
+		return func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, r.body) }, nil
+	case types.JSONPatchType:
+		patch, err := jsonpatch.DecodePatch(r.body)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("decoding the patch: %v", err))
+		}
+		if len(patch) > maxPatchOperations {
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a patch has at most %d operations", maxPatchOperations))
+		}
+		return patch.Apply, nil
+	}
+	// Without a schema there is neither a strategic merge nor server-side apply.
+	return nil, unsupported(r.media)
+}
+
+// object reads the object of a request to create or update.
+func (h *Handler) object(one *served, r written) (*unstructured.Unstructured, error) {
+	body := r.body
+	switch r.media {
+	case "", runtime.ContentTypeJSON, "*/*":
+	case runtime.ContentTypeYAML:
+		var err error
+		if body, err = yaml.YAMLToJSON(body); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is no YAML: %v", err))
+		}
+	default:
+		return nil, unsupported(r.media)
+	}
+	obj, err := decode(one, body)
+	if err != nil {
+		return nil, err
+	}
+	audit.LogRequestObject(r.req.Context(), obj, one.GroupVersion(), one.GroupVersionResource, "", h.serializer)
+	return obj, nil
+}
+
+// decode reads an object and checks that it is one of the resource.
+func decode(one *served, body []byte) (*unstructured.Unstructured, error) {
+	// The getters of metadata trust in its types, which are checked below.
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(body); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object cannot be read: %v", err))
+	}
+	if obj.IsList() {
+		return nil, apierrors.NewBadRequest("the object is a list")
+	}
+	var metadata struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &metadata); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the metadata of the object cannot be read: %v", err))
+	}
+	given := obj.GroupVersionKind()
+	switch {
+	case given.Kind == "" || given.Version == "":
+		return nil, apierrors.NewBadRequest("apiVersion and kind are required")
+	case given.GroupVersion() != one.GroupVersion():
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", given.GroupVersion(), one.GroupVersion()))
+	case !one.ofUser() && given.Kind != one.Kind:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the kind in the data (%s) does not match the expected kind (%s)", given.Kind, one.Kind))
+	}
+	return obj, nil
+}
+
+func unsupported(media string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: fmt.Sprintf("the body of the request was in an unsupported format: %q", media),
+	}}
+}

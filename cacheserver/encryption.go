@@ -1,0 +1,15 @@
+package cacheserver
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/value"
+)
+
+// transformers returns what --encryption-provider-config encrypts resources with, or nil.
+func transformers(generic *genericapiserver.Config) func(schema.GroupResource) value.Transformer {
+	if generic.ResourceTransformers == nil {
+		return nil
+	}
+	return generic.ResourceTransformers.TransformerForResource
+}

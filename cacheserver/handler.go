@@ -1,0 +1,138 @@
+package cacheserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/cacheserver/api"
+	"github.com/atoll-dev/atoll/cacheserver/scope"
+	"github.com/atoll-dev/atoll/cacheserver/store"
+)
+
+// HandlerConfig is what a cache is made of, wherever it is served.
+type HandlerConfig struct {
+	Store store.Config
+	// Name tells this cache from others of the installation; it is needed with a Parent alone.
+	Name string
+	// Parent leads to the cache above this one; nil makes this one the top.
+	Parent *rest.Config
+	// Silence is how long a shard whose Shard object is gone may be silent before what it published is removed.
+	Silence time.Duration
+	// MinWatch is the least time that a watch stays open for; MaxBody the size of the largest object, in bytes.
+	MinWatch time.Duration
+	MaxBody  int64
+	// AlwaysAllow are paths that need no authorization.
+	AlwaysAllow []string
+}
+
+// Defaults of a HandlerConfig.
+const (
+	DefaultSilence  = 10 * time.Minute
+	DefaultMinWatch = 30 * time.Minute
+	DefaultMaxBody  = 3 << 20
+)
+
+// requestInfos reads paths that have lost their scope.
+var requestInfos = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// Handler is a cache below an authenticated chain: the user of each request is in its context.
+type Handler struct {
+	config     HandlerConfig
+	backend    *store.Backend
+	api        *api.Handler
+	authorizer Authorizer
+	chain      http.Handler
+}
+
+// NewHandler opens the store and returns the cache. Run does its work in the background; Close it afterwards.
+func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
+	backend, err := store.Open(ctx, config.Store)
+	if err != nil {
+		return nil, err
+	}
+	served, err := api.New(backend, api.Config{MinWatch: config.MinWatch, MaxBody: config.MaxBody})
+	if err != nil {
+		backend.Close()
+		return nil, err
+	}
+	h := &Handler{config: config, backend: backend, api: served, authorizer: Authorizer{AlwaysAllow: config.AlwaysAllow}}
+	h.chain = scope.Strip(filters.WithRequestInfo(http.HandlerFunc(h.serve), requestInfos), h.refuse)
+	return h, nil
+}
+
+// ServeHTTP implements http.Handler, for whole paths. It authorizes by the user of the context.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) { h.chain.ServeHTTP(w, req) }
+
+// Authorizer decides about requests whose scope is in the context, and whose attributes are those of the path behind it.
+func (h *Handler) Authorizer() authorizer.Authorizer { return h.authorizer }
+
+// Check returns an error if the store does not answer.
+func (h *Handler) Check(ctx context.Context) error { return h.backend.Check(ctx) }
+
+// Run does what is to be done in the background, and returns when the context has ended and all of it with it.
+func (h *Handler) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { h.backend.Run(ctx) })
+	running.Wait()
+}
+
+// Close ends the connection to the store.
+func (h *Handler) Close() { h.backend.Close() }
+
+func (h *Handler) serve(w http.ResponseWriter, req *http.Request) {
+	if scope.IsHealth(req.URL.Path) {
+		h.health(w, req)
+		return
+	}
+	attributes, err := filters.GetAuthorizerAttributes(req.Context())
+	if err != nil {
+		h.api.Fail(apierrors.NewInternalError(err), w, req)
+		return
+	}
+	switch decision, reason, err := h.authorizer.Authorize(req.Context(), attributes); {
+	case err != nil:
+		h.api.Fail(apierrors.NewInternalError(err), w, req)
+	case decision != authorizer.DecisionAllow:
+		h.api.Fail(forbidden(attributes, reason), w, req)
+	default:
+		h.api.ServeHTTP(w, req)
+	}
+}
+
+// health answers for the store, which is all that can be ill here.
+func (h *Handler) health(w http.ResponseWriter, req *http.Request) {
+	if err := h.backend.Check(req.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write([]byte("ok"))
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, req *http.Request, code int, err error) {
+	if code == http.StatusBadRequest {
+		h.api.Fail(apierrors.NewBadRequest(err.Error()), w, req)
+		return
+	}
+	h.api.Fail(apierrors.NewGenericServerResponse(code, req.Method, schema.GroupResource{}, "", err.Error(), 0, true), w, req)
+}
+
+func forbidden(attributes authorizer.Attributes, reason string) error {
+	name := user.Anonymous
+	if who := attributes.GetUser(); who != nil {
+		name = who.GetName()
+	}
+	gr := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
+	return apierrors.NewForbidden(gr, attributes.GetName(), fmt.Errorf("user %q cannot %s it in the cache: %s", name, attributes.GetVerb(), reason))
+}

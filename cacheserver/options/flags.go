@@ -1,0 +1,89 @@
+package options
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+)
+
+// upstreamFlags are the flags of stock option sets that a cache server takes, by exact name or by prefix ("etcd-*").
+// Everything else that those sets would add stays unknown, so that no flag is accepted that does nothing.
+var upstreamFlags = []string{
+	"audit-log-*", "audit-webhook-*", "audit-policy-file", "client-ca-file",
+	"etcd-servers", "etcd-prefix", "etcd-keyfile", "etcd-certfile", "etcd-cafile", "etcd-compaction-interval", "etcd-healthcheck-timeout",
+	"etcd-readycheck-timeout", "encryption-provider-config*",
+	"bind-address", "secure-port", "cert-dir", "tls-*", "http2-max-streams-per-connection", "disable-http2-serving",
+	"permit-address-sharing", "permit-port-sharing",
+	"cors-allowed-origins", "goaway-chance", "livez-grace-period", "max-requests-inflight", "max-mutating-requests-inflight", "min-request-timeout",
+	"request-timeout", "shutdown-delay-duration", "shutdown-send-retry-after", "shutdown-watch-termination-grace-period",
+	"strict-transport-security-directives",
+	"v", "vmodule", "logging-format", "log-flush-frequency", "profiling", "contention-profiling", "debug-socket-path",
+}
+
+// AddFlags binds the options to named flag sets. Help prints them by set.
+func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
+	fs := fss.FlagSet("Cache server")
+	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory of generated files: a serving certificate, and the embedded etcd. Empty: generate none.")
+	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths, "Paths that need no authorization. Add /metrics for scraping without a certificate.")
+	fs.DurationVar(&o.Silence, "shard-silence", o.Silence, "How long a shard whose Shard object was deleted may be silent before what it published is removed.")
+	fs.DurationVar(&o.SyntheticDelay, "synthetic-delay", o.SyntheticDelay, "Delay of every request, for tests.")
+
+	fs = fss.FlagSet("Hierarchy")
+	fs.StringVar(&o.Name, "cache-name", o.Name, "Name of this cache, unlike that of any other of the installation. Required with --parent-kubeconfig.")
+	fs.StringVar(&o.ParentKubeconfig, "parent-kubeconfig", o.ParentKubeconfig, "Credentials for the cache above this one, to which objects of global reach are brought, and from which those of other regions come. Empty: this cache is the top.")
+
+	fs = fss.FlagSet("Embedded etcd")
+	e := &o.EmbeddedEtcd
+	fs.StringVar(&e.Directory, "embedded-etcd-directory", e.Directory, "Data directory. Default: <root directory>/etcd-server.")
+	fs.IntVar(&e.ClientPort, "embedded-etcd-client-port", e.ClientPort, "Client port. 0 picks a free one.")
+	fs.IntVar(&e.PeerPort, "embedded-etcd-peer-port", e.PeerPort, "Peer port. 0 picks a free one.")
+	fs.StringSliceVar(&e.ListenMetricsURLs, "embedded-etcd-listen-metrics-urls", e.ListenMetricsURLs, "URLs to serve etcd's metrics on.")
+	fs.Int64Var(&e.WALSizeBytes, "embedded-etcd-wal-size-bytes", e.WALSizeBytes, "Size of write-ahead log segments. 0: etcd's default.")
+	fs.Int64Var(&e.QuotaBackendBytes, "embedded-etcd-quota-backend-bytes", e.QuotaBackendBytes, "Size at which etcd raises its space alarm. 0: etcd's default.")
+	fs.BoolVar(&e.ForceNewCluster, "embedded-etcd-force-new-cluster", e.ForceNewCluster, "Start a new one-member cluster from the existing data.")
+	fs.StringVar(&e.ECDSACurve, "embedded-etcd-ecdsa-curve", e.ECDSACurve, "Curve of the generated certificates: P-224, P-256, P-384 or P-521.")
+
+	for _, stock := range []struct {
+		name string
+		add  func(*pflag.FlagSet)
+	}{
+		{"Etcd", o.Etcd.AddFlags},
+		{"Secure serving", o.SecureServing.AddFlags},
+		{"Authentication", o.ClientCert.AddFlags},
+		{"Audit", o.Audit.AddFlags},
+		{"Generic", o.ServerRun.AddUniversalFlags},
+		{"Debug", o.Features.AddFlags},
+		{"Logs", func(fs *pflag.FlagSet) { logsapi.AddFlags(o.Logs, fs) }},
+	} {
+		all := pflag.NewFlagSet(stock.name, pflag.ContinueOnError)
+		stock.add(all)
+		target := fss.FlagSet(stock.name)
+		all.VisitAll(func(flag *pflag.Flag) {
+			if accepted(flag.Name) {
+				target.AddFlag(flag)
+			}
+		})
+	}
+	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
+		flag.Usage = fmt.Sprintf("URLs of etcd 3.5 or newer, separated by commas, or %q to run etcd in this process.", EmbeddedEtcd)
+	}
+}
+
+func accepted(name string) bool {
+	for _, pattern := range upstreamFlags {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || name == pattern {
+			return true
+		}
+	}
+	return false
+}
+
+func readKubeconfig(path string) (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", path)
+}

@@ -1,0 +1,229 @@
+// Package options turns the command line of a cache server into a checked, completed configuration. It starts nothing and
+// opens no port; it creates files only below the root directory.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/atoll-dev/atoll/cacheserver"
+)
+
+const (
+	// DefaultRootDirectory is where generated files go.
+	DefaultRootDirectory = ".kcp-cache"
+	// EmbeddedEtcd is the value of --etcd-servers that runs etcd in the process.
+	EmbeddedEtcd = "embedded"
+	// noFsyncEnv is the environment variable that makes the embedded etcd fast and unsafe. Tests only.
+	noFsyncEnv = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
+
+	defaultPrefix = "/cache"
+	defaultPort   = 6443
+	// compaction is how long etcd keeps old revisions for, at least: a follower that was away for less resumes.
+	compaction = 5 * time.Minute
+)
+
+// Options are the flags as the user set them.
+type Options struct {
+	RootDirectory string
+
+	ServerRun     *genericoptions.ServerRunOptions
+	Etcd          *genericoptions.EtcdOptions
+	SecureServing *genericoptions.SecureServingOptionsWithLoopback
+	ClientCert    *genericoptions.ClientCertAuthenticationOptions
+	Audit         *genericoptions.AuditOptions
+	Features      *genericoptions.FeatureOptions
+	Logs          *logsapi.LoggingConfiguration
+
+	EmbeddedEtcd EmbeddedEtcdOptions
+	// AlwaysAllowPaths need no authorization.
+	AlwaysAllowPaths []string
+	// SyntheticDelay is added to every request but those of health. Tests only.
+	SyntheticDelay time.Duration
+
+	// Name of this cache, and credentials for the one above it.
+	Name, ParentKubeconfig string
+	// Silence is how long a shard without a Shard object may be silent before its part of the cache is removed.
+	Silence time.Duration
+
+	// UnsafeNoFsync runs the embedded etcd without fsync. Tests only; the environment sets it.
+	UnsafeNoFsync bool
+}
+
+// EmbeddedEtcdOptions configure the etcd in the process. Directory is empty for "<root directory>/etcd-server".
+type EmbeddedEtcdOptions struct {
+	Directory            string
+	ClientPort, PeerPort int
+	ListenMetricsURLs    []string
+	WALSizeBytes         int64
+	QuotaBackendBytes    int64
+	ForceNewCluster      bool
+	ECDSACurve           string
+}
+
+// New returns the options with their defaults.
+func New() *Options {
+	o := &Options{
+		RootDirectory:    DefaultRootDirectory,
+		ServerRun:        genericoptions.NewServerRunOptions(),
+		Etcd:             genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(defaultPrefix, nil)),
+		SecureServing:    genericoptions.NewSecureServingOptions().WithLoopback(),
+		ClientCert:       &genericoptions.ClientCertAuthenticationOptions{},
+		Audit:            genericoptions.NewAuditOptions(),
+		Features:         genericoptions.NewFeatureOptions(),
+		Logs:             logsapi.NewLoggingConfiguration(),
+		EmbeddedEtcd:     EmbeddedEtcdOptions{ClientPort: 2379, PeerPort: 2380, ECDSACurve: "P-384"},
+		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
+		Silence:          cacheserver.DefaultSilence,
+		UnsafeNoFsync:    os.Getenv(noFsyncEnv) != "",
+	}
+	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
+	o.Etcd.StorageConfig.CompactionInterval = compaction
+	// Open watches are told to go as soon as the shutdown begins: their clients come back to another replica.
+	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
+	o.SecureServing.BindPort = defaultPort
+	o.SecureServing.ServerCert.PairName = "apiserver"
+	o.SecureServing.ServerCert.CertDirectory = ""
+	o.Features.EnablePriorityAndFairness = false
+	o.Logs.Verbosity = 2
+	return o
+}
+
+// Complete fills the gaps, creates the root directory and a serving certificate if there is none, and returns what the
+// server is made of. Errors name the flag, what it got and what it wants; all of them come together.
+func (o *Options) Complete() (cacheserver.Config, error) {
+	embedded, err := o.completeDirectories()
+	if err != nil {
+		return cacheserver.Config{}, err
+	}
+	if err := o.validate(embedded); err != nil {
+		return cacheserver.Config{}, err
+	}
+	if err := o.completeServing(); err != nil {
+		return cacheserver.Config{}, err
+	}
+	config := cacheserver.Config{
+		ServerRun: o.ServerRun, Etcd: o.Etcd, SecureServing: o.SecureServing, ClientCert: o.ClientCert, Audit: o.Audit, Features: o.Features,
+		AlwaysAllowPaths: o.AlwaysAllowPaths, Delay: o.SyntheticDelay, Name: o.Name, Silence: o.Silence,
+	}
+	if embedded {
+		e := o.EmbeddedEtcd
+		config.Embedded = &cacheserver.EmbeddedEtcd{
+			Directory: e.Directory, ClientPort: e.ClientPort, PeerPort: e.PeerPort, ListenMetricsURLs: e.ListenMetricsURLs,
+			WALSizeBytes: e.WALSizeBytes, QuotaBackendBytes: e.QuotaBackendBytes, ForceNewCluster: e.ForceNewCluster, ECDSACurve: e.ECDSACurve,
+			UnsafeNoFsync: o.UnsafeNoFsync,
+		}
+	}
+	if o.ParentKubeconfig != "" {
+		if config.Parent, err = readKubeconfig(o.ParentKubeconfig); err != nil {
+			return cacheserver.Config{}, fmt.Errorf("--parent-kubeconfig: %w", err)
+		}
+	}
+	return config, nil
+}
+
+// completeDirectories tells whether etcd is to run in this process.
+func (o *Options) completeDirectories() (embedded bool, err error) {
+	if o.RootDirectory != "" {
+		if o.RootDirectory, err = filepath.Abs(o.RootDirectory); err != nil {
+			return false, fmt.Errorf("--root-directory: %w", err)
+		}
+		if err := os.MkdirAll(o.RootDirectory, 0o700); err != nil {
+			return false, fmt.Errorf("--root-directory: %w", err)
+		}
+	}
+	if o.SecureServing.ServerCert.CertDirectory == "" {
+		o.SecureServing.ServerCert.CertDirectory = o.RootDirectory // empty: the pair lives in memory alone
+	}
+	servers := o.Etcd.StorageConfig.Transport.ServerList
+	if !slices.Contains(servers, EmbeddedEtcd) {
+		return false, nil
+	}
+	if len(servers) > 1 {
+		return false, fmt.Errorf("--etcd-servers: got %q, want either %q alone or URLs", servers, EmbeddedEtcd)
+	}
+	if o.EmbeddedEtcd.Directory == "" {
+		if o.RootDirectory == "" {
+			return false, fmt.Errorf("--embedded-etcd-directory: required when --root-directory is empty and --etcd-servers is %q", EmbeddedEtcd)
+		}
+		o.EmbeddedEtcd.Directory = filepath.Join(o.RootDirectory, "etcd-server")
+	}
+	return true, nil
+}
+
+func (o *Options) completeServing() error {
+	if err := o.ServerRun.Complete(); err != nil {
+		return err
+	}
+	host := "localhost"
+	if ip := o.SecureServing.BindAddress; ip != nil && !ip.IsUnspecified() {
+		host = ip.String()
+	} else if external, err := o.SecureServing.DefaultExternalAddress(); err == nil {
+		host = external.String()
+	}
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts(host, []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}); err != nil {
+		return fmt.Errorf("creating the self-signed serving certificate in --cert-dir %q: %w", o.SecureServing.ServerCert.CertDirectory, err)
+	}
+	return nil
+}
+
+func (o *Options) validate(embedded bool) error {
+	var errs []error
+	if o.ClientCert.ClientCA == "" {
+		errs = append(errs, errors.New("--client-ca-file: got nothing, want the CA of client certificates: nobody could be told apart without one"))
+	}
+	for flag, file := range map[string]string{"client-ca-file": o.ClientCert.ClientCA, "parent-kubeconfig": o.ParentKubeconfig} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	if o.ParentKubeconfig != "" && o.Name == "" {
+		errs = append(errs, errors.New("--cache-name: required with --parent-kubeconfig"))
+	}
+	if problems := validation.IsDNS1123Label(o.Name); o.Name != "" && len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--cache-name: got %q, want a DNS label: %s", o.Name, strings.Join(problems, "; ")))
+	}
+	if o.Silence <= 0 {
+		errs = append(errs, fmt.Errorf("--shard-silence: got %s, want more than 0", o.Silence))
+	}
+	if o.SyntheticDelay < 0 {
+		errs = append(errs, fmt.Errorf("--synthetic-delay: got %s, want 0 or more", o.SyntheticDelay))
+	}
+	transport := o.Etcd.StorageConfig.Transport
+	if (transport.CertFile == "") != (transport.KeyFile == "") {
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile must be given together"))
+	}
+	if embedded {
+		if transport.TrustedCAFile != "" || transport.CertFile != "" || transport.KeyFile != "" {
+			errs = append(errs, errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for an etcd outside of this process: give its URLs in --etcd-servers"))
+		}
+	} else {
+		for _, server := range transport.ServerList {
+			if u, err := url.Parse(server); err != nil || u.Host == "" {
+				errs = append(errs, fmt.Errorf("--etcd-servers: got %q, want URLs such as https://etcd-0.etcd:2379", server))
+			}
+		}
+		errs = append(errs, o.Etcd.Validate()...)
+	}
+	errs = append(errs, o.SecureServing.Validate()...)
+	errs = append(errs, o.ServerRun.Validate()...)
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Features.Validate()...)
+	return utilerrors.NewAggregate(errs)
+}

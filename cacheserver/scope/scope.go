@@ -1,0 +1,130 @@
+// Package scope reads the part of a cache URL that says whose objects are meant, "/shards/<shard>/clusters/<cluster>", and
+// carries it through the context of a request. It decides nothing about who may ask.
+package scope
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// AllShards stands for every shard.
+const AllShards = "*"
+
+var shardName = regexp.MustCompile(`^[a-z0-9-:]{0,61}$`)
+
+// shardLevel are the endpoints of the process. Those of health answer in every scope, because tools find a cache by
+// them; metrics would not be those of the scope.
+var health = []string{"/healthz", "/livez", "/readyz"}
+
+// ErrShardRequired is the error about a path that names no shard.
+var ErrShardRequired = errors.New("a shard name is required")
+
+// Scope says whose objects are meant.
+type Scope struct {
+	// Shard is the name of a shard, or AllShards.
+	Shard string
+	// Cluster is a logical cluster, or logicalcluster.Wildcard.
+	Cluster logicalcluster.Name
+}
+
+// Wildcard tells whether more than one logical cluster of one shard is meant.
+func (s Scope) Wildcard() bool { return s.Shard == AllShards || s.Cluster.IsWildcard() }
+
+// IsHealth tells whether a path without scope is that of an endpoint about the health of the process.
+func IsHealth(path string) bool {
+	for _, prefix := range health {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// IsMetrics tells whether a path without scope is that of the metrics of the process.
+func IsMetrics(path string) bool { return path == "/metrics" || strings.HasPrefix(path, "/metrics/") }
+
+// Parse splits a URL path into the scope and the path behind it, which begins with "/". client.Prefix in front is
+// optional. Paths of the process itself have no scope; the error about all others without one is ErrShardRequired.
+func Parse(path string) (Scope, string, error) {
+	if path == client.Prefix || strings.HasPrefix(path, client.Prefix+"/") {
+		path = strings.TrimPrefix(path, client.Prefix)
+	}
+	rest, ok := strings.CutPrefix(path, "/shards/")
+	if !ok {
+		return Scope{}, path, ErrShardRequired
+	}
+	shard, rest, _ := strings.Cut(rest, "/")
+	switch {
+	case shard == "":
+		return Scope{}, path, ErrShardRequired
+	case shard != AllShards && !shardName.MatchString(shard):
+		return Scope{}, path, fmt.Errorf("invalid shard %q: want %q or %s", shard, AllShards, shardName)
+	}
+	parsed := Scope{Shard: shard, Cluster: logicalcluster.Wildcard}
+	after, ok := strings.CutPrefix(rest, "clusters/")
+	if !ok {
+		return parsed, "/" + rest, nil
+	}
+	cluster, after, _ := strings.Cut(after, "/")
+	if cluster != logicalcluster.Wildcard.String() {
+		var err error
+		if parsed.Cluster, err = logicalcluster.ParseName(cluster); err != nil {
+			return Scope{}, path, err
+		}
+	}
+	return parsed, "/" + after, nil
+}
+
+type contextKey struct{}
+
+// With returns a context of a request with that scope.
+func With(ctx context.Context, scope Scope) context.Context {
+	return context.WithValue(ctx, contextKey{}, scope)
+}
+
+// From returns the scope of a request, and whether it has one.
+func From(ctx context.Context) (Scope, bool) {
+	scope, ok := ctx.Value(contextKey{}).(Scope)
+	return scope, ok
+}
+
+// Strip reads the scope of every request and hands on the path behind it, so that everything further in sees the
+// Kubernetes path. Requests that make no sense end here, with an answer of refuse.
+func Strip(handler http.Handler, refuse func(w http.ResponseWriter, req *http.Request, code int, err error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		scope, path, err := Parse(req.URL.Path)
+		switch {
+		case errors.Is(err, ErrShardRequired) && ofProcess(path):
+			handler.ServeHTTP(w, withPath(req, path))
+		case err != nil:
+			refuse(w, req, http.StatusBadRequest, err)
+		case IsMetrics(path):
+			refuse(w, req, http.StatusNotImplemented, errors.New("shard-level endpoint not available at shard or workspace scope"))
+		default:
+			handler.ServeHTTP(w, withPath(req.WithContext(With(req.Context(), scope)), path))
+		}
+	})
+}
+
+// ofProcess tells whether a path without a scope is about the process.
+func ofProcess(path string) bool {
+	return IsHealth(path) || IsMetrics(path) || path == "/version" || strings.HasPrefix(path, "/debug/")
+}
+
+func withPath(req *http.Request, path string) *http.Request {
+	if req.URL.Path == path {
+		return req
+	}
+	stripped := *req
+	address := *req.URL
+	address.Path, address.RawPath = path, ""
+	stripped.URL = &address
+	return &stripped
+}

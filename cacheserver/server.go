@@ -1,0 +1,216 @@
+package cacheserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/api"
+	"github.com/atoll-dev/atoll/cacheserver/scope"
+	"github.com/atoll-dev/atoll/cacheserver/store"
+	"github.com/atoll-dev/atoll/shardserver/etcd"
+)
+
+// EmbeddedEtcd is the configuration of the etcd in the process.
+type EmbeddedEtcd = etcd.Config
+
+// Config is what a server for a cache alone is made of. Package options makes it of flags.
+type Config struct {
+	ServerRun     *genericoptions.ServerRunOptions
+	Etcd          *genericoptions.EtcdOptions
+	SecureServing *genericoptions.SecureServingOptionsWithLoopback
+	ClientCert    *genericoptions.ClientCertAuthenticationOptions
+	Audit         *genericoptions.AuditOptions
+	Features      *genericoptions.FeatureOptions
+	// Embedded runs etcd in the process; nil where Etcd says which one is used.
+	Embedded *EmbeddedEtcd
+
+	AlwaysAllowPaths []string
+	// Delay is added to every request.
+	Delay time.Duration
+	// Name, Parent and Silence are those of HandlerConfig.
+	Name    string
+	Parent  *rest.Config
+	Silence time.Duration
+}
+
+// hookBackground is the name of the post-start hook that begins the work in the background.
+const hookBackground = "cache-server-start-background"
+
+// Server is a cache server that is ready to run.
+type Server struct {
+	// Generic is the stock server around the cache.
+	Generic *genericapiserver.GenericAPIServer
+
+	handler *Handler
+	etcd    *etcd.Server
+	running sync.WaitGroup
+}
+
+// New starts what storage needs and returns the server, which does not serve yet. On an error everything that was
+// started is stopped.
+func New(ctx context.Context, config Config) (_ *Server, err error) {
+	s := &Server{}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	if config.Embedded != nil {
+		if s.etcd, err = etcd.Start(ctx, *config.Embedded); err != nil {
+			return nil, err
+		}
+		transport := &config.Etcd.StorageConfig.Transport
+		transport.ServerList = []string{s.etcd.Endpoint}
+		transport.TrustedCAFile, transport.CertFile, transport.KeyFile = s.etcd.CAFile, s.etcd.CertFile, s.etcd.KeyFile
+	}
+	generic, err := config.generic()
+	if err != nil {
+		return nil, err
+	}
+	s.handler, err = NewHandler(ctx, HandlerConfig{
+		Store: store.Config{
+			Transport: config.Etcd.StorageConfig.Transport, Prefix: config.Etcd.StorageConfig.Prefix,
+			CompactionInterval: config.Etcd.StorageConfig.CompactionInterval,
+			Transformer:        transformers(generic),
+		},
+		Name: config.Name, Parent: config.Parent, Silence: config.Silence,
+		MinWatch: time.Duration(generic.MinRequestTimeout) * time.Second, MaxBody: generic.MaxRequestBodyBytes,
+		AlwaysAllow: config.AlwaysAllowPaths,
+	})
+	if err != nil {
+		return nil, err
+	}
+	generic.Authorization.Authorizer = s.handler.Authorizer()
+	generic.BuildHandlerChainFunc = func(inner http.Handler, c *genericapiserver.Config) http.Handler {
+		return scope.Strip(genericapiserver.DefaultBuildHandlerChain(delayed(inner, config.Delay), c), s.handler.refuse)
+	}
+	if s.Generic, err = generic.Complete(nil).New("cache-server", genericapiserver.NewEmptyDelegate()); err != nil {
+		return nil, fmt.Errorf("creating the server: %w", err)
+	}
+	s.install()
+	return s, nil
+}
+
+func (s *Server) install() {
+	mux := s.Generic.Handler.NonGoRestfulMux
+	for _, prefix := range []string{"/api", "/apis"} {
+		mux.Handle(prefix, s.handler.api)
+		mux.HandlePrefix(prefix+"/", s.handler.api)
+	}
+	s.Generic.AddPostStartHookOrDie(hookBackground, func(hook genericapiserver.PostStartHookContext) error {
+		s.running.Go(func() { s.handler.Run(hook) })
+		return nil
+	})
+}
+
+// Run serves until the context ends, then shuts down gracefully: requests first, etcd last.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if s.etcd != nil {
+		s.running.Go(func() {
+			select {
+			case err, ok := <-s.etcd.Err():
+				if ok && ctx.Err() == nil {
+					cancel(fmt.Errorf("embedded etcd failed: %w", err))
+				}
+			case <-ctx.Done():
+			}
+		})
+	}
+	klog.InfoS("Serving", "address", s.Generic.SecureServingInfo.Listener.Addr())
+	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+		return cause
+	}
+	return nil
+}
+
+func (s *Server) stop() {
+	s.running.Wait()
+	if s.handler != nil {
+		s.handler.Close()
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
+}
+
+// generic returns the configuration of the stock server: its chain, with client certificates alone.
+func (c Config) generic() (*genericapiserver.Config, error) {
+	generic := genericapiserver.NewConfig(api.Codecs)
+	if err := c.ServerRun.ApplyTo(generic); err != nil {
+		return nil, err
+	}
+	if err := c.SecureServing.ApplyTo(&generic.SecureServing, &generic.LoopbackClientConfig); err != nil {
+		return nil, fmt.Errorf("opening the secure port: %w", err)
+	}
+	if err := c.Features.ApplyTo(generic, nil, nil); err != nil {
+		return nil, err
+	}
+	if err := c.Audit.ApplyTo(generic); err != nil {
+		return nil, fmt.Errorf("audit flags: %w", err)
+	}
+	if err := c.Etcd.ApplyTo(generic); err != nil {
+		return nil, fmt.Errorf("etcd flags: %w", err)
+	}
+	if err := c.authenticate(generic); err != nil {
+		return nil, err
+	}
+	generic.RequestInfoResolver = requestInfos
+	generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	generic.EnableDiscovery, generic.EnableIndex = false, false
+	generic.FlowControl = nil
+	generic.SkipOpenAPIInstallation = true
+	return generic, nil
+}
+
+// authenticate accepts client certificates. Who has none is anonymous, for the paths that are open to all.
+func (c Config) authenticate(generic *genericapiserver.Config) error {
+	provider, err := c.ClientCert.GetClientCAContentProvider()
+	if err != nil {
+		return fmt.Errorf("--client-ca-file: %w", err)
+	}
+	if err := generic.Authentication.ApplyClientCert(provider, generic.SecureServing); err != nil {
+		return fmt.Errorf("--client-ca-file: %w", err)
+	}
+	generic.Authentication.Authenticator = union.New(
+		group.NewAuthenticatedGroupAdder(x509.NewDynamic(provider.VerifyOptions, x509.CommonNameUserConversion)),
+		anonymous.NewAuthenticator(nil),
+	)
+	return nil
+}
+
+// delayed has every request wait.
+func delayed(handler http.Handler, delay time.Duration) http.Handler {
+	if delay == 0 {
+		return handler
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-req.Context().Done():
+			return
+		case <-timer.C:
+		}
+		handler.ServeHTTP(w, req)
+	})
+}

@@ -1,0 +1,238 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storeerr "k8s.io/apiserver/pkg/storage/errors"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/cacheserver/scope"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// plainSegment stands in the keys of resources that no identity tells apart.
+const plainSegment = "customresources"
+
+// clusterField selects the objects of one logical cluster of all shards, inside of this package alone.
+const clusterField = "kcp.io/cluster"
+
+// Store holds the objects of one resource, of all shards. The context of each call says whose are meant (package scope)
+// and, for resources of namespaces, which namespace (stock request.WithNamespace).
+type Store struct {
+	resource client.Resource
+	storage  storage.Interface
+	root     string
+}
+
+var (
+	_ rest.Getter            = &Store{}
+	_ rest.Lister            = &Store{}
+	_ rest.Watcher           = &Store{}
+	_ rest.GracefulDeleter   = &Store{}
+	_ rest.CollectionDeleter = &Store{}
+	_ rest.TableConvertor    = &Store{}
+)
+
+// New returns the store of a resource. Its name may be "<resource>:<identity>".
+func (b *Backend) New(resource client.Resource) (*Store, error) {
+	plain, identity, ok := strings.Cut(resource.Resource, ":")
+	if !ok {
+		identity = plainSegment
+	}
+	group := resource.Group
+	if group == "" {
+		group = "core"
+	}
+	root := "/" + group + "/" + plain + "/" + identity
+	storage, err := b.storage(resource.GroupResource(), resource.GroupVersionKind(), root)
+	if err != nil {
+		return nil, fmt.Errorf("creating the storage of %s: %w", resource.GroupResource(), err)
+	}
+	return &Store{resource: resource, storage: storage, root: root}, nil
+}
+
+// New implements rest.Storage.
+func (s *Store) New() runtime.Object { return &unstructured.Unstructured{} }
+
+// NewList implements rest.Lister.
+func (s *Store) NewList() runtime.Object {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(s.resource.GroupVersion().WithKind(s.resource.Kind + "List"))
+	return list
+}
+
+// Destroy implements rest.Storage. The connection is the backend's.
+func (s *Store) Destroy() {}
+
+// Get implements rest.Getter.
+func (s *Store) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	key, err := s.key(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{}
+	if err := s.storage.Get(ctx, key, storage.GetOptions{ResourceVersion: options.ResourceVersion}, obj); err != nil {
+		return nil, storeerr.InterpretGetError(err, s.resource.GroupResource(), name)
+	}
+	return obj, nil
+}
+
+// List implements rest.Lister.
+func (s *Store) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	prefix, predicate, err := s.selection(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	predicate.Limit, predicate.Continue = options.Limit, options.Continue
+	list := s.NewList()
+	opts := storage.ListOptions{ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch, Predicate: predicate, Recursive: true}
+	if err := s.storage.GetList(ctx, prefix, opts, list); err != nil {
+		return nil, storeerr.InterpretListError(err, s.resource.GroupResource())
+	}
+	return list, nil
+}
+
+// Watch implements rest.Watcher. It refuses to go on from a resource version that this store has not come to yet: it is
+// one of a store that was lost.
+func (s *Store) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	prefix, predicate, err := s.selection(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkReached(ctx, options.ResourceVersion); err != nil {
+		return nil, err
+	}
+	predicate.AllowWatchBookmarks = options.AllowWatchBookmarks
+	stream, err := s.storage.Watch(ctx, prefix, storage.ListOptions{
+		ResourceVersion: options.ResourceVersion, Predicate: predicate, Recursive: true,
+		SendInitialEvents: options.SendInitialEvents, ProgressNotify: options.AllowWatchBookmarks,
+	})
+	if err != nil || options.AllowWatchBookmarks {
+		return stream, err
+	}
+	// Backend.Run has etcd tell all watches of the process how far they are.
+	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) { return event, event.Type != watch.Bookmark }), nil
+}
+
+func (s *Store) checkReached(ctx context.Context, resourceVersion string) error {
+	if resourceVersion == "" || resourceVersion == "0" {
+		return nil
+	}
+	wanted, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q", resourceVersion))
+	}
+	current, err := s.storage.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the current resource version: %w", err)
+	}
+	if wanted > current {
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is ahead of this cache, which is at %d", wanted, current))
+	}
+	return nil
+}
+
+// selection returns the prefix of the keys of the context's scope, and what picks from it.
+func (s *Store) selection(ctx context.Context, options *internalversion.ListOptions) (string, storage.SelectionPredicate, error) {
+	target, ok := scope.From(ctx)
+	if !ok {
+		return "", storage.SelectionPredicate{}, errNoScope
+	}
+	predicate := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: attributes}
+	if options.LabelSelector != nil {
+		predicate.Label = options.LabelSelector
+	}
+	if options.FieldSelector != nil {
+		predicate.Field = options.FieldSelector
+	}
+	namespace := request.NamespaceValue(ctx)
+	switch {
+	case target.Shard == scope.AllShards:
+		if !target.Cluster.IsWildcard() {
+			predicate.Field = fields.AndSelectors(predicate.Field, fields.OneTermEqualSelector(clusterField, target.Cluster.String()))
+		}
+		if namespace != "" {
+			predicate.Field = fields.AndSelectors(predicate.Field, fields.OneTermEqualSelector("metadata.namespace", namespace))
+		}
+		return s.root + "/", predicate, nil
+	case target.Cluster.IsWildcard():
+		if namespace != "" {
+			predicate.Field = fields.AndSelectors(predicate.Field, fields.OneTermEqualSelector("metadata.namespace", namespace))
+		}
+		return s.root + "/" + target.Shard + "/", predicate, nil
+	default:
+		prefix := s.root + "/" + target.Shard + "/" + target.Cluster.String() + "/"
+		if namespace != "" {
+			prefix += namespace + "/"
+		}
+		return prefix, predicate, nil
+	}
+}
+
+// attributes are what selectors may ask for.
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, nil, fmt.Errorf("a %T in the cache", obj)
+	}
+	return u.GetLabels(), fields.Set{
+		"metadata.name":      u.GetName(),
+		"metadata.namespace": u.GetNamespace(),
+		clusterField:         u.GetAnnotations()[logicalcluster.AnnotationKey],
+	}, nil
+}
+
+var errNoScope = errors.New("a request to the cache has no scope")
+
+// key returns the key of one object of the context's scope.
+func (s *Store) key(ctx context.Context, name string) (string, error) {
+	target, ok := scope.From(ctx)
+	if !ok {
+		return "", errNoScope
+	}
+	if target.Wildcard() {
+		return "", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
+			Message: "one object is addressed by one shard and one logical cluster; only list and watch take \"*\"",
+		}}
+	}
+	segments := []string{s.root, target.Shard, target.Cluster.String()}
+	namespace := request.NamespaceValue(ctx)
+	if s.resource.Namespaced && namespace == "" {
+		return "", apierrors.NewBadRequest("a namespace is required")
+	}
+	if namespace != "" {
+		segments = append(segments, namespace)
+	}
+	if err := checkSegments(s.resource.GroupResource(), append(segments[3:], name)); err != nil {
+		return "", err
+	}
+	return strings.Join(append(segments, name), "/"), nil
+}
+
+// checkSegments refuses names that would be something else in a key.
+func checkSegments(gr schema.GroupResource, segments []string) error {
+	for _, segment := range segments {
+		if segment == "" || segment == "." || segment == ".." || strings.ContainsAny(segment, "/%") {
+			return apierrors.NewBadRequest(fmt.Sprintf("%s: %q is no name", gr, segment))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+// Command cache-server is where the shards of an installation publish what the others must know. It only binds flags;
+// everything else is in package cacheserver.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version"
+
+	"github.com/atoll-dev/atoll/cacheserver"
+	"github.com/atoll-dev/atoll/cacheserver/options"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(genericapiserver.SetupSignalContext()); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := options.New()
+	var sets cliflag.NamedFlagSets
+	o.AddFlags(&sets)
+	cmd := &cobra.Command{
+		Use:   "cache-server",
+		Short: "Serve what the shards of an installation must know of each other",
+		Long: `The cache server keeps copies of what shards publish: exports, schemas, workspace types, shards, the RBAC that decides
+about them, and what one shard asks of another. Every shard writes under its own name and follows all others. A shard
+goes on without it, and catches up.
+
+Clients show a certificate of --client-ca-file. Organization system:masters may do everything; organization
+system:kcp:shard with common name system:kcp:shard:<name> reads everything and writes shards/<name>; organization
+system:kcp:cache with common name system:kcp:cache:<name> is a cache below this one.`,
+		Example: `  # With etcd in the process and a generated serving certificate, data in .kcp-cache
+  cache-server --client-ca-file=client-ca.crt
+
+  # Several of these, on one etcd, are one cache
+  cache-server --client-ca-file=client-ca.crt --tls-cert-file=tls.crt --tls-private-key-file=tls.key --root-directory= \
+    --etcd-servers=https://etcd-0:2379,https://etcd-1:2379 --etcd-cafile=ca.crt --etcd-certfile=etcd.crt --etcd-keyfile=etcd.key
+
+  # The cache of a region, below a cache for all regions
+  cache-server --client-ca-file=client-ca.crt --cache-name=europe --parent-kubeconfig=global-cache.kubeconfig
+
+  # Then, on every shard
+  kcp start --cache-kubeconfig=cache.kubeconfig ...`,
+		Version:       version.Get().GitVersion,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := logsapi.ValidateAndApply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
+			defer logs.FlushLogs()
+			config, err := o.Complete()
+			if err != nil {
+				return err
+			}
+			server, err := cacheserver.New(cmd.Context(), config)
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context())
+		},
+	}
+	for _, set := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
+		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
+	})
+	return cmd
+}
