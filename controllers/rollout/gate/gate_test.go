@@ -1,0 +1,322 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/rollout"
+	"github.com/atoll-dev/atoll/controllers/rollout/gate"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+const namespace = "kcp"
+
+// site is a small installation on a cluster of memory: five components, an operator that can be ended, servers that are
+// as healthy as the test says, and a clock.
+type site struct {
+	t       *testing.T
+	client  client.Client
+	cluster apply.Cluster
+	clock   time.Time
+	health  health
+	owners  map[string]client.Object // by Deployment
+	image   map[string]string        // wanted, by Deployment
+	order   []string                 // in which new pods came
+}
+
+// health is what the servers say of themselves, by title of the check.
+type health struct{ shard, cache, probe, lag error }
+
+func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
+	return h.shard
+}
+func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error  { return h.cache }
+func (h *health) Probe(context.Context, *operatorv1alpha1.RootShard, string) error { return h.probe }
+func (h *health) Lagging(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
+	return nil, h.lag
+}
+
+var all = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "door-front-proxy"}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, operatorv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name), Generation: 1}
+	}
+	toRoot := operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}
+	root := &operatorv1alpha1.RootShard{ObjectMeta: meta("root")}
+	root.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "cache"}
+	owners := map[string]client.Object{
+		"cache-cache-server": &operatorv1alpha1.CacheServer{ObjectMeta: meta("cache")},
+		"root-kcp":           root,
+		"alpha-shard-kcp":    &operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: toRoot}},
+		"beta-shard-kcp":     &operatorv1alpha1.Shard{ObjectMeta: meta("beta"), Spec: operatorv1alpha1.ShardSpec{RootShard: toRoot}},
+		"door-front-proxy":   &operatorv1alpha1.FrontProxy{ObjectMeta: meta("door"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: toRoot}},
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.Deployment{})
+	for _, owner := range owners {
+		builder = builder.WithObjects(owner)
+	}
+	s := &site{t: t, client: builder.Build(), clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), owners: owners, image: map[string]string{}}
+	s.startOperator()
+	s.want("example.com/atoll:v1")
+	for _, name := range all {
+		s.reconcile(name)
+		s.podsFollow(name, true)
+	}
+	s.order = nil
+	return s
+}
+
+// startOperator begins with an empty memory, as a new process does.
+func (s *site) startOperator() {
+	s.cluster = apply.Cluster{Client: s.client}
+	s.cluster.Gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
+}
+
+func (s *site) want(image string) {
+	for _, name := range all {
+		s.image[name] = image
+	}
+}
+
+// reconcile looks at one component, and returns what it says about the rollout.
+func (s *site) reconcile(name string) status.Finding {
+	s.t.Helper()
+	kind := kindOf(s.owners[name])
+	labels := desired.AppLabels(kind, s.owners[name].GetName())
+	wanted := &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, OwnerReferences: desired.OwnedBy(kind, s.owners[name])},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](2),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: s.image[name]}}},
+			},
+		},
+	}
+	before := s.running(name)
+	report := status.Report{}
+	if _, err := s.cluster.Workload(s.t.Context(), &report, operatorv1alpha1.ConditionAvailable, wanted); err != nil {
+		s.t.Fatalf("%s: %v", name, err)
+	}
+	if after := s.running(name); after != before {
+		s.order = append(s.order, name)
+		s.podsFollow(name, false)
+	}
+	return report.Find(operatorv1alpha1.ConditionRolledOut)
+}
+
+func kindOf(object client.Object) string {
+	switch object.(type) {
+	case *operatorv1alpha1.CacheServer:
+		return "CacheServer"
+	case *operatorv1alpha1.RootShard:
+		return "RootShard"
+	case *operatorv1alpha1.Shard:
+		return "Shard"
+	}
+	return "FrontProxy"
+}
+
+func (s *site) deployment(name string) *appsv1.Deployment {
+	s.t.Helper()
+	live, err := apply.Get[appsv1.Deployment](s.t.Context(), s.client, namespace, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return live
+}
+
+// running is the image of a component's pods, "" before there are any.
+func (s *site) running(name string) string {
+	if live := s.deployment(name); live != nil {
+		return live.Spec.Template.Spec.Containers[0].Image
+	}
+	return ""
+}
+
+// podsFollow lets the Deployment's pods be those of its template: all of them ready, or one old one still there.
+func (s *site) podsFollow(name string, ready bool) {
+	s.t.Helper()
+	live := s.deployment(name)
+	live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}
+	if !ready {
+		live.Status.UpdatedReplicas, live.Status.ReadyReplicas = 1, 1
+	}
+	if err := s.client.Status().Update(s.t.Context(), live); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// pass looks at every component, those of the end first, which is the least helpful order.
+func (s *site) pass(between func(name string)) {
+	s.clock = s.clock.Add(6 * time.Second)
+	for _, name := range slices.Backward(all) {
+		s.reconcile(name)
+		between(name)
+	}
+}
+
+func (s *site) annotate(name, key, value string) {
+	s.t.Helper()
+	owner := s.owners[name]
+	owner.SetAnnotations(map[string]string{key: value})
+	if err := s.client.Update(s.t.Context(), owner); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestANewVersionRollsOutInOrder(t *testing.T) {
+	s := newSite(t)
+	s.want("example.com/atoll:v2")
+	for range 3 * len(all) {
+		moving := 0
+		s.pass(func(string) {})
+		for _, name := range all {
+			if live := s.deployment(name); live.Status.UpdatedReplicas < 2 {
+				moving++
+				s.podsFollow(name, true)
+			}
+		}
+		if moving > 1 {
+			t.Fatalf("%d components move at once", moving)
+		}
+	}
+	if !slices.Equal(s.order, all) {
+		t.Errorf("rolled out in the order %v", s.order)
+	}
+	for _, name := range all {
+		if finding := s.reconcile(name); finding.Kind != status.Fine {
+			t.Errorf("%s: %+v", name, finding)
+		}
+	}
+	if slot, _ := apply.Get[corev1.ConfigMap](t.Context(), s.client, namespace, "root-rollout"); slot == nil || slot.Data["component"] != "" {
+		t.Errorf("the slot is not free: %v", slot)
+	}
+}
+
+func TestAnOperatorThatWasKilledGoesOn(t *testing.T) {
+	s := newSite(t)
+	s.want("example.com/atoll:v2")
+	for range 4 * len(all) {
+		s.pass(func(string) { s.startOperator() }) // a new process after every single step
+		// Nothing but the new process's own waiting for changes may hold it up; it gets there with one life of its own.
+		s.pass(func(string) {})
+		s.pass(func(string) {})
+		for _, name := range all {
+			s.podsFollow(name, true)
+		}
+	}
+	if !slices.Equal(s.order, all) {
+		t.Errorf("rolled out in the order %v", s.order)
+	}
+}
+
+func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
+	s := newSite(t)
+	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
+	s.want("example.com/atoll:broken")
+	for range 5 {
+		s.pass(func(string) {})
+	}
+	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Waiting || finding.Reason != rollout.ReasonRollingOut {
+		t.Errorf("while there is time: %+v", finding)
+	}
+	s.clock = s.clock.Add(4 * time.Minute)
+	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Stalled || finding.Reason != rollout.ReasonStopped {
+		t.Errorf("after its time: %+v", finding)
+	}
+	if finding := s.reconcile("root-kcp"); finding.Kind != status.Waiting || finding.Reason != rollout.ReasonStopped || !strings.Contains(finding.Message, "CacheServer cache") {
+		t.Errorf("behind it: %+v", finding)
+	}
+	// What it was is put back: at once, and then all is as before.
+	s.want("example.com/atoll:v1")
+	s.reconcile("cache-cache-server")
+	s.podsFollow("cache-cache-server", true)
+	for range 2 {
+		s.pass(func(string) {})
+	}
+	if want := []string{"cache-cache-server", "cache-cache-server"}; !slices.Equal(s.order, want) {
+		t.Errorf("rolled %v", s.order)
+	}
+	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Fine {
+		t.Errorf("at the end: %+v", finding)
+	}
+}
+
+func TestARolloutWaitsForHealth(t *testing.T) {
+	boom := errors.New("boom")
+	for sentence, tc := range map[string]struct {
+		ill    health
+		reason string
+	}{
+		"of cache servers":                {health{cache: boom}, rollout.ReasonNotReady},
+		"of shards":                       {health{shard: boom}, rollout.ReasonNotReady},
+		"of workspaces":                   {health{probe: boom}, rollout.ReasonProbeFails},
+		"of what shards tell one another": {health{lag: boom}, rollout.ReasonLag},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.health = tc.ill
+			s.want("example.com/atoll:v2")
+			s.pass(func(string) {})
+			s.pass(func(string) {})
+			if finding := s.reconcile("cache-cache-server"); finding.Reason != tc.reason || len(s.order) != 0 {
+				t.Errorf("got %+v, rolled %v", finding, s.order)
+			}
+			s.health = health{}
+			s.pass(func(string) {})
+			if len(s.order) != 1 {
+				t.Errorf("healthy again, rolled %v", s.order)
+			}
+		})
+	}
+}
+
+func TestAPauseHoldsPodsAndNothingElse(t *testing.T) {
+	s := newSite(t)
+	s.annotate("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "true")
+	s.want("example.com/atoll:v2")
+	for range 3 {
+		s.pass(func(string) {})
+	}
+	if finding := s.reconcile("alpha-shard-kcp"); finding.Reason != rollout.ReasonPaused || len(s.order) != 0 {
+		t.Errorf("got %+v, rolled %v", finding, s.order)
+	}
+	budgets := &policyv1.PodDisruptionBudgetList{}
+	if err := s.client.List(t.Context(), budgets); err != nil || len(budgets.Items) != len(all) {
+		t.Errorf("%d components have %d disruption budgets: %v", len(all), len(budgets.Items), err)
+	}
+	s.annotate("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "false")
+	s.pass(func(string) {})
+	if !slices.Equal(s.order, all[:1]) {
+		t.Errorf("after the pause, rolled %v", s.order)
+	}
+}
