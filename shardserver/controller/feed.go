@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -89,4 +90,21 @@ func (f feed) list(ctx context.Context, registry *storage.Registry, each func(ru
 		return err
 	}
 	return meta.EachListItem(list, each)
+}
+
+// EachKey calls a function with the keys of everything that there is now for the input.
+func (i Input) EachKey(ctx context.Context, registry *storage.Registry, do func(Key)) error {
+	alone := &running{Controller: Controller{Inputs: []Input{i}}}
+	for _, from := range alone.feeds(0) {
+		err := from.list(ctx, registry, func(obj runtime.Object) error {
+			for _, key := range i.Keys(watch.Event{Type: watch.Added, Object: obj}) {
+				do(key)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", i.Resource, err)
+		}
+	}
+	return nil
 }

@@ -67,7 +67,16 @@ func (k *Keyspace) connection() (*clientv3.Client, error) {
 	if k.client != nil {
 		return k.client, nil
 	}
-	how := k.cfg.Transport
+	client, err := Connect(k.cfg.Transport)
+	if err != nil {
+		return nil, err
+	}
+	k.client = client
+	return client, nil
+}
+
+// Connect returns a client of etcd, which connects in the background. It must be closed.
+func Connect(how storagebackend.TransportConfig) (*clientv3.Client, error) {
 	config := clientv3.Config{Endpoints: how.ServerList, DialTimeout: dialTimeout, Logger: zap.NewNop()}
 	if how.CertFile != "" || how.KeyFile != "" || how.TrustedCAFile != "" {
 		tls, err := transport.TLSInfo{CertFile: how.CertFile, KeyFile: how.KeyFile, TrustedCAFile: how.TrustedCAFile}.ClientConfig()
@@ -80,7 +89,6 @@ func (k *Keyspace) connection() (*clientv3.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
-	k.client = client
 	return client, nil
 }
 

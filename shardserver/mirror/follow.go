@@ -1,0 +1,170 @@
+package mirror
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// follower feeds a table from its stream. It implements client.Follower.
+type follower struct {
+	ctx   context.Context
+	table *table
+	// lost says that the stream is not open.
+	lost bool
+}
+
+// Replaced takes over what is in the cache, and keeps what is missing there until it is sure that it is gone.
+func (f *follower) Replaced(objects []*client.Object, at client.Position) {
+	t, m := f.table, f.table.mirror
+	gr := t.resource.GroupResource()
+	t.mu.Lock()
+	first := !t.at.listed
+	if err := t.moved(at); err != nil {
+		t.mu.Unlock()
+		klog.FromContext(f.ctx).Error(err, "Reading a list of the cache failed", "resource", gr)
+		return
+	}
+	position := t.at
+	t.unseen = 0
+	t.each(func(_ client.Key, e *entry) {
+		e.unseen = true
+		t.unseen++
+	})
+	own := map[client.Key]Version{}
+	for _, object := range objects {
+		if object.Shard == m.cfg.Shard {
+			own[object.Key] = f.version(object)
+			continue
+		}
+		f.take(object)
+	}
+	t.mu.Unlock()
+	switch gr {
+	case shardReports:
+		m.replaceReports(objects, position)
+	case shards:
+		m.replaceRegistered(objects)
+	}
+	t.own.replace(own, at.Incarnation)
+	f.lost = false
+	f.progressed(position, gr == shardReports || gr == shards)
+	if first {
+		m.listedOne()
+	}
+}
+
+// Changed takes over one change.
+func (f *follower) Changed(change watch.EventType, object *client.Object, at client.Position) {
+	t, m := f.table, f.table.mirror
+	gr := t.resource.GroupResource()
+	t.mu.Lock()
+	if err := t.moved(at); err != nil {
+		t.mu.Unlock()
+		klog.FromContext(f.ctx).Error(err, "Reading a change of the cache failed", "resource", gr)
+		return
+	}
+	position := t.at
+	switch {
+	case object == nil, object.Shard == m.cfg.Shard:
+	case change == watch.Deleted:
+		t.remove(object.Key)
+	default:
+		f.take(object)
+	}
+	t.mu.Unlock()
+	f.note(change, object)
+	f.progressed(position, object != nil && (gr == shardReports || gr == shards))
+}
+
+// note takes over what a change tells about shards, and about this shard's own objects.
+func (f *follower) note(change watch.EventType, object *client.Object) {
+	if object == nil {
+		return
+	}
+	t, m := f.table, f.table.mirror
+	deleted := change == watch.Deleted
+	switch t.resource.GroupResource() {
+	case shardReports:
+		m.report(object, deleted)
+	case shards:
+		m.register(object, deleted)
+	}
+	if object.Shard != m.cfg.Shard {
+		return
+	}
+	if deleted {
+		t.own.drop(object.Key, object.Meta.ResourceVersion)
+		return
+	}
+	t.own.put(object.Key, f.version(object))
+}
+
+// progressed acts on what was learnt, in all tables if it was about shards.
+func (f *follower) progressed(at position, aboutShards bool) {
+	m := f.table.mirror
+	m.reports.movedTo(f.table.resource.GroupResource(), at)
+	if aboutShards {
+		m.sweepAll(f.ctx)
+		return
+	}
+	f.table.sweep(f.ctx)
+}
+
+// take keeps an object of another shard, if that may say such a thing. The lock of the table is held.
+func (f *follower) take(object *client.Object) {
+	t := f.table
+	if !t.mirror.believes(t.resource.GroupResource(), object.Key) {
+		return
+	}
+	version := t.at.incarnation + "/" + object.Meta.ResourceVersion
+	if e := t.find(object.Key); e != nil && e.version == version {
+		t.put(object.Key, e.version, e.obj) // it was seen again
+		return
+	}
+	obj, err := decode(t.resource, object.Raw)
+	if err != nil {
+		// Another version of this program may know more: what was known of the object stays.
+		klog.FromContext(f.ctx).Error(err, "Decoding an object of another shard failed", "resource", t.resource.GroupResource(), "object", object.Key)
+		undecoded.WithLabelValues(t.resource.GroupResource().String()).Inc()
+		return
+	}
+	t.put(object.Key, version, obj)
+}
+
+// version returns in which state an object of this shard is.
+func (f *follower) version(object *client.Object) Version {
+	version, err := VersionOf(object)
+	if err != nil {
+		klog.FromContext(f.ctx).Error(err, "Reading an object of this shard in the cache failed", "object", object.Key)
+	}
+	return version
+}
+
+// Connected notes that the cache answers again.
+func (f *follower) Connected() {
+	f.table.mirror.outage.end(f.ctx, f.table.resource.GroupResource())
+	if f.lost {
+		f.lost = false
+		f.table.own.restart()
+	}
+}
+
+// Disconnected notes that the cache does not answer.
+func (f *follower) Disconnected(err error) {
+	f.lost = true
+	f.table.own.suspend()
+	f.table.mirror.outage.begin(f.ctx, f.table.resource.GroupResource(), err)
+}
+
+// listedOne counts the resources that were listed.
+func (m *Mirror) listedOne() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unlisted--; m.unlisted == 0 {
+		close(m.listed)
+	}
+}

@@ -1,0 +1,212 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// table is what is known of one resource.
+type table struct {
+	mirror   *Mirror
+	resource client.Resource
+	own      *owned
+
+	mu sync.RWMutex
+	// clusters have the objects of other shards. A logical cluster stands in it only while there is an object.
+	clusters map[logicalcluster.Name]map[types.NamespacedName][]*entry
+	watchers map[*watcher]struct{}
+	// at is how far the stream has come; zero before the first list.
+	at position
+	// unseen counts the entries that are not in the cache of the stream.
+	unseen int
+	// unknown is why absence proves nothing; nil when it does.
+	unknown error
+}
+
+// position is a client.Position with a version that can be compared to others of the same incarnation.
+type position struct {
+	incarnation string
+	version     uint64
+	// listed is false before anything was heard of the cache.
+	listed bool
+}
+
+// entry is one object of another shard.
+type entry struct {
+	shard string
+	obj   runtime.Object
+	// version is "<incarnation>/<resource version>" of the cache: what has the same is the same.
+	version string
+	// unseen says that the object was known before, and is not in the cache that the stream reads now.
+	unseen bool
+}
+
+var errNeverHeard = errors.New("nothing was heard of the cache server since this shard was set up")
+
+func newTable(m *Mirror, resource client.Resource) *table {
+	return &table{
+		mirror: m, resource: resource, own: newOwned(), unknown: errNeverHeard,
+		clusters: map[logicalcluster.Name]map[types.NamespacedName][]*entry{}, watchers: map[*watcher]struct{}{},
+	}
+}
+
+func (t *table) get(cluster logicalcluster.Name, name types.NamespacedName) (runtime.Object, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if entries := t.clusters[cluster][name]; len(entries) > 0 {
+		return entries[0].obj, true
+	}
+	return nil, false
+}
+
+func (t *table) list(cluster logicalcluster.Name) []runtime.Object {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var objects []runtime.Object
+	add := func(_ client.Key, e *entry) { objects = append(objects, e.obj) }
+	if cluster.IsWildcard() {
+		t.each(add)
+	} else {
+		t.eachOf(cluster, add)
+	}
+	return objects
+}
+
+// each calls a function with all entries. The lock is held.
+func (t *table) each(do func(client.Key, *entry)) {
+	for cluster := range t.clusters {
+		t.eachOf(cluster, do)
+	}
+}
+
+func (t *table) eachOf(cluster logicalcluster.Name, do func(client.Key, *entry)) {
+	for name, entries := range t.clusters[cluster] {
+		for _, e := range entries {
+			do(client.Key{Shard: e.shard, Cluster: cluster, Namespace: name.Namespace, Name: name.Name}, e)
+		}
+	}
+}
+
+// find returns an entry, or nil. The lock is held.
+func (t *table) find(key client.Key) *entry {
+	for _, e := range t.clusters[key.Cluster][named(key)] {
+		if e.shard == key.Shard {
+			return e
+		}
+	}
+	return nil
+}
+
+func named(key client.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+}
+
+// put keeps an object and tells the watchers. The lock is held.
+func (t *table) put(key client.Key, version string, obj runtime.Object) {
+	if e := t.find(key); e != nil {
+		if e.unseen {
+			e.unseen = false
+			t.unseen--
+		}
+		if e.version != version {
+			e.obj, e.version = obj, version
+			t.changed(key, watch.Modified, obj)
+		}
+		return
+	}
+	byName := t.clusters[key.Cluster]
+	if byName == nil {
+		byName = map[types.NamespacedName][]*entry{}
+		t.clusters[key.Cluster] = byName
+	}
+	entries := append(byName[named(key)], &entry{shard: key.Shard, obj: obj, version: version})
+	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.shard, b.shard) })
+	byName[named(key)] = entries
+	t.changed(key, watch.Added, obj)
+}
+
+// remove forgets an object and tells the watchers. The lock is held.
+func (t *table) remove(key client.Key) {
+	e := t.find(key)
+	if e == nil {
+		return
+	}
+	if e.unseen {
+		t.unseen--
+	}
+	byName := t.clusters[key.Cluster]
+	byName[named(key)] = slices.DeleteFunc(byName[named(key)], func(other *entry) bool { return other == e })
+	if len(byName[named(key)]) == 0 {
+		delete(byName, named(key))
+	}
+	if len(byName) == 0 {
+		delete(t.clusters, key.Cluster)
+	}
+	t.changed(key, watch.Deleted, e.obj)
+}
+
+func (t *table) changed(key client.Key, change watch.EventType, obj runtime.Object) {
+	for w := range t.watchers {
+		w.add(watch.Event{Type: change, Object: obj})
+	}
+	t.mirror.touch(t.resource.GroupResource(), key)
+}
+
+// sweep forgets what its shard has no more, and finds out whether everything is known by now.
+func (t *table) sweep(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unseen > 0 && t.at.listed {
+		var gone []client.Key
+		confirmed := map[string]bool{}
+		t.each(func(key client.Key, e *entry) {
+			if !e.unseen {
+				return
+			}
+			sure, asked := confirmed[key.Shard]
+			if !asked {
+				sure = t.mirror.complete(ctx, key.Shard, t.at)
+				confirmed[key.Shard] = sure
+			}
+			if sure {
+				gone = append(gone, key)
+			}
+		})
+		for _, key := range gone {
+			t.remove(key)
+		}
+	}
+	if t.unknown != nil && t.at.listed {
+		if t.unknown = t.mirror.whyIncomplete(ctx, t.at); t.unknown == nil {
+			t.mirror.touch(t.resource.GroupResource(), client.Key{})
+		}
+	}
+}
+
+func (t *table) whyUnknown() error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.unknown
+}
+
+// moved notes how far the stream has come. The lock is held.
+func (t *table) moved(at client.Position) error {
+	version, err := strconv.ParseUint(at.ResourceVersion, 10, 64)
+	if err != nil {
+		return fmt.Errorf("resource version %q of the cache: %w", at.ResourceVersion, err)
+	}
+	t.at = position{incarnation: at.Incarnation, version: version, listed: true}
+	return nil
+}

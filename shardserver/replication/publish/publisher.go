@@ -1,0 +1,308 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/mirror"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+const (
+	// workers is how many objects of one resource are written at once.
+	workers = 4
+	// unreachableRetry is when a write is tried again that did not reach the cache.
+	unreachableRetry = 2 * time.Second
+)
+
+// Config is what a Publisher works with.
+type Config struct {
+	Registry *storage.Registry
+	// Shard is the name of this shard.
+	Shard string
+	// Cache is written to, Mirror knows what stands there.
+	Cache  *client.Client
+	Mirror *mirror.Mirror
+	// Sources have different resources.
+	Sources []Source
+	// Report returns the next heartbeat of this shard, without Complete. It is asked every Interval.
+	Report   func(context.Context) (shardingv1alpha1.ShardReportSpec, error)
+	Interval time.Duration
+}
+
+// Publisher keeps what this shard has in the cache as its sources want it. One replica of a shard runs it at a time.
+type Publisher struct {
+	cfg      Config
+	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	// reported is what the last report says, by which completeness is known.
+	reported reported
+
+	mu sync.Mutex
+	// waiting are the objects that could not be written, and since when. They leave when they are written.
+	waiting map[item]time.Time
+}
+
+// item is an object of a source.
+type item struct {
+	resource schema.GroupResource
+	key      controller.Key
+}
+
+// New returns a publisher.
+func New(cfg Config) *Publisher {
+	return &Publisher{
+		cfg: cfg, waiting: map[item]time.Time{},
+		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
+	}
+}
+
+// Controllers returns one controller per source. They do nothing while the cache is away, and look at everything when it
+// is back.
+func (p *Publisher) Controllers() []controller.Controller {
+	all := make([]controller.Controller, 0, len(p.cfg.Sources))
+	for _, source := range p.cfg.Sources {
+		inputs := append([]controller.Input{{
+			Resource: source.Resource,
+			Keys:     controller.ObjectKey,
+			Stream: func(ctx context.Context) (watch.Interface, error) {
+				return p.cfg.Mirror.WatchOwn(ctx, source.Resource)
+			},
+		}}, source.Inputs...)
+		all = append(all, controller.Controller{
+			Name: "publish-" + source.Resource.String(), Inputs: inputs, Workers: workers,
+			Reconcile: func(ctx context.Context, key controller.Key) (controller.Result, error) {
+				return p.reconcile(ctx, source, key)
+			},
+		})
+	}
+	return all
+}
+
+func (p *Publisher) reconcile(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
+	if key.Cluster.IsSystem() {
+		return controller.Result{}, nil
+	}
+	if key.Name != "" {
+		return p.publish(ctx, source, key)
+	}
+	keys, err := p.inCluster(ctx, source, key.Cluster)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	var result controller.Result
+	var errs []error
+	for _, key := range keys {
+		one, err := p.publish(ctx, source, key)
+		result.RequeueAfter = max(result.RequeueAfter, one.RequeueAfter)
+		errs = append(errs, err)
+	}
+	return result, errors.Join(errs...)
+}
+
+// inCluster returns the keys of a logical cluster that a source may want or has published.
+func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logicalcluster.Name) ([]controller.Key, error) {
+	if source.List == nil {
+		return nil, nil
+	}
+	keys, err := source.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range p.cfg.Mirror.OwnKeys(source.Resource) {
+		if key.Cluster == cluster {
+			keys = append(keys, controller.Key{Cluster: cluster, Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	return keys, nil
+}
+
+// publish brings one object in the cache to what its source wants.
+func (p *Publisher) publish(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
+	of := item{source.Resource, key}
+	if _, _, known := p.cfg.Mirror.Own(source.Resource, p.keyOf(key)); !known {
+		return controller.Result{}, nil // everything is looked at again when it is
+	}
+	wanted, err := p.wanted(ctx, source, key)
+	if errors.Is(err, ErrUnchanged) {
+		p.done(ctx, of)
+		return controller.Result{}, nil
+	}
+	if err != nil {
+		return controller.Result{}, fmt.Errorf("finding out what to publish as %s %s: %w", source.Resource, key, err)
+	}
+	err = p.write(ctx, source.Resource, key, wanted)
+	if err == nil {
+		p.done(ctx, of)
+		return controller.Result{}, nil
+	}
+	p.failed(ctx, of, err)
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		return controller.Result{RequeueAfter: unreachableRetry}, nil
+	}
+	return controller.Result{}, err
+}
+
+func (p *Publisher) keyOf(key controller.Key) client.Key {
+	return client.Key{Shard: p.cfg.Shard, Cluster: key.Cluster, Namespace: key.Namespace, Name: key.Name}
+}
+
+// wanted returns what shall stand in the cache, nil for nothing.
+func (p *Publisher) wanted(ctx context.Context, source Source, key controller.Key) (*unstructured.Unstructured, error) {
+	obj, err := source.Wanted(ctx, key)
+	if err != nil || obj == nil {
+		return nil, err
+	}
+	resource, ok := client.Find(source.Resource)
+	if !ok {
+		return nil, fmt.Errorf("caches do not store %s", source.Resource)
+	}
+	raw, err := mirror.Encode(resource, obj)
+	if err != nil {
+		return nil, err
+	}
+	content := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &content.Object); err != nil {
+		return nil, fmt.Errorf("decoding what was encoded: %w", err)
+	}
+	far, err := p.reachesFar(ctx, source.Resource, key, content)
+	if err != nil {
+		return nil, err
+	}
+	p.address(content, key, far)
+	return content, nil
+}
+
+// address writes on an object where it comes from and how far it goes.
+func (p *Publisher) address(content *unstructured.Unstructured, key controller.Key, far bool) {
+	annotations := content.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[client.ShardAnnotation] = p.cfg.Shard
+	annotations[logicalcluster.AnnotationKey] = key.Cluster.String()
+	if version := content.GetResourceVersion(); version != "" {
+		annotations[client.OriginalResourceVersionAnnotation] = version
+	}
+	if uid := content.GetUID(); uid != "" {
+		annotations[client.OriginalUIDAnnotation] = string(uid)
+	}
+	if far {
+		annotations[client.ReachAnnotation] = client.ReachGlobal
+	}
+	content.SetAnnotations(annotations)
+	content.SetResourceVersion("")
+}
+
+// reachesFar tells whether all caches of an installation need an object: what shards tell one another and what the
+// logical cluster root has always, anything else if it or its logical cluster says so.
+func (p *Publisher) reachesFar(ctx context.Context, resource schema.GroupResource, key controller.Key, content *unstructured.Unstructured) (bool, error) {
+	if storage.OnlyElsewhere(resource) || key.Cluster == logicalcluster.Root || content.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal {
+		return true, nil
+	}
+	cluster, err := p.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return cluster.Annotations[client.ReachAnnotation] == client.ReachGlobal, nil
+}
+
+// write creates, updates or deletes what stands in the cache, if it is not as wanted. Where the mirror is behind the
+// cache, it returns a conflict.
+func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Key, wanted *unstructured.Unstructured) error {
+	at := p.keyOf(key)
+	stands, exists, known := p.cfg.Mirror.Own(resource, at)
+	if !known {
+		return nil
+	}
+	found, ok := client.Find(resource)
+	if !ok {
+		return fmt.Errorf("caches do not store %s", resource)
+	}
+	gvr := found.GroupVersionResource
+	if wanted == nil {
+		if !exists {
+			return nil
+		}
+		err := p.cfg.Cache.Delete(ctx, gvr, at, stands.UID)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		return p.cfg.Mirror.Wrote(resource, at, nil)
+	}
+	content, err := mirror.ContentOf(wanted.Object)
+	if err != nil || (exists && content == stands.Content) {
+		return err
+	}
+	var written *client.Object
+	if exists {
+		wanted.SetResourceVersion(stands.ResourceVersion)
+		wanted.SetUID(stands.UID)
+		written, err = p.cfg.Cache.Update(ctx, gvr, key.Cluster, wanted)
+	} else {
+		written, err = p.cfg.Cache.Create(ctx, gvr, key.Cluster, wanted)
+	}
+	if apierrors.IsAlreadyExists(err) || (exists && apierrors.IsNotFound(err)) {
+		return apierrors.NewConflict(resource, key.Name, err)
+	}
+	if err != nil {
+		return err
+	}
+	return p.cfg.Mirror.Wrote(resource, at, written)
+}
+
+// done and failed keep account of what could not be written. There is one line when that begins and one when it ends.
+func (p *Publisher) done(ctx context.Context, of item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, waited := p.waiting[of]; !waited {
+		return
+	}
+	delete(p.waiting, of)
+	if len(p.waiting) == 0 {
+		klog.FromContext(ctx).Info("Everything that other shards must know is published again")
+	}
+}
+
+// failed is explained at done.
+func (p *Publisher) failed(ctx context.Context, of item, reason error) {
+	if apierrors.IsConflict(reason) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		klog.FromContext(ctx).Info("Publishing what other shards must know fails, will retry", "resource", of.resource, "key", of.key, "reason", reason)
+	}
+	if _, waits := p.waiting[of]; !waits {
+		p.waiting[of] = time.Now()
+	}
+}
+
+// Behind returns for how long the oldest object has been waiting to be published; 0 if none does.
+func (p *Publisher) Behind() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var longest time.Duration
+	for _, since := range p.waiting {
+		longest = max(longest, time.Since(since))
+	}
+	return longest
+}
