@@ -1,4 +1,4 @@
-// Command operator turns RootShards, FrontProxies and Kubeconfigs into running kcp installations.
+// Command operator turns RootShards, Shards, FrontProxies and what goes with them into running kcp installations.
 package main
 
 import (
@@ -24,12 +24,15 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/cacheserver"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/frontproxy"
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
 	"github.com/atoll-dev/atoll/controllers/rollout/gate"
 	"github.com/atoll-dev/atoll/controllers/rootshard"
+	"github.com/atoll-dev/atoll/controllers/shard"
 	"github.com/atoll-dev/atoll/controllers/shardclient"
+	"github.com/atoll-dev/atoll/controllers/virtualworkspace"
 )
 
 // leaderElectionID is that of existing installations, so that no two operators ever act at once.
@@ -143,9 +146,14 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 	cluster.Gate = gate.New(cluster, clients, time.Now)
 	recorder := mgr.GetEventRecorder("atoll-operator")
 	for name, add := range map[string]func(ctrl.Manager) error{
-		"RootShard":  (&rootshard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
-		"FrontProxy": (&frontproxy.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
-		"Kubeconfig": (&kubeconfig.Reconciler{Cluster: cluster, Recorder: recorder, Now: time.Now}).SetupWithManager,
+		"CacheServer": (&cacheserver.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
+		"RootShard":   (&rootshard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
+		"Shard": (&shard.Reconciler{
+			Cluster: cluster, Recorder: recorder, Image: image, Shards: clients, Now: time.Now,
+		}).SetupWithManager,
+		"VirtualWorkspace": (&virtualworkspace.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
+		"FrontProxy":       (&frontproxy.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
+		"Kubeconfig":       (&kubeconfig.Reconciler{Cluster: cluster, Recorder: recorder, Now: time.Now}).SetupWithManager,
 	} {
 		if err := add(mgr); err != nil {
 			return fmt.Errorf("adding the %s controller: %w", name, err)

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"context"
+	"fmt"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/pki"
@@ -49,4 +51,36 @@ func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operat
 		return issuer != nil, err
 	}
 	return true, nil
+}
+
+// MissingTrust says which source of trust that a spec names is not there and what to do, or "". cert-manager says it only
+// on objects that nobody looks at.
+func (c Cluster) MissingTrust(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (string, error) {
+	if brought := spec.CASecretRef; brought != nil && brought.Name != "" {
+		secret, err := Get[corev1.Secret](ctx, c, namespace, brought.Name)
+		if err != nil {
+			return "", err
+		}
+		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
+			return missingTrust("Secret", brought.Name, namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
+		}
+		return "", nil
+	}
+	issuer := spec.IssuerRef
+	exists, err := c.IssuerExists(ctx, namespace, issuer)
+	if err != nil || exists {
+		return "", err
+	}
+	if issuer.Kind == certmanagerv1.ClusterIssuerKind {
+		return missingTrust(issuer.Kind, issuer.Name, "", "issuerRef"), nil
+	}
+	return missingTrust(certmanagerv1.IssuerKind, issuer.Name, namespace, "issuerRef"), nil
+}
+
+func missingTrust(kind, name, namespace, field string) string {
+	where := ""
+	if namespace != "" {
+		where = " in namespace " + namespace
+	}
+	return fmt.Sprintf("%s %s, which certificates.%s names, does not exist%s: create it", kind, name, field, where)
 }

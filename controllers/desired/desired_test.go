@@ -43,7 +43,7 @@ func TestRenderedObjects(t *testing.T) {
 			}
 			golden.Check(t, name+"_rootshard", objects...)
 			golden.Check(t, name+"_internal_proxy", proxyObjects(t, desired.InternalProxy(root))...)
-			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.FrontProxy(front, root))...)
+			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.FrontProxy(front, root, root.Name))...)
 		})
 	}
 }

@@ -25,6 +25,8 @@ type Proxy struct {
 	root  *operatorv1alpha1.RootShard
 	front *operatorv1alpha1.FrontProxy // nil for the internal one
 	spec  operatorv1alpha1.RootShardProxySpec
+	// signers are as those of Surroundings.
+	signers []string
 }
 
 // InternalProxy is the proxy of a root shard through which the operator reaches any workspace.
@@ -36,9 +38,10 @@ func InternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	return p
 }
 
-// FrontProxy is a front proxy of the installation of root.
-func FrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) Proxy {
-	return Proxy{root: root, front: front, spec: operatorv1alpha1.RootShardProxySpec{
+// FrontProxy is a front proxy of the installation of root. signers are the shards whose tokens of service accounts it
+// takes, as those of Surroundings.
+func FrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
+	return Proxy{root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
 		ServiceTemplate: front.Spec.ServiceTemplate, DeploymentTemplate: front.Spec.DeploymentTemplate,
 		CertificateTemplates: front.Spec.CertificateTemplates, ContainerExtras: front.Spec.ContainerExtras, Logging: front.Spec.Logging,
@@ -286,7 +289,7 @@ func (p Proxy) commandLine() *commandLine {
 	}
 	c.logging(p.spec.Logging)
 	c.args = append(c.args, p.spec.ExtraArgs...)
-	c.authentication(p.front.Spec.Auth, []string{p.root.Name})
+	c.authentication(p.front.Spec.Auth, p.signers)
 	return c
 }
 

@@ -11,7 +11,28 @@ import (
 )
 
 // Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
-type Mounts struct{ Secrets, ConfigMaps []string }
+type Mounts struct {
+	Secrets, ConfigMaps []string
+	// readOnce are the keys of Secrets that servers read only when they start; of a Secret that is not in it, all.
+	readOnce map[string][]string
+}
+
+// Revision is what a pod has to be restarted for when it changes: a hash of what the server reads from a Secret when it
+// starts. It is "" where the server reads everything again while it runs.
+func (m Mounts) Revision(secret *corev1.Secret) string {
+	keys, known := m.readOnce[secret.Name]
+	if !known {
+		return SecretRevision(secret)
+	}
+	data := map[string][]byte{}
+	for _, key := range keys {
+		data[key] = secret.Data[key]
+	}
+	if len(data) == 0 {
+		return ""
+	}
+	return contentHash(data)
+}
 
 // MountsOf finds what a pod mounts. Optional sources are left out: a pod starts without them.
 func MountsOf(pod *corev1.PodSpec) Mounts {
@@ -41,18 +62,22 @@ func MountsOf(pod *corev1.PodSpec) Mounts {
 			}
 		}
 	}
-	return Mounts{Secrets: slices.Sorted(maps.Keys(secrets)), ConfigMaps: slices.Sorted(maps.Keys(configMaps))}
+	return Mounts{Secrets: slices.Sorted(maps.Keys(secrets)), ConfigMaps: slices.Sorted(maps.Keys(configMaps)), readOnce: keysReadOnce(pod)}
 }
 
 // Revisions are content hashes of mounted objects by name.
 type Revisions struct{ Secrets, ConfigMaps map[string]string }
 
-// StampRevisions puts one label per mounted object on the pods, so that they are replaced when its content changes.
+// StampRevisions puts one label per mounted object on the pods, so that they are replaced when its content changes. What
+// has no revision needs no restart, and has no label.
 // The keys are those of existing installations; the values are hashes of the content where those have a
 // resourceVersion, so that a new label on a Secret, or a backup restored, does not restart every server.
 func StampRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
 	labels := map[string]string{}
 	for name, revision := range revisions.Secrets {
+		if revision == "" {
+			continue
+		}
 		labels["operator.kcp.io/secret-"+nameHash(name)+"-rev"] = revision
 	}
 	for name, revision := range revisions.ConfigMaps {

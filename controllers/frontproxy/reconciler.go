@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/proxyserver"
+	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -63,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // rootShard resolves the reference. Without it nothing can be made; what runs already is left alone, and looked at.
 func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
-	root, finding, err := r.findRootShard(ctx, s.front)
+	root, finding, err := shardbase.RootShard(ctx, r.Cluster, s.front.Namespace, s.front.Spec.RootShard)
 	if err != nil {
 		return err
 	}
@@ -84,25 +85,16 @@ func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
 	return nil
 }
 
-func (r *Reconciler) findRootShard(ctx context.Context, front *operatorv1alpha1.FrontProxy) (*operatorv1alpha1.RootShard, status.Finding, error) {
-	const condition = operatorv1alpha1.ConditionRootShard
-	ref := front.Spec.RootShard.Reference
-	if ref == nil || ref.Name == "" {
-		return nil, status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"), nil
-	}
-	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, front.Namespace, ref.Name)
-	if err != nil {
-		return nil, status.Finding{}, err
-	}
-	if root == nil || root.DeletionTimestamp != nil {
-		return nil, status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
-			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", ref.Name, front.Namespace), nil
-	}
-	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s is there", ref.Name), nil
-}
-
 func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
-	proxy := desired.FrontProxy(s.front, s.root)
+	shards, err := shardbase.Shards(ctx, r.Cluster, s.root)
+	if err != nil {
+		return err
+	}
+	signers, err := shardbase.Signers(ctx, r.Cluster, s.root, shards)
+	if err != nil {
+		return err
+	}
+	proxy := desired.FrontProxy(s.front, s.root, signers...)
 	finding, err := r.Cluster.Certificates(ctx, pki.Proxy(proxy, s.root))
 	if err := apply.Settle(&s.report, finding, err); err != nil {
 		return err

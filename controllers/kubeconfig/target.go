@@ -18,7 +18,7 @@ type target struct {
 	name     string // kind and name
 	root     *operatorv1alpha1.RootShard
 	url      string                       // for the user
-	operator string                       // for the operator, to reach any workspace
+	operator string                       // for the operator: through the internal proxy, which reaches workspaces of all shards
 	shard    bool                         // the target is a shard and not a proxy
 	trust    *corev1.LocalObjectReference // further CAs of the server, or nil
 }
@@ -49,11 +49,24 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 		if root == nil {
 			return notFound("RootShard %s does not exist in namespace %s: create it, or correct target.rootShardRef", spec.RootShardRef.Name, namespace)
 		}
-		base := desired.RootShardBaseURL(root)
-		return valid(&target{name: "RootShard/" + root.Name, root: root, url: base, operator: base, shard: true})
+		return valid(&target{
+			name: "RootShard/" + root.Name, root: root, url: desired.RootShardBaseURL(root), operator: desired.InternalProxyURL(root), shard: true,
+		})
 	case spec.ShardRef != nil:
-		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound,
-			"target.shardRef names Shard %s, and Shards are not supported yet: use rootShardRef or frontProxyRef", spec.ShardRef.Name), nil
+		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, r.Cluster, namespace, spec.ShardRef.Name)
+		if err != nil {
+			return nil, status.Finding{}, err
+		}
+		if shard == nil {
+			return notFound("Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, namespace)
+		}
+		root, problem, err := r.rootShardOf(ctx, "Shard "+shard.Name, namespace, shard.Spec.RootShard)
+		if err != nil || root == nil {
+			return nil, problem, err
+		}
+		return valid(&target{
+			name: "Shard/" + shard.Name, root: root, url: desired.FurtherShard(shard, root).BaseURL(), operator: desired.InternalProxyURL(root), shard: true,
+		})
 	case spec.FrontProxyRef != nil:
 		front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, r.Cluster, namespace, spec.FrontProxyRef.Name)
 		if err != nil {
@@ -62,24 +75,30 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 		if front == nil {
 			return notFound("FrontProxy %s does not exist in namespace %s: create it, or correct target.frontProxyRef", spec.FrontProxyRef.Name, namespace)
 		}
-		ref := front.Spec.RootShard.Reference
-		if ref == nil || ref.Name == "" {
-			return notFound("FrontProxy %s names no RootShard: set its rootShard.ref.name", front.Name)
-		}
-		root, err := r.rootShard(ctx, namespace, ref.Name)
-		if err != nil {
-			return nil, status.Finding{}, err
-		}
-		if root == nil {
-			return notFound("RootShard %s, which FrontProxy %s names, does not exist in namespace %s: create it", ref.Name, front.Name, namespace)
+		root, problem, err := r.rootShardOf(ctx, "FrontProxy "+front.Name, namespace, front.Spec.RootShard)
+		if err != nil || root == nil {
+			return nil, problem, err
 		}
 		return valid(&target{
 			name: "FrontProxy/" + front.Name, root: root, url: desired.FrontProxyURL(front, root),
 			operator: desired.InternalProxyURL(root), trust: front.Spec.CABundleSecretRef,
 		})
 	default:
-		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound, "target names nothing: set rootShardRef or frontProxyRef"), nil
+		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound, "target names nothing: set rootShardRef, shardRef or frontProxyRef"), nil
 	}
+}
+
+// rootShardOf is the RootShard that a target names, or nil and what is wrong with that name.
+func (r *Reconciler) rootShardOf(ctx context.Context, owner, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Finding, error) {
+	const condition, reason = operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceNotFound
+	if ref.Reference == nil || ref.Reference.Name == "" {
+		return nil, status.Wait(condition, reason, "%s names no RootShard: set its rootShard.ref.name", owner), nil
+	}
+	root, err := r.rootShard(ctx, namespace, ref.Reference.Name)
+	if err == nil && root == nil {
+		return nil, status.Wait(condition, reason, "RootShard %s, which %s names, does not exist in namespace %s: create it", ref.Reference.Name, owner, namespace), nil
+	}
+	return root, status.Finding{}, err
 }
 
 func valid(t *target) (*target, status.Finding, error) {

@@ -18,6 +18,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&operatorv1alpha1.Kubeconfig{}).
 		Owns(&certmanagerv1.Certificate{}).
 		Watches(&operatorv1alpha1.RootShard{}, wake).
+		Watches(&operatorv1alpha1.Shard{}, wake).
 		Watches(&operatorv1alpha1.FrontProxy{}, wake).
 		WatchesMetadata(&corev1.Secret{}, wake).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).

@@ -136,7 +136,7 @@ func (r *Reconciler) issue(ctx context.Context, s *scope) error {
 	}
 	finding, err := r.Cluster.Certificates(ctx, objects)
 	if err == nil && finding.Kind != status.Fine {
-		if missing, lookErr := r.missingSource(ctx, s.root); lookErr != nil {
+		if missing, lookErr := r.Cluster.MissingTrust(ctx, s.root.Namespace, s.root.Spec.Certificates); lookErr != nil {
 			return lookErr
 		} else if missing != "" {
 			finding = status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing)

@@ -1,7 +1,6 @@
 package rootshard
 
 import (
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,13 +51,4 @@ func checkSpec(root *operatorv1alpha1.RootShard) status.Finding {
 		return finding
 	}
 	return status.SpecHonored(notHonored(root))
-}
-
-// missingMessage is what a user has to do about a source of trust that is not there.
-func missingMessage(kind, name, namespace, field string) string {
-	where := ""
-	if namespace != "" {
-		where = " in namespace " + namespace
-	}
-	return fmt.Sprintf("%s %s, which certificates.%s names, does not exist%s: create it", kind, name, field, where)
 }

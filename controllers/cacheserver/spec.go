@@ -1,0 +1,40 @@
+package cacheserver
+
+import (
+	"strings"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/shardbase"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// maxNameLength lets the longest name of a Service, which is at most 63 characters, be made from it.
+const maxNameLength = 63 - len("-cache-server")
+
+// checkSpec looks for what can never work, and else for what is not acted on.
+func checkSpec(cache *operatorv1alpha1.CacheServer) status.Finding {
+	const condition = operatorv1alpha1.ConditionSpecHonored
+	switch {
+	case len(cache.Name) > maxNameLength:
+		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of Services are made from it: recreate the CacheServer under a shorter name", len(cache.Name), maxNameLength)
+	case strings.Contains(cache.Name, "."):
+		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the CacheServer under a name without dots")
+	}
+	if cache.Spec.Etcd != nil {
+		if finding := shardbase.CheckEtcd(cache.Spec.Etcd); finding.Type != "" {
+			return finding
+		}
+	}
+	return status.SpecHonored(notHonored(cache))
+}
+
+// notHonored lists what a CacheServer asks for and does not get.
+func notHonored(cache *operatorv1alpha1.CacheServer) []status.Unheeded {
+	spec := cache.Spec
+	out := shardbase.NotHonoredCertificates(spec.Certificates, spec.CertificateTemplates)
+	if spec.Etcd == nil && spec.Replicas != nil && *spec.Replicas > 1 {
+		out = append(out, status.Unheeded{Field: "replicas", Advice: "the embedded store belongs to one pod; set etcd for more"})
+	}
+	return append(out, status.UnheededKeys("certificateTemplates", spec.CertificateTemplates, pki.CacheServerTemplateKeys())...)
+}

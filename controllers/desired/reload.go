@@ -1,0 +1,75 @@
+package desired
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// certificateOnly are the places of certificates that servers read again while they run: the serving certificate, and
+// client certificates, which are read for new connections. What else is in such a Secret no server reads.
+var certificateOnly = []string{
+	shardTLS + "/server", shardTLS + "/client", shardTLS + "/mounts-proxy",
+	shardTLS + "/logical-cluster-admin", shardTLS + "/external-logical-cluster-admin",
+	proxyDir + "/tls", proxyDir + "/requestheader-client", proxyDir + "/kubeconfig-client-cert",
+	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate",
+}
+
+// clientCAs are the places of CAs whose clients are accepted. Servers read them again while they run, too.
+var clientCAs = []string{
+	shardTLS + "/ca/client", shardTLS + "/ca/requestheader-client", proxyDir + "/client-ca",
+}
+
+// etcdCredentials are the places of client certificates for etcd. They are read for each connection, the CA only once.
+var etcdCredentials = []string{"/etc/etcd/tls", cacheDir + "/etcd"}
+
+// servers are the commands whose ways of reading files are known. Another program in their place is restarted whenever a
+// file changes.
+var servers = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
+
+// readOnce says which keys of the Secret mounted at a path a server reads only when it starts. all is true where nothing
+// is known about the path.
+func readOnce(container *corev1.Container, path string) (keys []string, all bool) {
+	switch {
+	case len(container.Command) == 0 || !slices.Contains(servers, container.Command[0]):
+		return nil, true
+	case slices.Contains(certificateOnly, path), slices.Contains(clientCAs, path):
+		return nil, false
+	case slices.Contains(etcdCredentials, path):
+		return []string{"ca.crt"}, false
+	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account") && !strings.HasPrefix(path, shardTLS+"/ca/"):
+		// Tokens are signed and checked with the key; the certificate around it says nothing to anybody.
+		return []string{corev1.TLSPrivateKeyKey}, false
+	}
+	return nil, true
+}
+
+// keysReadOnce are, by the name of a Secret, the keys whose change restarts a pod. A Secret that restarts it with any
+// change is left out.
+func keysReadOnce(pod *corev1.PodSpec) map[string][]string {
+	secrets := map[string]string{} // by volume
+	for _, volume := range pod.Volumes {
+		if volume.Secret != nil {
+			secrets[volume.Name] = volume.Secret.SecretName
+		}
+	}
+	out, whole := map[string][]string{}, map[string]bool{}
+	for i := range pod.Containers {
+		for _, mount := range pod.Containers[i].VolumeMounts {
+			name, ok := secrets[mount.Name]
+			if !ok {
+				continue
+			}
+			keys, all := readOnce(&pod.Containers[i], mount.MountPath)
+			if all || mount.SubPath != "" { // a file mounted by itself does not change while the pod runs
+				whole[name] = true
+			}
+			out[name] = append(out[name], keys...)
+		}
+	}
+	for name := range whole {
+		delete(out, name)
+	}
+	return out
+}

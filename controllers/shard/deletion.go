@@ -1,0 +1,129 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+const (
+	// forcePatience is how long a forced deletion waits for a root shard that does not answer, to remove the registration
+	// there.
+	forcePatience = 2 * time.Minute
+	deletionRetry = 10 * time.Second
+)
+
+// errGone ends the ladder of a Shard that was let go: there is no status to write any more.
+var errGone = errors.New("the Shard was let go")
+
+// hold puts the finalizer on a Shard before anything is made for it.
+func (r *Reconciler) hold(ctx context.Context, s *scope) error {
+	if s.shard.DeletionTimestamp != nil {
+		return nil
+	}
+	return r.setFinalizer(ctx, s, true)
+}
+
+// deletion lets a Shard go that nobody would miss: one without workspaces, or of an installation that is gone, or that the
+// user gives up. Until then the Shard stays as it is, and takes no new workspaces.
+func (r *Reconciler) deletion(ctx context.Context, s *scope) error {
+	if s.shard.DeletionTimestamp == nil {
+		return nil
+	}
+	if !controllerutil.ContainsFinalizer(s.shard, operatorv1alpha1.FinalizerShard) {
+		return errGone // others hold it; what is made for it goes with it
+	}
+	if s.root == nil {
+		return r.letGo(ctx, s)
+	}
+	if s.shard.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true" {
+		return r.giveUp(ctx, s)
+	}
+	finding := r.mayGo(ctx, s)
+	if finding.Kind == status.Fine {
+		return r.letGo(ctx, s)
+	}
+	s.report.Add(finding)
+	return nil
+}
+
+// mayGo takes the shard out of the installation once nothing is on it. New workspaces are kept off first: one that is
+// placed after the count would be lost.
+func (r *Reconciler) mayGo(ctx context.Context, s *scope) status.Finding {
+	const condition = operatorv1alpha1.ConditionWorkspacesGone
+	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and what is on the shard is lost"
+	if err := r.Shards.Cordon(ctx, s.root, s.shard); err != nil {
+		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s, which does not take the shard out of service: %v; see to it, %s", s.root.Name, err, force)
+	}
+	count, err := r.Shards.LogicalClusters(ctx, s.root, s.shard)
+	switch {
+	case err != nil:
+		return status.Wait(condition, "ShardUnavailable", "deletion waits because it cannot be told whether workspaces are on the shard: %v; see to it, %s", err, force)
+	case count > 0:
+		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", workspaces(count), force)
+	}
+	if err := r.Shards.Unregister(ctx, s.root, s.shard); err != nil {
+		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s, which does not remove the shard: %v; see to it, %s", s.root.Name, err, force)
+	}
+	return status.OK(condition, "Empty", "no workspace is on the shard")
+}
+
+// giveUp takes the shard out of the installation with all that is on it. It does not wait for ever for the root shard.
+func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
+	err := r.Shards.Unregister(ctx, s.root, s.shard)
+	if err == nil {
+		return r.letGo(ctx, s)
+	}
+	if s.now.Sub(s.shard.DeletionTimestamp.Time) > forcePatience {
+		r.Recorder.Eventf(s.shard, nil, corev1.EventTypeWarning, "RegistrationLeftBehind", "Delete",
+			"Shard %s could not be removed inside the installation of RootShard %s: %v", s.shard.Name, s.root.Name, err)
+		return r.letGo(ctx, s)
+	}
+	s.report.Add(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable",
+		"deletion is forced and waits %s for RootShard %s to remove the shard: %v", forcePatience, s.root.Name, err))
+	return nil
+}
+
+func (r *Reconciler) letGo(ctx context.Context, s *scope) error {
+	if err := r.setFinalizer(ctx, s, false); err != nil {
+		return err
+	}
+	return errGone
+}
+
+func workspaces(count int) string {
+	if count == 1 {
+		return "1 workspace"
+	}
+	return fmt.Sprintf("%d workspaces", count)
+}
+
+// setFinalizer adds or removes the finalizer and leaves the status in memory as it is.
+func (r *Reconciler) setFinalizer(ctx context.Context, s *scope, present bool) error {
+	changed := s.shard.DeepCopy()
+	if present == controllerutil.ContainsFinalizer(changed, operatorv1alpha1.FinalizerShard) {
+		return nil
+	}
+	base := changed.DeepCopy()
+	if present {
+		controllerutil.AddFinalizer(changed, operatorv1alpha1.FinalizerShard)
+	} else {
+		controllerutil.RemoveFinalizer(changed, operatorv1alpha1.FinalizerShard)
+	}
+	// Finalizers are a list: the lock keeps one that another controller added meanwhile.
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Cluster.Patch(ctx, changed, patch, client.FieldOwner(apply.FieldManager)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of Shard %s: %w", s.shard.Name, err))
+	}
+	s.shard.ObjectMeta = changed.ObjectMeta
+	return nil
+}
