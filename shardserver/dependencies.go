@@ -17,6 +17,8 @@ func (s *Server) tenancyConfig() tenancy.Config {
 		Types:     s.config.types,
 		Defaults:  s.defaultBindings(),
 		ShardName: s.options.Shard.Name,
+		Health:    s.reporter,
+		Beats:     s.beats,
 		Mounts:    s.options.FeatureEnabled(options.GateWorkspaceMounts),
 		Keys:      s.config.keys,
 		Leftovers: s.config.keys.RemoveLeftovers,

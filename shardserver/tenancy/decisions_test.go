@@ -1,17 +1,20 @@
 package tenancy
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
 )
 
 func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
@@ -26,42 +29,24 @@ func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.
 }
 
 func TestPlacement(t *testing.T) {
-	closed := func(s *corev1alpha1.Shard) {
-		s.Annotations = map[string]string{corev1alpha1.UnschedulableAnnotationKey: ""}
-	}
-	selecting := func(name string) *tenancyv1alpha1.WorkspaceLocation {
-		return &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": name}}}
-	}
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		location    *tenancyv1alpha1.WorkspaceLocation
 		shards      []*corev1alpha1.Shard
-		placed      bool
+		placed      string
 		refused     string
 		reason      string
 	}{
-		"takes this shard where every shard will do":   {shards: []*corev1alpha1.Shard{shardNamed("other"), shardNamed("own")}, placed: true},
-		"takes this shard where the selector names it": {location: selecting("own"), shards: []*corev1alpha1.Shard{shardNamed("own")}, placed: true},
-		"refuses without any shard":                    {refused: "No available shards to schedule the workspace"},
-		"refuses a closed shard":                       {shards: []*corev1alpha1.Shard{shardNamed("own", closed)}, refused: "No available shards to schedule the workspace"},
-		"refuses what only another shard could hold": {
-			location: selecting("other"), shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, refused: "not supported by this version",
-		},
+		"takes what is chosen":                          {shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, placed: "own"},
+		"refuses what no shard takes":                   {refused: "No available shards to schedule the workspace"},
+		"keeps a decision for another shard":            {annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, placed: "other"},
+		"keeps a decision of which only a hash is left": {annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("other")}, shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, placed: "other"},
 		"refuses a selector that is none": {
 			location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}},
 			shards:   []*corev1alpha1.Shard{shardNamed("own")}, refused: "spec.location.selector is invalid",
 		},
-		"keeps a decision even if the shard is closed now": {
-			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "own"}, shards: []*corev1alpha1.Shard{shardNamed("own", closed)}, placed: true,
-		},
-		"keeps a decision of which only the hash is left": {
-			annotations: map[string]string{tenancyv1alpha1.WorkspaceShardHashAnnotationKey: shardHash("own")}, shards: []*corev1alpha1.Shard{shardNamed("own")}, placed: true,
-		},
 		"refuses where the decision names a shard that is gone": {
 			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "gone"}, shards: []*corev1alpha1.Shard{shardNamed("own")}, refused: `chosen shard "gone" does not exist anymore`,
-		},
-		"refuses where the decision names another shard": {
-			annotations: map[string]string{corev1alpha1.ShardAnnotationKey: "other"}, shards: []*corev1alpha1.Shard{shardNamed("own"), shardNamed("other")}, refused: "not supported by this version",
 		},
 		"refuses a shard to which no URL leads": {
 			shards:  []*corev1alpha1.Shard{shardNamed("own", func(s *corev1alpha1.Shard) { s.Spec.ExternalURL = "nowhere" })},
@@ -70,17 +55,19 @@ func TestPlacement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}, Spec: tenancyv1alpha1.WorkspaceSpec{Location: tc.location}}
-			got, refused := place(workspace, tc.shards, "own", func(int) int { return 0 })
-			if tc.placed {
-				if refused != nil || got.Name != "own" {
+			got, refused := place(workspace, tc.shards, func(all []*corev1alpha1.Shard, _ labels.Selector) (*corev1alpha1.Shard, error) {
+				if len(all) == 0 {
+					return nil, &placement.ErrNone{}
+				}
+				return all[0], nil
+			})
+			if tc.placed != "" {
+				if refused != nil || got.Name != tc.placed {
 					t.Fatalf("got %v, %+v", got, refused)
 				}
 				return
 			}
-			reason := tc.reason
-			if reason == "" {
-				reason = tenancyv1alpha1.ReasonUnschedulable
-			}
+			reason := cmp.Or(tc.reason, tenancyv1alpha1.ReasonUnschedulable)
 			if refused == nil || refused.reason != reason || !strings.Contains(refused.message, tc.refused) {
 				t.Errorf("got %+v, want %s: %q", refused, reason, tc.refused)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/replication/marks"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 )
 
 // adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
@@ -31,9 +32,9 @@ const adminBinding = "workspace-admin"
 // own, and empties them when they are deleted.
 type logicalClusterController struct {
 	cfg      Config
-	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
 	shards   shardReader
+	inquiries
 
 	namespaces *storage.Reader[*core.Namespace]
 }
@@ -41,19 +42,20 @@ type logicalClusterController struct {
 func newLogicalClusterController(cfg Config) controller.Controller {
 	c := &logicalClusterController{
 		cfg:      cfg,
-		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
 		shards:   newShardReader(cfg.Registry),
 
+		inquiries:  newInquiries(cfg),
 		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
 	}
+	changed := changedShard()
 	concerned := defaultbindings.NewConcerned(cfg.Registry, cfg.Types)
 	return controller.Controller{
 		Name: "logicalcluster",
 		Inputs: []controller.Input{
 			{Resource: logicalClusters, Keys: concerned.LogicalCluster},
-			{Resource: workspaceTypes, Keys: concerned.WorkspaceType},
-			{Resource: apiExports, Keys: concerned.Export},
+			{Resource: workspaceTypes, Keys: concerned.WorkspaceType, Everywhere: true},
+			{Resource: apiExports, Keys: concerned.Export, Everywhere: true},
 			{Resource: apiBindings, Keys: func(event watch.Event) []controller.Key {
 				return append(concerned.Binding(event), ownCluster(event)...)
 			}},
@@ -61,10 +63,11 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 			// What a deletion waits for most: the next look is due when one of them is gone, not some seconds later.
 			{Resource: namespaces, Keys: ownCluster},
 			{Resource: workspaces, Keys: ownCluster},
-			{Resource: shards, Keys: keysOfAll(c.clusters, func(event watch.Event) bool {
+			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.clusters, func(event watch.Event) bool {
 				shard, ok := event.Object.(*corev1alpha1.Shard)
-				return ok && shard.Name == cfg.ShardName
+				return ok && shard.Name == cfg.ShardName && changed(event)
 			})},
+			{Resource: requests, Everywhere: true, Keys: c.about},
 		},
 		Workers:   workers,
 		Reconcile: c.reconcile,
@@ -89,6 +92,8 @@ type clusterScope struct {
 	shard *corev1alpha1.Shard
 	// patient says that what there is to write can wait for what is about to happen.
 	patient bool
+	// inquiry is what the shard of the workspace asks, where that is another one; else nil.
+	inquiry *remote.Inquiry
 }
 
 // reconcile is a ladder: begin, give the creator access, initialize, move on, maintain, write.
@@ -113,6 +118,9 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 	if scope.patient {
 		c.catchUp(ctx, scope)
 		return result, nil
+	}
+	if scope.unconfirmed() {
+		return c.awaitConfirmation(ctx, scope, result)
 	}
 	setClusterPhase(scope.cluster)
 	again, err := c.maintainDefaults(ctx, scope)
@@ -142,10 +150,17 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.K
 		return nil, err
 	}
 	all, err := c.shards.list(ctx)
-	if err != nil {
+	if err != nil && !apierrors.IsServiceUnavailable(err) { // not known yet: its URL comes with it
 		return nil, fmt.Errorf("listing shards: %w", err)
 	}
-	return &clusterScope{name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), observed: stored.ResourceVersion, shard: named(all, c.cfg.ShardName)}, nil
+	inquiry, err := c.requestOf(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	return &clusterScope{
+		name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), observed: stored.ResourceVersion,
+		shard: named(all, c.cfg.ShardName), inquiry: inquiry,
+	}, nil
 }
 
 // begin starts initialization. Admission answers with the initializers and terminators that the spec asks for, so this

@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,6 +57,9 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 		return controller.Result{RequeueAfter: again}, c.writeDeleting(ctx, scope)
 	}
 	conditionsv1alpha1.MarkTrue(cluster, corev1alpha1.WorkspaceContentDeleted)
+	if held, err := c.held(ctx, scope); err != nil || held {
+		return controller.Result{RequeueAfter: heldAgain}, errors.Join(err, c.writeDeleting(ctx, scope))
+	}
 	return controller.Result{}, c.release(ctx, scope)
 }
 

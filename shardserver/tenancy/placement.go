@@ -26,45 +26,25 @@ func unschedulable(format string, args ...any) *refusal {
 	return &refusal{tenancyv1alpha1.ReasonUnschedulable, fmt.Sprintf(format, args...)}
 }
 
-// place decides on which shard a workspace lives. A decision that was written down stays. pick chooses one of n, in
-// [0, n). own is the shard that asks: it can place nothing on others.
-func place(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, own string, pick func(n int) int) (*corev1alpha1.Shard, *refusal) {
+// choose returns one of the shards that match and take new logical clusters.
+type choose func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error)
+
+// place decides on which shard a workspace lives. A decision that was written down stays.
+func place(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, choose choose) (*corev1alpha1.Shard, *refusal) {
 	if chosen := chosenShard(workspace, all); chosen != "" {
-		return remembered(chosen, all, own)
+		shard := named(all, chosen)
+		if shard == nil {
+			return nil, unschedulable("chosen shard %q does not exist anymore", chosen)
+		}
+		return usable(shard)
 	}
 	selector, err := shardSelector(workspace)
 	if err != nil {
 		return nil, unschedulable("spec.location.selector is invalid: %v", err)
 	}
-	var local []*corev1alpha1.Shard
-	remote := 0
-	for _, shard := range all {
-		_, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]
-		switch {
-		case closed || !selector.Matches(labels.Set(shard.Labels)):
-		case shard.Name == own:
-			local = append(local, shard)
-		default:
-			remote++
-		}
-	}
-	switch {
-	case len(local) == 0 && remote > 0:
-		return nil, unschedulable("No available shards to schedule the workspace: only other shards than %q match, and placing workspaces on another shard is not supported by this version", own)
-	case len(local) == 0:
-		return nil, unschedulable("No available shards to schedule the workspace")
-	}
-	return usable(local[pick(len(local))])
-}
-
-// remembered returns the shard of an earlier decision.
-func remembered(chosen string, all []*corev1alpha1.Shard, own string) (*corev1alpha1.Shard, *refusal) {
-	shard := named(all, chosen)
-	switch {
-	case shard == nil:
-		return nil, unschedulable("chosen shard %q does not exist anymore", chosen)
-	case chosen != own:
-		return nil, unschedulable("chosen shard %q is not this one (%q), and placing workspaces on another shard is not supported by this version", chosen, own)
+	shard, err := choose(all, selector)
+	if err != nil {
+		return nil, unschedulable("%v", err)
 	}
 	return usable(shard)
 }

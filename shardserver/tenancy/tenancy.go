@@ -17,6 +17,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
@@ -24,12 +25,16 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
 var (
 	logicalClusters     = corev1alpha1.Resource("logicalclusters")
 	shards              = corev1alpha1.Resource("shards")
+	requests            = shardingv1alpha1.Resource("logicalclusterrequests")
+	reports             = shardingv1alpha1.Resource("logicalclusterreports")
+	shardReports        = shardingv1alpha1.Resource("shardreports")
 	workspaces          = tenancyv1alpha1.Resource("workspaces")
 	workspaceTypes      = tenancyv1alpha1.Resource("workspacetypes")
 	apiExports          = apisv1alpha2.Resource("apiexports")
@@ -53,6 +58,9 @@ type Config struct {
 	Defaults *defaultbindings.Binder
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
+	// Health says how this shard is, Beats how others are.
+	Health Health
+	Beats  placement.Beats
 	// Mounts makes workspaces that stand for servers elsewhere lead there.
 	Mounts bool
 	// Keys tells what storage has of a logical cluster.
@@ -67,8 +75,17 @@ func Controllers(cfg Config) []controller.Controller {
 	return []controller.Controller{
 		newWorkspaceController(cfg),
 		newLogicalClusterController(cfg),
+		newRequestController(cfg),
 		newWorkspaceTypeController(cfg),
 	}
+}
+
+// Health is what a shard knows of itself (package health).
+type Health interface {
+	// Current returns capacity, load and conditions as this shard reports them. What could not be measured now is missing.
+	Current(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error)
+	// Full returns why the shard takes no new logical clusters; nothing if it does.
+	Full() string
 }
 
 // shardReader reads the Shard objects, which live in root.
@@ -77,7 +94,7 @@ type shardReader struct {
 }
 
 func newShardReader(registry *storage.Registry) shardReader {
-	return shardReader{storage.NewReader[*corev1alpha1.Shard](registry, shards)}
+	return shardReader{storage.NewReader[*corev1alpha1.Shard](registry, shards).Everywhere()}
 }
 
 func (r shardReader) list(ctx context.Context) ([]*corev1alpha1.Shard, error) {
@@ -120,11 +137,6 @@ func keysIn[T client.Object](reader *storage.Reader[T], cluster logicalcluster.N
 		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(obj), Name: obj.GetName()})
 	}
 	return keys
-}
-
-func anyShardEvent(event watch.Event) bool {
-	_, ok := event.Object.(*corev1alpha1.Shard)
-	return ok
 }
 
 // ownCluster maps the deletion of an object to the LogicalCluster that contains it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,10 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 )
 
 // workspaceController places workspaces, keeps them in step with their LogicalClusters, and deletes these with them.
@@ -25,9 +27,9 @@ type workspaceController struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
+	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
 	shards     shardReader
-	// pick chooses one of n shards.
-	pick func(n int) int
+	placement  *placement.Shards
 }
 
 func newWorkspaceController(cfg Config) controller.Controller {
@@ -35,15 +37,18 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
 		shards:     newShardReader(cfg.Registry),
-		pick:       rand.IntN,
+		placement:  placement.New(cfg.ShardName, cfg.Beats),
 	}
 	return controller.Controller{
 		Name: "workspace",
 		Inputs: []controller.Input{
 			{Resource: workspaces, Keys: controller.ObjectKey},
 			{Resource: logicalClusters, Keys: c.ofCluster},
-			{Resource: shards, Keys: keysOfAll(c.workspaces, anyShardEvent)},
+			{Resource: reports, Everywhere: true, Keys: c.ofReport},
+			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.workspaces, changedShard())},
+			{Resource: shardReports, Everywhere: true, Keys: c.ofShardReport},
 		},
 		Workers:   workers,
 		Reconcile: c.reconcile,
@@ -92,7 +97,7 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	scope := &workspaceScope{parent: key.Cluster, stored: stored, workspace: stored.DeepCopy(), shards: all, facts: workspaceFacts{now: time.Now()}}
 	switch {
 	case stored.DeletionTimestamp != nil:
-		return controller.Result{}, c.delete(ctx, scope)
+		return c.delete(ctx, scope)
 	case stored.Spec.Mount != nil && !c.cfg.Mounts:
 		return controller.Result{}, nil // what is mounted has no logical cluster
 	case stored.Spec.Mount != nil:
@@ -138,7 +143,9 @@ func (c *workspaceController) observeCluster(ctx context.Context, scope *workspa
 		return err
 	}
 	scope.facts.cluster = cluster
-	scope.facts.elsewhere = cluster == nil && c.isElsewhere(scope)
+	if cluster == nil && c.isElsewhere(scope) {
+		return c.observeElsewhere(ctx, scope)
+	}
 	return nil
 }
 
@@ -151,7 +158,7 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 	}
 	ctx = logicalcluster.With(ctx, parsed)
 	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !c.isElsewhere(scope) {
 		cluster, err = c.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
 	}
 	if apierrors.IsNotFound(err) {
@@ -169,7 +176,8 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 // owns tells whether a LogicalCluster was made for the workspace, rather than for another that has its name.
 func owns(scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) bool {
 	owner := cluster.Spec.Owner
-	return owner != nil && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
+	_, remotely := remote.Remote(cluster)
+	return owner != nil && !remotely && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
 }
 
 // isElsewhere tells whether the workspace was placed on another shard that exists.

@@ -7,35 +7,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
 // delete takes the LogicalCluster of a workspace down and lets go of the workspace when it is gone. Everybody else's
 // finalizers come first.
-func (c *workspaceController) delete(ctx context.Context, scope *workspaceScope) error {
+func (c *workspaceController) delete(ctx context.Context, scope *workspaceScope) (controller.Result, error) {
 	workspace := scope.workspace
 	if !controllerutil.ContainsFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer) {
-		return nil
+		return controller.Result{}, nil
 	}
 	cluster, err := c.clusterToDelete(ctx, scope)
 	if err != nil {
-		return err
+		return controller.Result{}, err
 	}
+	if cluster == nil && c.isElsewhere(scope) {
+		return c.deleteElsewhere(ctx, scope)
+	}
+	return controller.Result{}, c.deleteHere(ctx, scope, cluster)
+}
+
+// deleteHere takes down a LogicalCluster of this shard; nil if there is none.
+func (c *workspaceController) deleteHere(ctx context.Context, scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) error {
+	workspace := scope.workspace
 	switch {
 	case len(workspace.Finalizers) > 1:
 		setDeletingStatus(workspace, cluster)
 	case cluster != nil:
-		if err := c.deleteCluster(ctx, cluster); err != nil {
+		if err := deleteCluster(ctx, c.cfg.Clients.Typed, cluster); err != nil {
 			return err
 		}
 		setDeletingStatus(workspace, cluster)
-	case c.isElsewhere(scope) && workspace.Spec.Cluster != "":
-		setDeletingStatus(workspace, nil)
-		conditionsv1alpha1.MarkFalse(workspace, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonContentDeletionFailed, conditionsv1alpha1.SeverityError,
-			"logical cluster %q is on shard %q, and deleting on another shard is not supported by this version", workspace.Spec.Cluster, chosenShard(workspace, scope.shards))
 	default:
 		controllerutil.RemoveFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
 		return client.IgnoreNotFound(c.writeMain(ctx, scope))
@@ -55,12 +60,13 @@ func (c *workspaceController) clusterToDelete(ctx context.Context, scope *worksp
 	return c.clusterOf(ctx, scope, name)
 }
 
-func (c *workspaceController) deleteCluster(ctx context.Context, cluster *corev1alpha1.LogicalCluster) error {
+// deleteCluster begins the deletion of a logical cluster, unless that has happened.
+func deleteCluster(ctx context.Context, through client.Client, cluster *corev1alpha1.LogicalCluster) error {
 	if cluster.DeletionTimestamp != nil {
 		return nil
 	}
 	name := logicalcluster.Of(cluster)
-	err := c.cfg.Clients.Typed.Delete(logicalcluster.With(ctx, name), cluster.DeepCopy(), client.Preconditions{UID: &cluster.UID})
+	err := through.Delete(logicalcluster.With(ctx, name), cluster.DeepCopy(), client.Preconditions{UID: &cluster.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting logical cluster %q: %w", name, err)
 	}

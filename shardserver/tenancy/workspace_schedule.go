@@ -25,7 +25,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if scope.workspace.Spec.Cluster != "" {
 		return nil
 	}
-	shard, refused := place(scope.workspace, scope.shards, c.cfg.ShardName, c.pick)
+	shard, refused := place(scope.workspace, scope.shards, c.choose(ctx))
 	if refused != nil {
 		scope.facts.refused = refused
 		return nil
@@ -37,6 +37,9 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	}
 	if err != nil {
 		return err
+	}
+	if shard.Name != c.cfg.ShardName {
+		return c.scheduleElsewhere(ctx, scope, shard)
 	}
 	for range maxNames {
 		name, err := c.reserve(ctx, scope, shard)
@@ -61,14 +64,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 // reserve writes shard and cluster name into the workspace, if that did not happen before, and returns the name.
 func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (logicalcluster.Name, error) {
 	workspace := scope.workspace
-	name, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey])
-	if err != nil || name.IsSystem() {
-		name = logicalcluster.RandomName()
-	}
-	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, name.String())
-	setShard(workspace, shard.Name)
-	setRegion(workspace, shard)
-	controllerutil.AddFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
+	name := note(workspace, shard)
 	if !sameMain(scope.stored, workspace) {
 		return name, c.writeMain(ctx, scope)
 	}
@@ -82,6 +78,19 @@ func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope
 		return name, apierrors.NewConflict(workspaces, workspace.Name, errors.New("the workspace has changed meanwhile"))
 	}
 	return name, nil
+}
+
+// note notes in a workspace where it is placed, and under which name. A name that was chosen before stays.
+func note(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) logicalcluster.Name {
+	name, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey])
+	if err != nil || name.IsSystem() {
+		name = logicalcluster.RandomName()
+	}
+	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, name.String())
+	setShard(workspace, shard.Name)
+	setRegion(workspace, shard)
+	controllerutil.AddFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
+	return name
 }
 
 // createCluster makes the LogicalCluster under the name, or finds the one that an earlier pass made. It returns nil if

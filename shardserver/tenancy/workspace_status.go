@@ -22,9 +22,13 @@ type workspaceFacts struct {
 	refused *refusal
 	// cluster is the LogicalCluster, or nil if there is none on this shard.
 	cluster *corev1alpha1.LogicalCluster
-	// elsewhere tells that the logical cluster is on another shard, where it cannot be seen from here.
+	// elsewhere tells that the logical cluster is on another shard, which has no news of it.
 	elsewhere bool
-	now       time.Time
+	// waiting says what is waited for before the workspace leads anywhere, or is empty.
+	waiting string
+	// ended tells that the logical cluster, on another shard, was deleted although the workspace was not.
+	ended bool
+	now   time.Time
 }
 
 // setStatus brings the status of a workspace that is not being deleted up to date. It returns when to look again, or 0.
@@ -33,7 +37,14 @@ func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.
 	switch {
 	case facts.refused != nil:
 		conditionsv1alpha1.MarkFalse(workspace, tenancyv1alpha1.WorkspaceScheduled, facts.refused.reason, conditionsv1alpha1.SeverityError, "%s", facts.refused.message)
+	case facts.waiting != "":
+		again = answerAgain
+		conditionsv1alpha1.MarkFalse(workspace, tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonWaitingForShard, conditionsv1alpha1.SeverityInfo, "%s", facts.waiting)
 	case workspace.Spec.Cluster == "":
+	case facts.ended:
+		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
+		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.LogicalClusterEnded)
+		markDisappeared(workspace)
 	case facts.cluster != nil:
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
 		mirrorCluster(workspace, facts.cluster)
@@ -43,12 +54,16 @@ func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
 		if again = disappearedAfter - facts.now.Sub(workspace.CreationTimestamp.Time); again <= 0 {
 			again = 0
-			conditionsv1alpha1.MarkFalse(workspace, corev1alpha1.WorkspaceInitialized, corev1alpha1.ReasonWorkspaceDisappeared, conditionsv1alpha1.SeverityError,
-				"logical cluster %q of the workspace cannot be found", workspace.Spec.Cluster)
+			markDisappeared(workspace)
 		}
 	}
 	workspace.Status.Phase = workspacePhase(workspace, facts)
 	return again
+}
+
+func markDisappeared(workspace *tenancyv1alpha1.Workspace) {
+	conditionsv1alpha1.MarkFalse(workspace, corev1alpha1.WorkspaceInitialized, corev1alpha1.ReasonWorkspaceDisappeared, conditionsv1alpha1.SeverityError,
+		"logical cluster %q of the workspace cannot be found", workspace.Spec.Cluster)
 }
 
 // ownTurn is how long the server's own initializers may take before the workspace shows that they are at it. Nearly
@@ -57,6 +72,9 @@ const ownTurn = 2 * time.Second
 
 // holdStatus tells for how long a new workspace may go on as it is, because it will be Ready in a moment.
 func holdStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
+	if facts.waiting != "" && facts.refused == nil && len(stored.Status.Conditions) == 0 {
+		return max(0, ownTurn-facts.now.Sub(stored.CreationTimestamp.Time)) // most shards answer at once
+	}
 	if facts.cluster == nil || !notStarted(stored.Status.Phase) || len(stored.Status.Conditions) > 0 || !initializing(facts.cluster) {
 		return 0
 	}

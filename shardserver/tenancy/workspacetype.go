@@ -36,7 +36,7 @@ func newWorkspaceTypeController(cfg Config) controller.Controller {
 		Name: "workspacetype",
 		Inputs: []controller.Input{
 			{Resource: workspaceTypes, Keys: controller.ObjectKey},
-			{Resource: shards, Keys: keysOfAll(c.types, anyShardEvent)},
+			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.types, changedShard())},
 		},
 		Workers:   2,
 		Reconcile: c.reconcile,

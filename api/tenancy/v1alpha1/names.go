@@ -26,6 +26,8 @@ const (
 const (
 	// WorkspaceScheduled: a shard has been chosen.
 	WorkspaceScheduled conditionsv1alpha1.Type = "WorkspaceScheduled"
+	// LogicalClusterEnded is True of a workspace whose logical cluster on another shard was deleted by itself.
+	LogicalClusterEnded conditionsv1alpha1.Type = "LogicalClusterEnded"
 	// WorkspaceMountReady: the object that a mount refers to is ready.
 	WorkspaceMountReady conditionsv1alpha1.Type = "WorkspaceMountReady"
 )

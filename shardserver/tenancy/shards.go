@@ -1,0 +1,97 @@
+package tenancy
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+)
+
+// changedShard returns what tells whether an event of a Shard says something new about where it is and what it is for. Its
+// status changes every few seconds, and all workspaces are looked at for what is new.
+func changedShard() func(watch.Event) bool {
+	type said struct {
+		spec        corev1alpha1.ShardSpec
+		labels      map[string]string
+		annotations map[string]string
+	}
+	var mu sync.Mutex
+	known := map[string]said{} // by name; what is deleted is removed
+	return func(event watch.Event) bool {
+		shard, ok := event.Object.(*corev1alpha1.Shard)
+		if !ok || logicalcluster.Of(shard) != logicalcluster.Root {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if event.Type == watch.Deleted {
+			delete(known, shard.Name)
+			return true
+		}
+		before, was := known[shard.Name]
+		now := said{shard.Spec, shard.Labels, closing(shard)}
+		known[shard.Name] = now
+		// What is Added comes again where a watch was broken, and with it what was missed.
+		return !was || event.Type == watch.Added || before.spec != now.spec || !maps.Equal(before.labels, now.labels) || !maps.Equal(before.annotations, now.annotations)
+	}
+}
+
+// closing returns the annotations by which placement decides.
+func closing(shard *corev1alpha1.Shard) map[string]string {
+	value, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]
+	if !closed {
+		return nil
+	}
+	return map[string]string{corev1alpha1.UnschedulableAnnotationKey: value}
+}
+
+// ofShardReport maps the report of a shard that takes logical clusters again to the workspaces that have no place.
+func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key {
+	report, ok := event.Object.(*shardingv1alpha1.ShardReport)
+	if !ok {
+		return nil
+	}
+	if event.Type == watch.Deleted {
+		c.placement.Gone(report.Name)
+		return nil
+	}
+	if !c.placement.Heard(report) {
+		return nil
+	}
+	all, err := c.workspaces.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		klog.ErrorS(err, "Listing the workspaces that wait for a shard", "shard", report.Name)
+		return nil
+	}
+	var keys []controller.Key
+	for _, workspace := range all {
+		if workspace.Spec.Cluster == "" && workspace.Spec.Mount == nil {
+			keys = append(keys, controller.Key{Cluster: logicalcluster.Of(workspace), Name: workspace.Name})
+		}
+	}
+	return keys
+}
+
+// choose returns what chooses a shard for a workspace that has none.
+func (c *workspaceController) choose(ctx context.Context) choose {
+	return func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error) {
+		return c.placement.Choose(all, selector, c.ownReport(ctx), "")
+	}
+}
+
+// ownReport returns what this shard reports of itself, as far as it is known now.
+func (c *workspaceController) ownReport(ctx context.Context) shardingv1alpha1.ShardReportSpec {
+	report, err := c.cfg.Health.Current(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The load of this shard is not known", "err", err)
+	}
+	return report
+}
