@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,6 +75,25 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 
 // ServeHTTP implements http.Handler, for whole paths. It authorizes by the user of the context.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) { h.chain.ServeHTTP(w, req) }
+
+// Split divides what follows client.Prefix in a path into the scope, "/shards/<shard>/clusters/<cluster>", and the
+// Kubernetes path behind it. The scope of a path that ServeHTTP refuses is empty.
+func (h *Handler) Split(path string) (before, rest string) {
+	_, rest, err := scope.Parse(path)
+	if err != nil || scope.IsMetrics(rest) {
+		return "", path
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(path, rest), "/"), rest
+}
+
+// Authorize decides about a request to the path behind a scope that Split returned.
+func (h *Handler) Authorize(ctx context.Context, before string, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	target, _, err := scope.Parse(before + "/")
+	if err != nil {
+		return authorizer.DecisionDeny, err.Error(), nil
+	}
+	return h.authorizer.Authorize(scope.With(ctx, target), attributes)
+}
 
 // Authorizer decides about requests whose scope is in the context, and whose attributes are those of the path behind it.
 func (h *Handler) Authorizer() authorizer.Authorizer { return h.authorizer }

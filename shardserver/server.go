@@ -54,6 +54,8 @@ type Server struct {
 	made *definitions.Definitions
 	// referrers know who refers to which export.
 	referrers referrers
+	// replication is nil where there is no cache.
+	replication *replication
 
 	running  sync.WaitGroup
 	profiler *http.Server
@@ -63,13 +65,17 @@ type Server struct {
 	registration *handshake.Registration
 	// streams are the open watches in virtual workspaces of exports; nil where there are none.
 	streams *virtualapiexport.Streams
+	// cache is the embedded cache server; nil where there is none.
+	cache Cache
 	// ran says that the API server was run, which destroys its storage when it ends.
 	ran bool
 }
 
 // New starts what storage needs (the embedded etcd), creates all APIs and returns the server, which does not serve
 // yet. On an error everything that was started is stopped.
-func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
+//
+// newCache makes the cache server of the installation if this shard embeds it; nil leaves it out.
+func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Server, err error) {
 	s := &Server{
 		options: opts, Registry: storage.NewRegistry(),
 		booted: make(chan struct{}), ending: make(chan struct{}), controlled: make(chan struct{}),
@@ -94,6 +100,9 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err := s.addVirtualWorkspaces(groups); err != nil {
 		return nil, err
 	}
+	if err := s.addCache(ctx, newCache); err != nil {
+		return nil, err
+	}
 	if s.Generic, err = s.config.Generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the API server: %w", err)
 	}
@@ -101,10 +110,13 @@ func New(ctx context.Context, opts options.Completed) (_ *Server, err error) {
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
+	if err := s.addReplication(ctx); err != nil {
+		return nil, err
+	}
 	s.followBindings()
 	s.followReferrers()
 	s.followDefinitions()
-	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))
+	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, append(s.replicationMetrics(), metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))...)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	s.addRegistration()
 	s.addHealth()
@@ -256,6 +268,9 @@ func (s *Server) stop() {
 		_ = s.profiler.Close()
 	}
 	s.running.Wait()
+	if s.replication != nil {
+		s.replication.close()
+	}
 	if s.config != nil {
 		_ = s.config.keys.Close()
 	}
@@ -263,6 +278,9 @@ func (s *Server) stop() {
 		for _, resource := range s.Registry.All() {
 			resource.Store.Destroy()
 		}
+	}
+	if s.cache != nil {
+		s.cache.Close()
 	}
 	if s.etcd != nil {
 		s.etcd.Close()

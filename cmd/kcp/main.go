@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/embeddedcache"
 	"github.com/atoll-dev/atoll/shardserver"
 	"github.com/atoll-dev/atoll/shardserver/headroom"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -92,7 +93,7 @@ func run(opts *options.Options) error {
 		return err
 	}
 	ctx := genericapiserver.SetupSignalContext()
-	server, err := shardserver.New(ctx, completed)
+	server, err := shardserver.New(ctx, completed, embeddedcache.New)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/atoll-dev/atoll/embeddedcache"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver"
 	"github.com/atoll-dev/atoll/shardserver/adminauth"
@@ -64,7 +65,7 @@ func StartIn(t testing.TB, directory string, configure ...func(*options.Options)
 		t.Fatalf("completing options: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	server, err := shardserver.New(ctx, completed)
+	server, err := shardserver.New(ctx, completed, embeddedcache.New)
 	if err != nil {
 		cancel()
 		t.Fatalf("creating the shard: %v", err)

@@ -100,7 +100,7 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 		switch {
 		case !ok:
 			content.ServeHTTP(w, req)
-		case target.workspace == nil || byIdentity(req):
+		case target.workspace == nil || byIdentity(req) && !target.workspace.Identities:
 			err := apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 		default:

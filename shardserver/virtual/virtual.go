@@ -54,6 +54,8 @@ type Workspace struct {
 	Open func(request Request, cluster *corev1alpha1.LogicalCluster) bool
 	// Checks are its checks of /readyz.
 	Checks []healthz.HealthChecker
+	// Identities says that its resources may be called "<resource>:<identity>". Elsewhere that is nobody's name.
+	Identities bool
 }
 
 // Set is the virtual workspaces of a process.
