@@ -51,7 +51,7 @@ type Lookup struct {
 
 // NewLookup returns a Lookup.
 func NewLookup(registry *storage.Registry, exports Exports) Lookup {
-	return Lookup{exports, storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources)}
+	return Lookup{exports, storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources).Everywhere()}
 }
 
 // Of follows the references of a slice. What whoever made the slice has to mend is in the answer, errors are for another

@@ -3,7 +3,6 @@ package cachedresources
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,8 +14,10 @@ import (
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -29,7 +30,9 @@ type sliceController struct {
 	slices     *storage.Reader[*cachev1alpha1.ClusterCachedResourceEndpointSlice]
 	lookup     Lookup
 	partitions endpoints.Partitions
-	shards     *storage.Reader[*corev1alpha1.Shard]
+	shards     endpoints.AllShards
+	shardNews  endpoints.ShardNews
+	consumers  endpoints.Consumers
 }
 
 func sliceControllerOf(cfg Config) controller.Controller {
@@ -38,17 +41,19 @@ func sliceControllerOf(cfg Config) controller.Controller {
 		slices:     storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices),
 		lookup:     NewLookup(cfg.Registry, cfg.Exports),
 		partitions: endpoints.NewPartitions(cfg.Registry),
-		shards:     storage.NewReader[*corev1alpha1.Shard](cfg.Registry, corev1alpha1.Resource("shards")),
+		shards:     endpoints.NewAllShards(cfg.Registry),
+		consumers:  endpoints.NewConsumers(cfg.Registry, cfg.ShardName),
 	}
 	return controller.Controller{
 		Name: "clustercachedresourceendpointslice",
 		Inputs: []controller.Input{
 			{Resource: endpointSlices, Keys: controller.ObjectKey},
-			{Resource: cachedResources, Keys: c.all},
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.all},
+			{Resource: cachedResources, Keys: c.all, Everywhere: true},
+			{Resource: apisv1alpha2.Resource("apiexports"), Keys: c.all, Everywhere: true},
 			{Resource: apisv1alpha2.Resource("apibindings"), Keys: c.bindingKeys},
 			{Resource: topologyv1alpha1.Resource("partitions"), Keys: c.all},
-			{Resource: corev1alpha1.Resource("shards"), Keys: c.all},
+			{Resource: corev1alpha1.Resource("shards"), Keys: c.shardKeys, Everywhere: true},
+			{Resource: shardingv1alpha1.Resource("exportconsumers"), Keys: c.consumerKeys, Everywhere: true},
 		},
 		Reconcile: c.reconcile,
 	}
@@ -57,6 +62,25 @@ func sliceControllerOf(cfg Config) controller.Controller {
 // all returns all slices: they are few, and so are events of what they are about.
 func (c *sliceController) all(watch.Event) []controller.Key {
 	return c.matching(func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return true })
+}
+
+// shardKeys returns all slices when a shard comes, goes, or has another address or other labels.
+func (c *sliceController) shardKeys(event watch.Event) []controller.Key {
+	if _, news := c.shardNews.Of(event); !news {
+		return nil
+	}
+	return c.all(event)
+}
+
+// consumerKeys returns the slices for an export of which another shard says that it has consumers, or none any more.
+func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
+	said, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
+	if !ok {
+		return nil
+	}
+	return c.matching(func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return slice.Spec.APIExport.Name == said.Name
+	})
 }
 
 // bindingKeys returns the slices for an export that a binding, which came or went, names. They may name it otherwise, so
@@ -91,11 +115,12 @@ type facts struct {
 	// selector is that of the partition, nil if that is missing or cannot be understood, which fault says.
 	selector labels.Selector
 	fault    string
-	shard    *corev1alpha1.Shard
-	consumed bool
+	shards   []*corev1alpha1.Shard
+	// consumed tells whether a shard has consumers, and whether that is known.
+	consumed func(shard string) (consumed, known bool)
 }
 
-// reconcile is a ladder: observe, say what is wrong, add or remove this shard's address.
+// reconcile is a ladder: observe, say what is wrong, add or remove the addresses of shards.
 func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	stored, err := c.slices.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
@@ -115,16 +140,16 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 			return controller.Result{}, fmt.Errorf("writing the status of ClusterCachedResourceEndpointSlice %q: %w", slice.Name, err)
 		}
 	}
-	address, ours := wanted(slice, seen)
-	if !ours {
+	if !seen.sight.Complete() || seen.selector == nil {
 		return controller.Result{}, nil
 	}
-	listed := make([]string, 0, len(slice.Status.Endpoints))
-	for _, endpoint := range slice.Status.Endpoints {
-		listed = append(listed, endpoint.URL)
-	}
 	slice.SetGroupVersionKind(cachev1alpha1.SchemeGroupVersion.WithKind("ClusterCachedResourceEndpointSlice"))
-	return controller.Result{}, endpoints.List(ctx, c.cfg.Clients.Typed, slice, listed, address, c.cfg.ShardName)
+	listed := endpoints.Listed{Slice: slice}
+	for _, endpoint := range slice.Status.Endpoints {
+		listed.Addresses = append(listed.Addresses, endpoint.URL)
+	}
+	path := "/services/replication/" + logicalcluster.Of(slice).String() + "/" + slice.Name
+	return controller.Result{}, listed.Apply(ctx, c.cfg.Clients.Typed, listed.Wanted(seen.shards, seen.selector, seen.consumed, path))
 }
 
 func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) (facts, error) {
@@ -136,16 +161,14 @@ func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.Clus
 	if seen.selector, seen.fault, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
 		return seen, err
 	}
-	shard, err := c.shards.Get(logicalcluster.With(ctx, logicalcluster.Root), "", c.cfg.ShardName)
-	if client.IgnoreNotFound(err) != nil {
+	if seen.shards, err = c.shards.List(ctx); err != nil || seen.sight.Export == nil {
 		return seen, err
 	}
-	if err == nil {
-		seen.shard = shard
+	here, err := c.cfg.Exports.Consumed(ctx, seen.sight.Export)
+	if err != nil {
+		return seen, err
 	}
-	if seen.sight.Export != nil {
-		seen.consumed, err = c.cfg.Exports.Consumed(ctx, seen.sight.Export)
-	}
+	seen.consumed, err = c.consumers.Of(ctx, apiexport.ExportOf(seen.sight.Export), here)
 	return seen, err
 }
 
@@ -161,21 +184,6 @@ func decide(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, seen facts)
 	if seen.selector != nil {
 		slice.Status.ShardSelector = seen.selector.String()
 	}
-}
-
-// wanted returns the address that this shard shall have in a slice, "" for none. A shard that has nothing to say about a
-// slice, because the slice is not for it, leaves the list as it is.
-func wanted(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, seen facts) (address string, ours bool) {
-	if !seen.sight.Complete() || seen.selector == nil || seen.shard == nil || seen.shard.Spec.VirtualWorkspaceURL == "" {
-		return "", false
-	}
-	if !seen.selector.Matches(labels.Set(seen.shard.Labels)) {
-		return "", false
-	}
-	if !seen.consumed {
-		return "", true
-	}
-	return strings.TrimSuffix(seen.shard.Spec.VirtualWorkspaceURL, "/") + "/services/replication/" + logicalcluster.Of(slice).String() + "/" + slice.Name, true
 }
 
 var _ conditionsv1alpha1.Setter = &cachev1alpha1.ClusterCachedResourceEndpointSlice{}

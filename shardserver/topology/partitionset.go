@@ -17,6 +17,7 @@ import (
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -39,7 +40,8 @@ type partitionSetController struct {
 	clients    *loopback.Clients
 	sets       *storage.Reader[*topologyv1alpha1.PartitionSet]
 	partitions *storage.Reader[*topologyv1alpha1.Partition]
-	shards     *storage.Reader[*corev1alpha1.Shard]
+	shards     endpoints.AllShards
+	shardNews  endpoints.ShardNews
 }
 
 // Controller returns the controller of this package.
@@ -48,14 +50,14 @@ func Controller(cfg Config) controller.Controller {
 		clients:    cfg.Clients,
 		sets:       storage.NewReader[*topologyv1alpha1.PartitionSet](cfg.Registry, partitionSets),
 		partitions: storage.NewReader[*topologyv1alpha1.Partition](cfg.Registry, partitions),
-		shards:     storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
+		shards:     endpoints.NewAllShards(cfg.Registry),
 	}
 	return controller.Controller{
 		Name: "partitionset",
 		Inputs: []controller.Input{
 			{Resource: partitionSets, Keys: controller.ObjectKey},
 			{Resource: partitions, Keys: owningSet},
-			{Resource: shards, Keys: c.allSets},
+			{Resource: shards, Keys: c.allSets, Everywhere: true},
 		},
 		Workers:   2,
 		Reconcile: c.reconcile,
@@ -75,9 +77,9 @@ func owningSet(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: logicalcluster.Of(partition), Name: owner.Name}}
 }
 
-// allSets returns all sets of all logical clusters: each may divide the shard that changed. Shards change rarely.
+// allSets returns all sets of all logical clusters: each may divide the shard that changed. Labels change rarely.
 func (c *partitionSetController) allSets(event watch.Event) []controller.Key {
-	if _, ok := event.Object.(*corev1alpha1.Shard); !ok {
+	if _, news := c.shardNews.Of(event); !news {
 		return nil
 	}
 	all, err := c.sets.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
@@ -113,7 +115,7 @@ func (c *partitionSetController) reconcile(ctx context.Context, key controller.K
 
 // divide brings the partitions of a set up to date and says so in its status.
 func (c *partitionSetController) divide(ctx context.Context, set *topologyv1alpha1.PartitionSet) error {
-	all, err := c.shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+	all, err := c.shards.List(ctx)
 	if err != nil {
 		return fmt.Errorf("listing shards: %w", err)
 	}

@@ -24,7 +24,6 @@ import (
 	"k8s.io/klog/v2"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/endpoints"
@@ -65,12 +64,12 @@ func goesInCircles(req *http.Request) bool {
 
 type handler struct {
 	Config
-	shards *storage.Reader[*corev1alpha1.Shard]
+	shards endpoints.AllShards
 }
 
 // New returns the handler of bound resources with virtual storage. Requests carry what is bound (bindings.BoundFrom).
 func New(cfg Config) http.Handler {
-	return &handler{cfg, storage.NewReader[*corev1alpha1.Shard](cfg.Registry, corev1alpha1.Resource("shards"))}
+	return &handler{cfg, endpoints.NewAllShards(cfg.Registry)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -111,7 +110,7 @@ func (h *handler) find(ctx context.Context, bound bindings.Bound) (logicalcluste
 	if err != nil {
 		return none, "", err
 	}
-	shard, err := h.shards.Get(logicalcluster.With(ctx, logicalcluster.Root), "", h.ShardName)
+	shard, err := h.shards.Get(ctx, h.ShardName)
 	if err != nil {
 		return none, "", fmt.Errorf("reading the Shard: %w", err)
 	}
@@ -129,7 +128,8 @@ func (h *handler) find(ctx context.Context, bound bindings.Bound) (logicalcluste
 	return name, slice, nil
 }
 
-// endpoints returns the addresses in the status of an endpoint slice of whatever kind, which lies beside the export.
+// endpoints returns the addresses in the status of an endpoint slice of whatever kind, which lies beside the export. Of
+// an export on another shard it knows the kinds that shards publish.
 func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
 	reference := virtual.Reference
 	kind := schema.GroupKind{Kind: reference.Kind}
@@ -144,8 +144,7 @@ func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, vi
 	if resource == nil {
 		return nil, fmt.Errorf("the workspace of the export does not serve %s", kind)
 	}
-	ctx = request.WithRequestInfo(request.WithNamespace(ctx, ""), &request.RequestInfo{APIGroup: resource.GVR.Group, Resource: resource.GVR.Resource})
-	object, err := resource.Store.Get(ctx, reference.Name, &metav1.GetOptions{})
+	object, err := h.read(ctx, resource, reference.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the endpoint slice: %w", err)
 	}
@@ -162,6 +161,15 @@ func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, vi
 		return nil, fmt.Errorf("the endpoint slice makes no sense: %w", err)
 	}
 	return slice.Status.Endpoints, nil
+}
+
+func (h *handler) read(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
+	gr := resource.GVR.GroupResource()
+	if compiled, err := h.Registry.Get(gr); err == nil && compiled == resource {
+		return storage.NewReader[runtime.Object](h.Registry, gr).Everywhere().GetLatest(ctx, "", name)
+	}
+	ctx = request.WithRequestInfo(request.WithNamespace(ctx, ""), &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource})
+	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
 }
 
 // fail answers 500, without what is the provider's own matter: that is in the log.

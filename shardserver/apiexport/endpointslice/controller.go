@@ -1,7 +1,8 @@
 // Package endpointslice holds the controller of APIExportEndpointSlices: it says whether export and partition of a slice
-// are there, and lists this shard's address while a logical cluster of this shard binds the export.
+// are there, and lists the address of each shard while a logical cluster of that shard binds the export.
 //
-// Every shard writes its own address, as a field manager of its own, so that shards need not know of one another.
+// No shard writes into another: every shard publishes which exports it has consumers of (ConsumersSource), and the shard
+// of a slice lists the addresses of all, each under the field manager that a shard would have that wrote its own.
 package endpointslice
 
 import (
@@ -19,9 +20,11 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	exportbindings "github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -34,6 +37,7 @@ var (
 	bindings   = apisv1alpha2.Resource("apibindings")
 	partitions = topologyv1alpha1.Resource("partitions")
 	shards     = corev1alpha1.Resource("shards")
+	consumers  = shardingv1alpha1.Resource("exportconsumers")
 )
 
 // lookAgain is how often a slice is looked at if nothing happens. It mends what the end of a watch has hidden: that the
@@ -57,7 +61,9 @@ type sliceController struct {
 	cfg        Config
 	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
 	partitions endpoints.Partitions
-	shards     *storage.Reader[*corev1alpha1.Shard]
+	shards     endpoints.AllShards
+	shardNews  endpoints.ShardNews
+	consumers  endpoints.Consumers
 }
 
 // Controllers returns the controllers of this package.
@@ -66,16 +72,18 @@ func Controllers(cfg Config) []controller.Controller {
 		cfg:        cfg,
 		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, slices),
 		partitions: endpoints.NewPartitions(cfg.Registry),
-		shards:     storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
+		shards:     endpoints.NewAllShards(cfg.Registry),
+		consumers:  endpoints.NewConsumers(cfg.Registry, cfg.ShardName),
 	}
 	return []controller.Controller{{
 		Name: "apiexportendpointslice",
 		Inputs: []controller.Input{
 			{Resource: slices, Keys: c.sliceKeys},
-			{Resource: exports, Keys: c.exportKeys},
+			{Resource: exports, Keys: c.exportKeys, Everywhere: true},
 			{Resource: bindings, Keys: c.bindingKeys},
 			{Resource: partitions, Keys: c.partitionKeys},
-			{Resource: shards, Keys: c.shardKeys},
+			{Resource: shards, Keys: c.shardKeys, Everywhere: true},
+			{Resource: consumers, Keys: c.consumerKeys, Everywhere: true},
 		},
 		Reconcile: c.reconcile,
 	}}
@@ -127,12 +135,26 @@ func (c *sliceController) partitionKeys(event watch.Event) []controller.Key {
 	})
 }
 
-// shardKeys returns all slices when this shard is registered anew: its address or its labels may be others.
+// shardKeys returns all slices when a shard comes, goes, or has another address or other labels.
 func (c *sliceController) shardKeys(event watch.Event) []controller.Key {
-	if shard, ok := event.Object.(*corev1alpha1.Shard); !ok || shard.Name != c.cfg.ShardName {
+	if _, news := c.shardNews.Of(event); !news {
 		return nil
 	}
 	return c.keysIn(logicalcluster.Wildcard, func(*apisv1alpha1.APIExportEndpointSlice) bool { return true })
+}
+
+// consumerKeys returns the slices of the export of which another shard says that it has consumers, or none any more.
+func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
+	said, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
+	if !ok {
+		return nil
+	}
+	of := exportbindings.Export{Cluster: logicalcluster.Of(said), Name: said.Name}
+	export, err := c.cfg.Exports.Get(context.Background(), of)
+	if err != nil {
+		return c.cfg.Slices.ToAny(apiexport.Reference{Path: of.Cluster.Path(), Name: of.Name})
+	}
+	return c.cfg.Slices.To(export)
 }
 
 func (c *sliceController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha1.APIExportEndpointSlice) bool) []controller.Key {
@@ -149,7 +171,7 @@ func (c *sliceController) keysIn(cluster logicalcluster.Name, matches func(*apis
 	return keys
 }
 
-// reconcile is a ladder: observe, say what is wrong, add or remove this shard's address.
+// reconcile is a ladder: observe, say what is wrong, add or remove the addresses of shards.
 func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	stored, err := c.slices.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
@@ -184,8 +206,9 @@ type observed struct {
 	// selector is that of the partition, nil if that is missing or cannot be understood, which fault says.
 	selector labels.Selector
 	fault    string
-	shard    *corev1alpha1.Shard
-	consumed bool
+	shards   []*corev1alpha1.Shard
+	// consumed tells whether a shard has consumers, and whether that is known.
+	consumed func(shard string) (consumed, known bool)
 }
 
 func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) (observed, error) {
@@ -203,12 +226,8 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	if o.selector, o.fault, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
 		return o, err
 	}
-	shard, err := c.shards.Get(logicalcluster.With(ctx, logicalcluster.Root), "", c.cfg.ShardName)
-	if client.IgnoreNotFound(err) != nil {
+	if o.shards, err = c.shards.List(ctx); err != nil {
 		return o, err
-	}
-	if err == nil {
-		o.shard = shard
 	}
 	if o.export == nil {
 		return o, nil
@@ -216,8 +235,8 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	if err := c.cfg.Consumers.WaitForSync(ctx); err != nil {
 		return o, err
 	}
-	o.consumed = c.cfg.Consumers.Any(o.export)
-	return o, nil
+	o.consumed, err = c.consumers.Of(ctx, apiexport.ExportOf(o.export), c.cfg.Consumers.Any(o.export))
+	return o, err
 }
 
 // decide brings the conditions and the selector of a slice in line with what was observed.

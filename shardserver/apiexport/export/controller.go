@@ -24,6 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/identity"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -54,7 +55,7 @@ func Controllers(cfg Config) []controller.Controller {
 		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports),
 		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, endpointSlices),
 		identities: identity.NewKeeper(cfg.Registry, cfg.Clients.Typed),
-		shards:     storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
+		shards:     endpoints.NewAllShards(cfg.Registry),
 	}
 	inputs := []controller.Input{
 		{Resource: exports, Keys: controller.ObjectKey},
@@ -62,7 +63,7 @@ func Controllers(cfg Config) []controller.Controller {
 		{Resource: secrets, Keys: c.secretKeys},
 	}
 	if cfg.DeprecatedURLs {
-		inputs = append(inputs, controller.Input{Resource: shards, Keys: c.allKeys})
+		inputs = append(inputs, controller.Input{Resource: shards, Keys: c.shardKeys, Everywhere: true})
 	}
 	return []controller.Controller{{Name: "apiexport", Inputs: inputs, Reconcile: c.reconcile}}
 }
@@ -72,7 +73,8 @@ type exportController struct {
 	exports    *storage.Reader[*apisv1alpha2.APIExport]
 	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
 	identities *identity.Keeper
-	shards     *storage.Reader[*corev1alpha1.Shard]
+	shards     endpoints.AllShards
+	shardNews  endpoints.ShardNews
 }
 
 // deletedKey returns the export that a default slice which went was of: they have one name.
@@ -96,7 +98,11 @@ func (c *exportController) secretKeys(event watch.Event) []controller.Key {
 	})
 }
 
-func (c *exportController) allKeys(watch.Event) []controller.Key {
+// shardKeys returns all exports when the addresses of a shard change.
+func (c *exportController) shardKeys(event watch.Event) []controller.Key {
+	if _, news := c.shardNews.Of(event); !news {
+		return nil
+	}
 	return c.keysIn(logicalcluster.Wildcard, func(*apisv1alpha2.APIExport) bool { return true })
 }
 

@@ -9,13 +9,12 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 )
 
 // setURLs lists the addresses of all shards in a status, as exports had them before there were endpoint slices.
 func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.APIExport, status *apisv1alpha2.APIExportStatus) error {
-	all, err := c.shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+	all, err := c.shards.List(ctx)
 	if err != nil {
 		return fmt.Errorf("listing shards: %w", err)
 	}

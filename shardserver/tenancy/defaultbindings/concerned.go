@@ -3,9 +3,11 @@ package defaultbindings
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
@@ -13,6 +15,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -33,8 +36,8 @@ type Concerned struct {
 	leaves map[string]*leaf
 	// typeOf is the leaf of each logical cluster.
 	typeOf map[logicalcluster.Name]string
-	// seen are the generations of types and exports that the last event told, by "<resource>/<name>".
-	seen map[logicalcluster.Name]map[string]int64
+	// seen are the states of types and exports that the last event told, by "<resource>/<name>".
+	seen map[logicalcluster.Name]map[string]string
 }
 
 // leaf is a type of logical clusters.
@@ -62,7 +65,7 @@ func NewConcerned(registry *storage.Registry, types *workspacetype.Resolver) *Co
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
 		leaves:   map[string]*leaf{},
 		typeOf:   map[logicalcluster.Name]string{},
-		seen:     map[logicalcluster.Name]map[string]int64{},
+		seen:     map[logicalcluster.Name]map[string]string{},
 	}
 }
 
@@ -97,7 +100,7 @@ func (c *Concerned) WorkspaceType(event watch.Event) []controller.Key {
 	of := typeKey{logicalcluster.Of(changed), changed.Name}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.news(of.cluster, "type/"+of.name, changed.Generation, event.Type) {
+	if !c.news(of.cluster, "type/"+of.name, stateOf(changed), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
@@ -118,7 +121,7 @@ func (c *Concerned) Export(event watch.Event) []controller.Key {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.news(logicalcluster.Of(export), "export/"+export.Name, export.Generation, event.Type) {
+	if !c.news(logicalcluster.Of(export), "export/"+export.Name, stateOf(export), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
@@ -141,8 +144,17 @@ func (c *Concerned) Binding(event watch.Event) []controller.Key {
 	return c.unfinished([]logicalcluster.Name{logicalcluster.Of(binding)})
 }
 
-// news tells whether an event is about another generation of an object than the one before.
-func (c *Concerned) news(cluster logicalcluster.Name, object string, generation int64, event watch.EventType) bool {
+// stateOf names the state of an object: its generation, and its resource version where it is a copy of what another
+// shard has, whose generation says nothing.
+func stateOf(object metav1.Object) string {
+	if _, copied := object.GetAnnotations()[cacheclient.ShardAnnotation]; copied {
+		return object.GetResourceVersion()
+	}
+	return strconv.FormatInt(object.GetGeneration(), 10)
+}
+
+// news tells whether an event is about another state of an object than the one before.
+func (c *Concerned) news(cluster logicalcluster.Name, object, state string, event watch.EventType) bool {
 	if event == watch.Deleted {
 		if delete(c.seen[cluster], object); len(c.seen[cluster]) == 0 {
 			delete(c.seen, cluster)
@@ -150,11 +162,11 @@ func (c *Concerned) news(cluster logicalcluster.Name, object string, generation 
 		return true
 	}
 	if c.seen[cluster] == nil {
-		c.seen[cluster] = map[string]int64{}
+		c.seen[cluster] = map[string]string{}
 	}
 	before, known := c.seen[cluster][object]
-	c.seen[cluster][object] = generation
-	return !known || before != generation
+	c.seen[cluster][object] = state
+	return !known || before != state
 }
 
 // unfinished returns those of the logical clusters that wait for their first bindings, or that maintain any.

@@ -1,0 +1,45 @@
+package endpoints
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+func TestWhatIsNewsOfAShard(t *testing.T) {
+	shard := func(set ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
+		s := &corev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"region": "east"}},
+			Spec:       corev1alpha1.ShardSpec{BaseURL: "https://one", VirtualWorkspaceURL: "https://one"},
+		}
+		for _, set := range set {
+			set(s)
+		}
+		return s
+	}
+	event := func(kind watch.EventType, s *corev1alpha1.Shard) watch.Event {
+		return watch.Event{Type: kind, Object: s}
+	}
+	var news ShardNews
+	for _, step := range []struct {
+		name  string
+		event watch.Event
+		want  bool
+	}{
+		{"a shard that comes", event(watch.Added, shard()), true},
+		{"the same again", event(watch.Added, shard()), false},
+		{"its heartbeat", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.ResourceVersion = "7" })), false},
+		{"another label", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west" })), true},
+		{"another address", event(watch.Modified, shard(func(s *corev1alpha1.Shard) { s.Labels["region"] = "west"; s.Spec.VirtualWorkspaceURL = "https://two" })), true},
+		{"its end", event(watch.Deleted, shard()), true},
+		{"its return", event(watch.Added, shard()), true},
+		{"something else", watch.Event{Type: watch.Added, Object: &metav1.Status{}}, false},
+	} {
+		if _, got := news.Of(step.event); got != step.want {
+			t.Errorf("%s: news %t, want %t", step.name, got, step.want)
+		}
+	}
+}
