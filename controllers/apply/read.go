@@ -53,7 +53,7 @@ func (c Cluster) Revisions(ctx context.Context, namespace string, mounts desired
 			missing = append(missing, "Secret "+name)
 			continue
 		}
-		revisions.Secrets[name] = desired.SecretRevision(secret)
+		revisions.Secrets[name] = mounts.Revision(secret)
 	}
 	return revisions, missing, nil
 }
