@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -32,6 +33,16 @@ func TestResourcesByIdentity(t *testing.T) {
 		}
 		if !found["root/parent"] || !found[parent.Spec.Cluster+"/child"] {
 			t.Errorf("found %v", found)
+		}
+	})
+	t.Run("over all logical clusters without an identity, there are but metadata", func(t *testing.T) {
+		all := shardtesting.At(shard.Masters(t), "*")
+		if got := statusOf(t, all, path); got != http.StatusNotFound {
+			t.Errorf("whole objects: %d", got)
+		}
+		list, err := metadata.NewForConfigOrDie(all).Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2 {
+			t.Errorf("metadata: %v, %v", list, err)
 		}
 	})
 	t.Run("watched over all logical clusters", func(t *testing.T) {

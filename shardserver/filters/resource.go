@@ -39,6 +39,12 @@ func WithResourceRules(handler http.Handler, resources *storage.Registry, serial
 			respond(w, req, serializer, apierrors.NewBadRequest(`a request to the "*" logical cluster cannot name a namespace`))
 			return
 		}
+		if cluster.IsWildcard() {
+			if err := withoutSchema(req, info, resources); err != nil {
+				respond(w, req, serializer, err)
+				return
+			}
+		}
 		req, err := withoutIdentity(req, info, resources)
 		if err != nil {
 			respond(w, req, serializer, err)

@@ -71,6 +71,7 @@ func identities() []row {
 		{"1.5", "it is not written", "masters", "DELETE " + all + ":{identity}", "", 405, 403, "logical cluster"},
 		{"1.5", "workspaces of all clusters", "masters", "/clusters/*" + workspaces + ":{tenancy}", "", 200, 403, "WorkspaceList"},
 		{"1.5", "with another's identity", "masters", "/clusters/*" + workspaces + ":{identity}", "", 404, 403, ""},
+		{"1.5", "workspaces without their identity", "masters", "/clusters/*" + workspaces, "", 404, 403, "identity"},
 		{"1.5", "bindings of all clusters", "masters", "/clusters/*" + bindings, "", 200, 403, "APIBindingList"},
 		{"1.5", "exports of all clusters, in the older version", "masters", "/clusters/*" + oldExports, "", 200, 403, "APIExportList"},
 		{"1.1", "a bound resource by its identity", "masters", one + ":{identity}", "", 200, 403, "WidgetList"},
