@@ -37,13 +37,14 @@ func (s *Server) addControllers() error {
 			s.cacheControllers(),
 			s.sharingControllers(),
 			s.healthControllers(),
+			s.replicationControllers(),
 			[]controller.Controller{
 				policystatus.Controller(s.policyStatusConfig()),
 				identitycache.Controller(s.identityCacheConfig()),
 				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
 			},
 		),
-		Tasks:    lifecycle.Tasks(s.lifecycleConfig()),
+		Tasks:    append(lifecycle.Tasks(s.lifecycleConfig()), s.replicationTasks()...),
 		Election: s.election(),
 	})
 	if err != nil {

@@ -55,7 +55,7 @@ type Server struct {
 	// referrers know who refers to which export.
 	referrers referrers
 	// replication is nil where there is no cache.
-	replication *replication
+	replication *replicator
 
 	running  sync.WaitGroup
 	profiler *http.Server

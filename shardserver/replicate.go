@@ -1,0 +1,144 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
+	"github.com/atoll-dev/atoll/shardserver/mirror"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/replication/publish"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+const (
+	// hookMirror is the name of the post-start hook that begins to follow the cache.
+	hookMirror = "kcp-follow-cache"
+	// heartbeat is how often a shard reports on itself.
+	heartbeat = 10 * time.Second
+)
+
+// replicator is what a shard knows of others and tells them.
+type replicator struct {
+	cache     *client.Client
+	mirror    *mirror.Mirror
+	publisher *publish.Publisher
+	disk      *mirror.Disk
+}
+
+// addReplication makes the mirror of other shards and what publishes to them, if there is a cache. What was known before
+// the last stop is known again when it returns. All resources must be in the registry.
+func (s *Server) addReplication(ctx context.Context) error {
+	config, err := s.cacheConfig()
+	if err != nil || config == nil {
+		return err
+	}
+	r := &replicator{}
+	s.replication = r // from here on, stop ends it
+	if r.cache, err = client.New(config, s.options.Shard.Name); err != nil {
+		return fmt.Errorf("--cache-kubeconfig: %w", err)
+	}
+	etcd, err := keyspace.Connect(s.StorageTransport())
+	if err != nil {
+		return err
+	}
+	r.disk = &mirror.Disk{Etcd: etcd, Prefix: s.options.Etcd.StorageConfig.Prefix}
+	followed := publish.Copied(s.Registry)
+	for _, resource := range client.Resources() {
+		if storage.OnlyElsewhere(resource.GroupResource()) {
+			followed = append(followed, resource)
+		}
+	}
+	r.mirror = mirror.New(mirror.Config{
+		Shard: s.options.Shard.Name, Root: options.DefaultShardName, Resources: followed, Shards: s.registeredShards(), Disk: r.disk,
+	})
+	if err := r.mirror.Load(ctx); err != nil {
+		return err
+	}
+	s.Registry.SetElsewhere(r.mirror)
+	r.publisher = publish.New(publish.Config{
+		Registry: s.Registry, Shard: s.options.Shard.Name, Cache: r.cache, Mirror: r.mirror, Sources: s.publishedSources(),
+		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return s.reporter.Report(ctx) }, Interval: heartbeat,
+	})
+	return s.Generic.AddPostStartHook(hookMirror, func(hook genericapiserver.PostStartHookContext) error {
+		s.running.Go(func() { r.mirror.Run(hook, r.cache) })
+		return nil
+	})
+}
+
+// cacheConfig returns how the cache is reached, nil if there is none.
+func (s *Server) cacheConfig() (*rest.Config, error) {
+	config, err := s.options.CacheConfig()
+	if config == nil && err == nil && s.cache != nil {
+		return s.Generic.LoopbackClientConfig, nil
+	}
+	return config, err
+}
+
+// publishedSources are all that other shards must know of this one.
+func (s *Server) publishedSources() []publish.Source {
+	return slices.Concat(
+		publish.Copies(s.Registry),
+	)
+}
+
+// registeredShards returns what lists the shards of the installation where they are registered; nil on other shards.
+func (s *Server) registeredShards() func(context.Context) ([]string, error) {
+	if !s.options.IsRoot() {
+		return nil
+	}
+	shards := storage.NewReader[*corev1alpha1.Shard](s.Registry, corev1alpha1.Resource("shards"))
+	return func(ctx context.Context) ([]string, error) {
+		all, err := shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+		names := make([]string, 0, len(all))
+		for _, shard := range all {
+			names = append(names, shard.Name)
+		}
+		return names, err
+	}
+}
+
+// replicationControllers publish, replicationTasks report and keep what is known.
+func (s *Server) replicationControllers() []controller.Controller {
+	if s.replication == nil {
+		return nil
+	}
+	return s.replication.publisher.Controllers()
+}
+
+// replicationTasks is explained at replicationControllers.
+func (s *Server) replicationTasks() []func(context.Context) {
+	if s.replication == nil {
+		return nil
+	}
+	return []func(context.Context){s.replication.publisher.Run, s.replication.mirror.Persist}
+}
+
+// replicationMetrics tell how far behind replication is.
+func (s *Server) replicationMetrics() []metrics.StableCollector {
+	if s.replication == nil {
+		return nil
+	}
+	return []metrics.StableCollector{mirror.NewCollector(s.replication.mirror, s.replication.publisher.Behind)}
+}
+
+// close ends the connections.
+func (r *replicator) close() {
+	if r.cache != nil {
+		r.cache.CloseIdle()
+	}
+	if r.disk != nil {
+		_ = r.disk.Etcd.Close()
+	}
+}
