@@ -39,6 +39,13 @@ type server struct {
 	extras    operatorv1alpha1.ContainerExtras
 }
 
+// A pod that is taken away serves on for a moment: new connections come until every node has heard that it is leaving its
+// Service. Then its server lets requests end that have begun.
+const (
+	leaveSeconds   int64 = 5
+	requestSeconds int64 = 60 // what servers give a request
+)
+
 type probes struct{ startup, readiness, liveness *corev1.Probe }
 
 // deployment renders a component. Replicas stay unset when the spec leaves them out, so that an autoscaler can own them.
@@ -64,7 +71,9 @@ func (s server) deployment() *appsv1.Deployment {
 				LivenessProbe:   s.probes.liveness,
 				VolumeMounts:    append(s.mounts, s.extras.ExtraVolumeMounts...),
 				SecurityContext: ContainerSecurity(),
+				Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: leaveSeconds}}},
 			}},
+			TerminationGracePeriodSeconds: ptr.To(leaveSeconds + requestSeconds + 5),
 		},
 	}
 	meta := s.meta
