@@ -49,6 +49,17 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 	return count, nil
 }
 
+// Registered says whether a shard is known inside the installation. One that never came up is not, and holds nothing.
+func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error) {
+	found := false
+	err := c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
+		_, err := shards.Get(ctx, name, metav1.GetOptions{})
+		found = err == nil
+		return err
+	})
+	return found, err
+}
+
 // Cordon keeps new workspaces off a shard. One that is not registered gets none anyway.
 func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
