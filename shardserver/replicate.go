@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/replication/publish"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy"
 )
 
 const (
@@ -90,6 +91,7 @@ func (s *Server) cacheConfig() (*rest.Config, error) {
 func (s *Server) publishedSources() []publish.Source {
 	return slices.Concat(
 		publish.Copies(s.Registry),
+		tenancy.PublishedSources(s.tenancyConfig()),
 	)
 }
 

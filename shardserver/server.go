@@ -110,6 +110,7 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
+	s.addHealth()
 	if err := s.addReplication(ctx); err != nil {
 		return nil, err
 	}
@@ -119,7 +120,6 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, append(s.replicationMetrics(), metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))...)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	s.addRegistration()
-	s.addHealth()
 	if err := s.addControllers(); err != nil {
 		return nil, err
 	}

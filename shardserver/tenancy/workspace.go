@@ -200,21 +200,12 @@ func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceS
 		return nil
 	}
 	setRegion(workspace, shard)
-	path, err := c.path(ctx, scope)
+	path, err := pathOf(ctx, c.cfg.Types, scope.parent, workspace)
 	if err != nil {
 		return err
 	}
 	workspace.Spec.URL = clusterURL(shard, path)
 	return nil
-}
-
-// path returns the canonical path of the workspace.
-func (c *workspaceController) path(ctx context.Context, scope *workspaceScope) (logicalcluster.Path, error) {
-	parent, err := c.cfg.Types.CanonicalPath(ctx, scope.parent)
-	if err != nil {
-		return logicalcluster.Path{}, fmt.Errorf("finding the path of the parent of workspace %q: %w", scope.workspace.Name, err)
-	}
-	return parent.Join(scope.workspace.Name), nil
 }
 
 // write stores what changed: metadata and spec with one request, the status with another.

@@ -12,6 +12,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -30,7 +31,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 		scope.facts.refused = refused
 		return nil
 	}
-	template, aliases, err := c.newLogicalCluster(ctx, scope, shard)
+	template, aliases, err := newLogicalCluster(ctx, c.cfg.Types, scope.parent, scope.workspace, shard.Name)
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		scope.facts.refused = unschedulable("%v", err)
 		return nil
@@ -107,62 +108,66 @@ func (c *workspaceController) createCluster(ctx context.Context, scope *workspac
 	return cluster, nil
 }
 
-// newLogicalCluster returns the LogicalCluster that a workspace asks for, and the types that it counts as.
-func (c *workspaceController) newLogicalCluster(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (*corev1alpha1.LogicalCluster, []workspacetype.Resolved, error) {
-	leaf, err := c.typeOf(ctx, scope)
+// newLogicalCluster returns the LogicalCluster that a workspace asks for on a shard, and the types that it counts as.
+func newLogicalCluster(ctx context.Context, types *workspacetype.Resolver, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace, shard string) (*corev1alpha1.LogicalCluster, []workspacetype.Resolved, error) {
+	leaf, err := typeOf(ctx, types, parent, workspace)
 	if err != nil {
 		return nil, nil, err
 	}
-	aliases, err := c.cfg.Types.Aliases(ctx, leaf)
+	aliases, err := types.Aliases(ctx, leaf)
 	if err != nil {
 		return nil, nil, err
 	}
-	path, err := c.path(ctx, scope)
+	path, err := pathOf(ctx, types, parent, workspace)
 	if err != nil {
 		return nil, nil, err
 	}
-	createdBy, err := creator(scope.workspace.Annotations)
+	createdBy, err := creator(workspace.Annotations)
 	if err != nil {
-		return nil, nil, fmt.Errorf("workspace %q: %w", scope.workspace.Name, err)
+		return nil, nil, fmt.Errorf("workspace %q: %w", workspace.Name, err)
 	}
+	owner := remote.Owner(parent, workspace)
 	cluster := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: corev1alpha1.LogicalClusterName,
 			Annotations: map[string]string{
 				corev1alpha1.LogicalClusterPathAnnotationKey: path.String(),
 				corev1alpha1.LogicalClusterTypeAnnotationKey: leaf.Reference.String(),
-				corev1alpha1.ShardAnnotationKey:              shard.Name,
+				corev1alpha1.ShardAnnotationKey:              shard,
 			},
 			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
 		},
 		Spec: corev1alpha1.LogicalClusterSpec{
-			Owner: &corev1alpha1.LogicalClusterOwner{
-				APIVersion: tenancyv1alpha1.SchemeGroupVersion.String(),
-				Resource:   workspaces.Resource,
-				Name:       scope.stored.Name,
-				Cluster:    scope.parent.String(),
-				UID:        scope.stored.UID,
-			},
+			Owner:        &owner,
 			CreatedBy:    createdBy,
 			Initializers: workspacetype.Initializers(aliases),
 			Terminators:  workspacetype.Terminators(aliases),
 		},
 	}
 	for _, key := range []string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, corev1alpha1.RequiredGroupsAnnotationKey} {
-		if value, ok := scope.workspace.Annotations[key]; ok {
+		if value, ok := workspace.Annotations[key]; ok {
 			cluster.Annotations[key] = value
 		}
 	}
 	return cluster, aliases, nil
 }
 
-func (c *workspaceController) typeOf(ctx context.Context, scope *workspaceScope) (workspacetype.Resolved, error) {
+func typeOf(ctx context.Context, types *workspacetype.Resolver, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (workspacetype.Resolved, error) {
 	var ref workspacetype.Reference // of the default type, where admission did not set one
-	if wanted := scope.workspace.Spec.Type; wanted != nil {
+	if wanted := workspace.Spec.Type; wanted != nil {
 		var err error
 		if ref, err = workspacetype.NewReference(wanted.Path, string(wanted.Name)); err != nil {
-			return workspacetype.Resolved{}, fmt.Errorf("%w: spec.type of workspace %q: %w", workspacetype.ErrUnresolvable, scope.workspace.Name, err)
+			return workspacetype.Resolved{}, fmt.Errorf("%w: spec.type of workspace %q: %w", workspacetype.ErrUnresolvable, workspace.Name, err)
 		}
 	}
-	return c.cfg.Types.Resolve(ctx, scope.parent, ref)
+	return types.Resolve(ctx, parent, ref)
+}
+
+// pathOf returns the canonical path of a workspace.
+func pathOf(ctx context.Context, types *workspacetype.Resolver, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (logicalcluster.Path, error) {
+	path, err := types.CanonicalPath(ctx, parent)
+	if err != nil {
+		return logicalcluster.Path{}, fmt.Errorf("finding the path of the parent of workspace %q: %w", workspace.Name, err)
+	}
+	return path.Join(workspace.Name), nil
 }

@@ -1,0 +1,166 @@
+package tenancy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/replication/publish"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+)
+
+// PublishedSources returns what other shards must know: what this one asks them for, and what it answers them.
+func PublishedSources(cfg Config) []publish.Source {
+	asking := &asking{
+		cfg:        cfg,
+		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
+		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
+	}
+	answering := &answering{newInquiries(cfg)}
+	return []publish.Source{
+		{
+			Resource: requests,
+			Inputs: []controller.Input{
+				{Resource: workspaces, Keys: asking.ofWorkspace},
+				{Resource: reports, Everywhere: true, Keys: asking.ofReport},
+			},
+			Wanted: asking.wanted,
+		},
+		{
+			Resource: reports,
+			Inputs: []controller.Input{
+				{Resource: logicalClusters, Keys: answering.ofCluster},
+				{Resource: requests, Everywhere: true, Keys: answering.asked},
+			},
+			Wanted: answering.wanted,
+		},
+	}
+}
+
+// asking derives the requests of this shard from its workspaces.
+type asking struct {
+	cfg        Config
+	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
+	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
+}
+
+// ofWorkspace maps a workspace that is placed on another shard to the request for its logical cluster, and to the one
+// before it, which it may have gone on from.
+func (a *asking) ofWorkspace(event watch.Event) []controller.Key {
+	workspace, ok := event.Object.(*tenancyv1alpha1.Workspace)
+	if !ok || workspace.Spec.Mount != nil {
+		return nil
+	}
+	var keys []controller.Key
+	key := func(cluster logicalcluster.Name) {
+		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(workspace), Name: remote.RequestName(workspace.Name, cluster)})
+	}
+	if cluster, ok := remote.Cluster(workspace); ok && workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName {
+		key(cluster)
+	}
+	if previous, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspacePreviousClusterAnnotationKey]); err == nil {
+		key(previous)
+	}
+	return keys
+}
+
+// ofReport maps a report to this shard to the request that it answers.
+func (a *asking) ofReport(event watch.Event) []controller.Key {
+	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
+	if !ok || report.Spec.Shard != a.cfg.ShardName {
+		return nil
+	}
+	parent, workspace, ok := remote.ParseReportName(report.Name)
+	if !ok {
+		return nil
+	}
+	return []controller.Key{{Cluster: parent, Name: remote.RequestName(workspace, logicalcluster.Of(report))}}
+}
+
+// wanted returns the request. What cannot be taken back, the word that a logical cluster belongs to a workspace or to none,
+// is given only after asking storage itself.
+func (a *asking) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
+	request, err := a.request(ctx, key, a.workspaces.Get)
+	if err == nil && request != nil && (request.Spec.Delete || request.Spec.Confirmed != "") {
+		request, err = a.request(ctx, key, a.workspaces.GetLatest)
+	}
+	if err != nil || request == nil {
+		return nil, err
+	}
+	return request, nil
+}
+
+func (a *asking) request(ctx context.Context, key controller.Key, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
+	name, cluster, ok := remote.ParseRequestName(key.Name)
+	if !ok {
+		return nil, nil
+	}
+	workspace, err := read(ctx, "", name)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading workspace %q: %w", name, err)
+	}
+	if err != nil {
+		workspace = nil
+	}
+	report, err := a.reports.Get(logicalcluster.With(ctx, cluster), "", remote.ReportName(key.Cluster, name))
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the report on logical cluster %q: %w", cluster, err)
+	}
+	if err != nil {
+		report = nil
+	}
+	question := remote.Question{Own: a.cfg.ShardName, Parent: key.Cluster, Cluster: cluster, Workspace: workspace, Report: report}
+	question.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.Cluster, workspace) }
+	return question.Request()
+}
+
+// template returns the LogicalCluster that a workspace asks for. While its type cannot be resolved, the request stays as it
+// is: the condition of the workspace says why.
+func (a *asking) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
+	cluster, _, err := newLogicalCluster(ctx, a.cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
+	if errors.Is(err, workspacetype.ErrUnresolvable) {
+		return nil, fmt.Errorf("%w: %w", publish.ErrUnchanged, err)
+	}
+	return cluster, err
+}
+
+// answering derives the reports of this shard from what it is asked and from its logical clusters.
+type answering struct{ inquiries }
+
+// ofCluster maps a logical cluster that was made for a workspace on another shard to the report on it.
+func (a *answering) ofCluster(event watch.Event) []controller.Key {
+	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
+	if !ok {
+		return nil
+	}
+	if _, ok := remote.Remote(cluster); !ok {
+		return nil
+	}
+	parent, err := logicalcluster.ParseName(cluster.Spec.Owner.Cluster)
+	if err != nil {
+		return nil
+	}
+	return []controller.Key{{Cluster: logicalcluster.Of(cluster), Name: remote.ReportName(parent, cluster.Spec.Owner.Name)}}
+}
+
+func (a *answering) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
+	inquiry, err := a.read(ctx, key)
+	if inquiry == nil || err != nil {
+		return nil, err
+	}
+	if report := inquiry.Report(); report != nil {
+		return report, nil
+	}
+	return nil, nil
+}
