@@ -41,6 +41,9 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"CustomResourceDefinition/-/rootshards.operator.kcp.io",
 			"CustomResourceDefinition/-/frontproxies.operator.kcp.io",
 			"CustomResourceDefinition/-/kubeconfigs.operator.kcp.io",
+			"CustomResourceDefinition/-/shards.operator.kcp.io",
+			"CustomResourceDefinition/-/cacheservers.operator.kcp.io",
+			"CustomResourceDefinition/-/virtualworkspaces.operator.kcp.io",
 			"ServiceAccount/atoll-system/atoll-controller-manager",
 			"ClusterRole/-/atoll-manager-role",
 			"ClusterRoleBinding/-/atoll-manager-rolebinding",
@@ -54,8 +57,18 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"FrontProxy/kcp/frontproxy",
 			"Kubeconfig/kcp/kubeconfig-kcp-admin",
 		},
-		"samples/full": {"RootShard/kcp/root", "FrontProxy/kcp/main", "Kubeconfig/kcp/team-a", "Issuer/kcp/selfsigned"},
-		"development":  {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
+		"sharded": {
+			"Namespace/-/kcp",
+			"RootShard/kcp/root",
+			"Shard/kcp/alpha",
+			"Shard/kcp/beta",
+			"CacheServer/kcp/cache",
+			"FrontProxy/kcp/frontproxy",
+			"Kubeconfig/kcp/kubeconfig-kcp-admin",
+		},
+		"development/sharded": {"RootShard/kcp/root", "Shard/kcp/alpha", "Shard/kcp/beta", "CacheServer/kcp/cache", "FrontProxy/kcp/frontproxy"},
+		"samples/full":        {"Shard/kcp/alpha", "CacheServer/kcp/europe", "VirtualWorkspace/kcp/alpha-views", "RootShard/kcp/root", "FrontProxy/kcp/main", "Kubeconfig/kcp/team-a", "Issuer/kcp/selfsigned"},
+		"development":         {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
 	} {
 		t.Run(dir, func(t *testing.T) {
 			have := ids(build(t, dir))

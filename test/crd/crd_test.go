@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
@@ -87,7 +88,11 @@ func read(file string) (*definition, error) {
 // would be stored.
 func (d *definition) admit(ctx context.Context, manifest string) (map[string]any, field.ErrorList) {
 	var object map[string]any
-	if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+	document, err := yaml.YAMLToJSON([]byte(manifest))
+	if err == nil {
+		err = utiljson.Unmarshal(document, &object) // whole numbers are integers, as rules want them
+	}
+	if err != nil {
 		return nil, field.ErrorList{field.InternalError(nil, err)}
 	}
 	pruning.Prune(object, d.structural, true)

@@ -12,10 +12,13 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Manifests are written as they are in files; kind and names are put around a spec by rootShard, frontProxy, kubeconfig.
-func rootShard(spec string) string  { return manifest("RootShard", spec) }
-func frontProxy(spec string) string { return manifest("FrontProxy", spec) }
-func kubeconfig(spec string) string { return manifest("Kubeconfig", spec) }
+// Manifests are written as they are in files; kind and names are put around a spec by these functions.
+func rootShard(spec string) string        { return manifest("RootShard", spec) }
+func frontProxy(spec string) string       { return manifest("FrontProxy", spec) }
+func kubeconfig(spec string) string       { return manifest("Kubeconfig", spec) }
+func shard(spec string) string            { return manifest("Shard", spec) }
+func cacheServer(spec string) string      { return manifest("CacheServer", spec) }
+func virtualWorkspace(spec string) string { return manifest("VirtualWorkspace", spec) }
 
 func manifest(kind, spec string) string {
 	head := "apiVersion: operator.kcp.io/v1alpha1\nkind: " + kind + "\nmetadata:\n  name: sample\n  namespace: default\n"
@@ -82,6 +85,23 @@ func TestManifests(t *testing.T) {
 		{"accepts OIDC alone on a shard", rootShard(external + "auth: {oidc: {issuerURL: a, clientID: b}}"), ""},
 		{"accepts a list of one empty group to drop", frontProxy("rootShard: {}\nauth: {dropGroups: ['']}"), ""},
 		{"refuses a path mapping without client key", frontProxy("rootShard: {}\nadditionalPathMappings: [{path: /a, backend: b, backend_server_ca: c, proxy_client_cert: d}]"), "proxy_client_key"},
+
+		// Shards, cache servers, servers of virtual workspaces.
+		{"accepts a Shard without spec", shard(""), ""},
+		{"accepts a Shard whose rootShard is empty, as the reference does", shard("rootShard: {}\netcd: {endpoints: [a]}"), ""},
+		{"accepts a Shard without etcd", shard("rootShard: {ref: {name: root}}"), ""},
+		{"refuses a Shard without rootShard", shard("etcd: {endpoints: [a]}"), "spec.rootShard"},
+		{"accepts a Shard with a cache of its own", shard("rootShard: {ref: {name: root}}\ncache: {ref: {name: europe}}"), ""},
+		{"accepts a CacheServer without spec", cacheServer(""), ""},
+		{"accepts a CacheServer with an empty spec", cacheServer("replicas: 1"), ""},
+		{"refuses several replicas of a CacheServer without etcd", cacheServer("replicas: 2"), "more than one replica needs etcd"},
+		{"accepts several replicas of a CacheServer with etcd", cacheServer("replicas: 2\netcd: {endpoints: [a]}"), ""},
+		{"accepts a CacheServer whose etcd is managed", cacheServer("replicas: 2\netcd: {managed: {replicas: 3}}"), ""},
+		{"refuses a VirtualWorkspace without a target", virtualWorkspace(external + "target: {}"), "exactly one of"},
+		{"refuses a VirtualWorkspace with two targets", virtualWorkspace(external + "target: {rootShardRef: {name: a}, shardRef: {name: b}}"), "exactly one of"},
+		{"accepts a VirtualWorkspace of a shard", virtualWorkspace(external + "target: {shardRef: {name: b}}"), ""},
+		{"refuses a VirtualWorkspace without address", virtualWorkspace("target: {shardRef: {name: b}}"), "spec.external"},
+		{"refuses an init container without name", virtualWorkspace(external + "target: {shardRef: {name: b}}\ninitContainers: [{name: ''}]"), "initContainers"},
 
 		// Kubeconfig rules.
 		{"accepts a target workspace", kubeconfig(kubeconfigBasics + "targetWorkspace: root:a-1:b"), ""},
