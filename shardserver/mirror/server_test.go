@@ -1,0 +1,121 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// withCache makes a shard publish to a cache server.
+func withCache(t *testing.T, cache *cachetesting.Cache, shard string) func(*options.Options) {
+	t.Helper()
+	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
+	return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
+}
+
+func in(ctx context.Context, cluster string) context.Context {
+	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
+}
+
+// TestShardsKnowEachOther follows objects from one shard to another, through a cache that is killed, emptied and slow.
+func TestShardsKnowEachOther(t *testing.T) {
+	cache := cachetesting.Start(t)
+	root := shardtesting.Start(t, withCache(t, cache, "root"))
+	beta := shardtesting.StartShard(t, root, "beta", withCache(t, cache, "beta"))
+	atRoot := root.Client(t, root.Masters(t))
+	types := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes"))
+	roles := storage.NewReader[*rbac.ClusterRole](beta.Server.Registry, rbac.Resource("clusterroles"))
+	everywhere := types.Everywhere()
+
+	t.Run("what root had before is there, in the type of local readers", func(t *testing.T) {
+		shardtesting.Eventually(t, "the type universal", func(ctx context.Context) error {
+			obj, err := everywhere.Get(in(ctx, "root"), "", "universal")
+			if err != nil {
+				return err
+			}
+			if obj.Annotations["kcp.io/shard"] != "root" || logicalcluster.Of(obj) != logicalcluster.Root || obj.UID == "" {
+				return fmt.Errorf("got annotations %v, UID %q", obj.Annotations, obj.UID)
+			}
+			return nil
+		})
+		if _, err := types.Get(in(t.Context(), "root"), "", "universal"); !apierrors.IsNotFound(err) {
+			t.Errorf("a reader that was not asked for what is elsewhere returned: %v", err)
+		}
+	})
+	t.Run("once all shards are complete, what is not known does not exist", func(t *testing.T) {
+		shardtesting.Eventually(t, "a NotFound", func(ctx context.Context) error {
+			if _, err := everywhere.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	})
+	t.Run("a marked role comes, in the internal type, and goes with its mark", func(t *testing.T) {
+		role := &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "binders"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, Verbs: []string{"bind"}}},
+		}
+		must(t, atRoot.Create(shardtesting.In(t.Context(), "root"), role))
+		shardtesting.Eventually(t, "the role", func(ctx context.Context) error {
+			_, err := roles.Everywhere().Get(in(ctx, "root"), "", "binders")
+			return err
+		})
+		before := role.DeepCopy()
+		role.Rules[0].Verbs = []string{"get"}
+		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), role, client.MergeFrom(before)))
+		shardtesting.Eventually(t, "the end of the role", func(ctx context.Context) error {
+			if _, err := roles.Everywhere().Get(in(ctx, "root"), "", "binders"); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	})
+}
+
+// TestAShardThatHasTheCacheInItself reads and writes it as any other.
+func TestAShardThatHasTheCacheInItself(t *testing.T) {
+	root := shardtesting.Start(t)
+	beta := shardtesting.StartShard(t, root, "beta")
+	types := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+	shardtesting.Eventually(t, "the types of root, and only these", func(ctx context.Context) error {
+		if _, err := types.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v", err)
+		}
+		_, err := types.Get(in(ctx, "root"), "", "universal")
+		return err
+	})
+	shardtesting.Eventually(t, "root to hear of beta", func(context.Context) error {
+		if err := root.Server.Registry.Elsewhere().Known(tenancyv1alpha1.Resource("workspacetypes")); err != nil {
+			return err
+		}
+		if _, found := root.Server.Registry.Elsewhere().Get(shardingv1alpha1.Resource("shardreports"), logicalcluster.Root, "", "beta"); !found {
+			return errors.New("there is no report")
+		}
+		return nil
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
