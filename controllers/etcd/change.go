@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,24 @@ func MayAbandon(live *appsv1.StatefulSet) *Refusal {
 	return &Refusal{"EtcdHoldsData", fmt.Sprintf(
 		"etcd.endpoints is set and StatefulSet %s still holds this shard's data. Copy the data to the new etcd, then delete the StatefulSet; or remove etcd.endpoints", live.Name)}
 }
+
+// versionAnnotation, on the StatefulSet, is the version of etcd that the operator came with when it chose the image.
+const versionAnnotation = "operator.kcp.io/etcd-version"
+
+// KeepImage lets members go on with the image they run while a newer one brings the same etcd: a restart of the only
+// member is an outage, and most versions of the servers change nothing about their store. A version that the operator
+// does not know of, in an image of the user's, is not noticed; another repository is.
+func KeepImage(live, wanted *appsv1.StatefulSet) {
+	if live.Annotations[versionAnnotation] != wanted.Annotations[versionAnnotation] {
+		return
+	}
+	have, want := &live.Spec.Template.Spec.Containers[0], &wanted.Spec.Template.Spec.Containers[0]
+	if repository(have.Image) == repository(want.Image) {
+		want.Image = have.Image
+	}
+}
+
+func repository(image string) string { return image[:max(strings.LastIndex(image, ":"), 0)] }
 
 func replicas(set *appsv1.StatefulSet) int32 {
 	if set.Spec.Replicas == nil {

@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,6 +116,31 @@ func TestQuotaLeavesRoomOnTheVolume(t *testing.T) {
 			args := managed(t, tc.spec).StatefulSet(image).Spec.Template.Spec.Containers[0].Args
 			if !strings.Contains(strings.Join(args, " ")+" ", tc.want+" ") {
 				t.Errorf("%s is missing from %q", tc.want, args)
+			}
+		})
+	}
+}
+
+func TestMembersKeepAnImageThatBringsTheSameEtcd(t *testing.T) {
+	set := func(image, version string) *appsv1.StatefulSet {
+		return &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"operator.kcp.io/etcd-version": version}},
+			Spec:       appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}},
+		}
+	}
+	for sentence, tc := range map[string]struct {
+		live, wanted *appsv1.StatefulSet
+		image        string
+	}{
+		"another tag":                        {set("example.com/atoll:v1", "3.6"), set("example.com/atoll:v2", "3.6"), "example.com/atoll:v1"},
+		"another tag with another etcd":      {set("example.com/atoll:v1", "3.6"), set("example.com/atoll:v2", "3.7"), "example.com/atoll:v2"},
+		"another registry":                   {set("example.com:5000/atoll:v1", "3.6"), set("example.org:5000/atoll:v1", "3.6"), "example.org:5000/atoll:v1"},
+		"members of an operator before this": {set("example.com/atoll:v1", ""), set("example.com/atoll:v2", "3.6"), "example.com/atoll:v2"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			etcd.KeepImage(tc.live, tc.wanted)
+			if have := tc.wanted.Spec.Template.Spec.Containers[0].Image; have != tc.image {
+				t.Errorf("got %s", have)
 			}
 		})
 	}

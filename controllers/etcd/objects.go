@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/version"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -92,6 +93,7 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 			},
 		},
 	}
+	out.Annotations = map[string]string{versionAnnotation: version.Version}
 	if c.storage.EmptyDir == nil {
 		out.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},

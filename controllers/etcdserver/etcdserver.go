@@ -56,6 +56,7 @@ func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, 
 		if refusal := etcd.MayChange(live, wanted); refusal != nil {
 			return status.Stall(condition, refusal.Reason, "%s", refusal.Message), nil
 		}
+		etcd.KeepImage(live, wanted)
 	}
 	revisions, missing, err := cluster.Revisions(ctx, namespace, desired.MountsOf(&wanted.Spec.Template.Spec))
 	switch {
