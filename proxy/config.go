@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/mapping"
 	"github.com/atoll-dev/atoll/proxy/options"
 	"github.com/atoll-dev/atoll/proxy/shards"
+	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // Config is everything the server is built from, loaded from the files that the options name.
@@ -31,6 +32,8 @@ type Config struct {
 	Shards *rest.Config
 	// Root reaches the root shard; nil where no kubeconfig is given.
 	Root *rest.Config
+	// SharedIndex, where enabled, says what there is; shards are not asked then.
+	SharedIndex *sharedindex.Options
 	// Subset are the shards that the proxy leads to.
 	Subset shards.Subset
 
@@ -62,6 +65,7 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		RequiredAudiences:       o.Authentication.APIAudiences,
 		ProfilerAddress:         o.ProfilerAddress,
 		ShutdownTimeout:         o.ShutdownTimeout,
+		SharedIndex:             o.SharedIndex,
 		Subset:                  shards.Subset{Names: o.Shards},
 	}
 	var err error
@@ -82,8 +86,8 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		}
 	}
 	for _, entry := range c.Mappings {
-		if entry.Shards() && c.Root == nil {
-			return nil, fmt.Errorf("--root-kubeconfig: got nothing, expected a kubeconfig of the root shard, because %s maps %s", o.MappingFile, mapping.ShardsPath)
+		if entry.Shards() && c.Root == nil && !c.SharedIndex.Enabled() {
+			return nil, fmt.Errorf("--root-kubeconfig: got nothing, expected a kubeconfig of the root shard, because %s maps %s and there is no shared index", o.MappingFile, mapping.ShardsPath)
 		}
 	}
 	if c.Authentication, err = o.Authentication.ToAuthenticationConfig(); err != nil {

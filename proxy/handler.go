@@ -55,8 +55,8 @@ func (s *Server) readyz(w http.ResponseWriter) {
 		http.Error(w, "shutting down", http.StatusServiceUnavailable)
 		return
 	}
-	if s.watcher != nil {
-		if err := s.watcher.Ready(); err != nil {
+	if s.shards != nil {
+		if err := s.shards.Ready(); err != nil {
 			// What is missing may name shards; that is for the log, not for who asks without an identity.
 			klog.V(2).InfoS("Not ready", "reason", err.Error())
 			http.Error(w, "shards are not synced", http.StatusServiceUnavailable)

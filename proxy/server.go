@@ -30,11 +30,31 @@ import (
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
+// follower fills the index: from the shards, or from the index that they share.
+type follower interface {
+	Run(ctx context.Context) error
+	WaitForShards(ctx context.Context) error
+	Ready() error
+}
+
+// follow returns what fills the index and, unless it is nil, the catalog.
+func (c CompletedConfig) follow(idx *index.Index, types *workspacetypes.Catalog) follower {
+	if c.SharedIndex.Enabled() {
+		return shards.NewShared(c.SharedIndex, idx, c.Subset, types)
+	}
+	watcher := shards.New(c.Root, c.Shards, idx)
+	watcher.Choose(c.Subset)
+	if types != nil {
+		watcher.FollowTypes(types)
+	}
+	return watcher
+}
+
 // Server is a front proxy that is ready to run.
 type Server struct {
 	config     CompletedConfig
 	index      *index.Index
-	watcher    *shards.Watcher // nil when nothing is mapped to shards
+	shards     follower // nil when nothing is mapped to shards
 	transports []*backend.Transport
 	auth       *identity.Authenticator
 	respond    responder
@@ -99,11 +119,7 @@ func (s *Server) build() error {
 		if entry.Shards() {
 			forward = forward.WithFailure(s.respond.absent)
 			r.toShards = true
-			s.watcher = shards.New(s.config.Root, s.config.Shards, s.index)
-			s.watcher.Choose(s.config.Subset)
-			if r.types != nil {
-				s.watcher.FollowTypes(r.types)
-			}
+			s.shards = s.config.follow(s.index, r.types)
 		}
 		forwarders = append(forwarders, forward)
 	}
@@ -133,9 +149,9 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.watcher != nil {
+	if s.shards != nil {
 		failed := make(chan error, 1)
-		running.Go(func() { failed <- s.watcher.Run(work) })
+		running.Go(func() { failed <- s.shards.Run(work) })
 		waiting, cancel := context.WithCancelCause(ctx)
 		running.Go(func() {
 			select {
@@ -144,7 +160,7 @@ func (s *Server) Run(ctx context.Context) error {
 			case <-waiting.Done():
 			}
 		})
-		err := s.watcher.WaitForShards(waiting)
+		err := s.shards.WaitForShards(waiting)
 		cancel(nil)
 		if ctx.Err() != nil {
 			return nil // told to stop before it began

@@ -193,6 +193,11 @@ func (i *Index) RemoveShard(name string) {
 	})
 }
 
+// SetUnread says that not everything on a shard is known any more. Its entries stay.
+func (i *Index) SetUnread(shard string) {
+	i.update(func(s *Snapshot) { s.setRead(shard, 0) })
+}
+
 // PutCluster says that the shard has the logical cluster. System clusters exist on every shard and are nobody's
 // business outside: they are not indexed.
 func (i *Index) PutCluster(shard string, cluster Cluster) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/profiles"
+	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // defaultIssuer is the issuer of service account tokens where nothing else is configured, as on a shard.
@@ -36,6 +37,9 @@ type Options struct {
 	RootKubeconfig   string
 	ShardsKubeconfig string
 	RootDirectory    string
+
+	// SharedIndex is what shards write and this proxy reads, where there is one.
+	SharedIndex *sharedindex.Options
 
 	// Shards and ShardSelector choose the shards that the proxy leads to; without any it leads to all.
 	Shards        []string
@@ -58,6 +62,7 @@ func New() *Options {
 			WithClientCert().WithOIDC().WithRequestHeader().WithServiceAccounts().WithTokenFile().WithWebHook(),
 		DropGroups:      identity.DefaultDropGroups(),
 		RootDirectory:   ".kcp",
+		SharedIndex:     sharedindex.NewOptions(),
 		FeatureGates:    map[string]bool{},
 		Logs:            logsapi.NewLoggingConfiguration(),
 		ShutdownTimeout: 60 * time.Second,
@@ -93,6 +98,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig of the root shard: Shard objects are read there, and access to /metrics is checked there.")
 	fs.StringVar(&o.ShardsKubeconfig, "shards-kubeconfig", o.ShardsKubeconfig,
 		"Kubeconfig whose credentials are good on all shards (group system:masters). Its server is not used. Required.")
+	o.SharedIndex.AddFlags(fs, "This proxy reads it instead of watching every shard, and starts without them.")
 	fs.StringSliceVar(&o.Shards, "shards", o.Shards,
 		"Names of the shards that this proxy leads to. Workspaces on others look as if they did not exist. Empty, and without --shard-selector: all.")
 	fs.StringVar(&o.ShardSelector, "shard-selector", o.ShardSelector,
@@ -159,6 +165,7 @@ func (o Options) validate() error {
 	if o.ShardsKubeconfig == "" {
 		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards"))
 	}
+	errs = append(errs, o.SharedIndex.Validate()...)
 	if _, err := labels.Parse(o.ShardSelector); err != nil {
 		errs = append(errs, fmt.Errorf("--shard-selector: got %q: %w", o.ShardSelector, err))
 	}

@@ -10,12 +10,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
-)
-
-// phaseScheduling and the empty phase are those of workspaces that do not lead anywhere yet.
-const (
-	phaseScheduling  = "Scheduling"
-	phaseUnavailable = "Unavailable"
+	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // store is a sink that stores nothing: it reads of an object what matters, T, and hands that on.
@@ -96,18 +91,19 @@ func workspaceOf(object runtime.Object) (index.Workspace, error) {
 	if err != nil {
 		return index.Workspace{}, fmt.Errorf("workspace %q: annotation %s: %w", o.Name, logicalcluster.AnnotationKey, err)
 	}
-	w := index.Workspace{Parent: parent, Name: o.Name}
-	if o.Status.Phase == "" || o.Status.Phase == phaseScheduling {
-		return w, nil // known, but it leads nowhere
+	lead, _ := sharedindex.Lead(o.Status.Phase, o.Spec.Cluster, o.Spec.URL, o.Spec.Mount != nil)
+	return leading(parent, o.Name, lead)
+}
+
+// leading returns what the index says of a workspace that leads somewhere, or nowhere.
+func leading(parent logicalcluster.Name, name string, lead sharedindex.Workspace) (index.Workspace, error) {
+	w := index.Workspace{Parent: parent, Name: name, Mount: lead.Mount, Unavailable: lead.Unavailable}
+	if lead.Cluster == "" {
+		return w, nil
 	}
-	w.Unavailable = o.Status.Phase == phaseUnavailable
-	switch {
-	case o.Spec.Cluster != "":
-		if w.Cluster, err = logicalcluster.ParseName(o.Spec.Cluster); err != nil {
-			return index.Workspace{}, fmt.Errorf("workspace %q in %s: spec.cluster: %w", o.Name, parent, err)
-		}
-	case o.Spec.Mount != nil:
-		w.Mount = o.Spec.URL
+	var err error
+	if w.Cluster, err = logicalcluster.ParseName(lead.Cluster); err != nil {
+		return index.Workspace{}, fmt.Errorf("workspace %q in %s: spec.cluster: %w", name, parent, err)
 	}
 	return w, nil
 }

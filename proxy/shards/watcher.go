@@ -17,7 +17,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -110,12 +109,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 // WaitForShards blocks until there is a Shard object, and each shard's contents were either listed once or could not
 // be: a shard that is down must not keep the proxy of all others from starting.
 func (w *Watcher) WaitForShards(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) { return w.Ready() == nil, nil })
-	if err != nil {
-		return fmt.Errorf("waiting for the shards: %w", errors.Join(err, w.Ready()))
-	}
-	return nil
+	return waitFor(ctx, w.Ready)
 }
+
+// startPoll is how often a start looks whether it can go on.
+const startPoll = 50 * time.Millisecond
 
 // Ready returns nil once the index was as good as it can be, else what is missing. It does not change back: a shard
 // that joins or moves later is no reason to stop serving the others.
