@@ -1,40 +1,172 @@
 package shardserver_test
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver"
+	"github.com/atoll-dev/atoll/shardserver/bootstrap"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestASecondShardJoins: it takes the identities of root, writes them down, registers itself, and starts again without
-// the root shard.
+// TestASecondShardJoins: it takes the identities of root, writes them down, registers itself and is heard of. It starts
+// again without the root shard.
 func TestASecondShardJoins(t *testing.T) {
 	root := shardtesting.Start(t)
 	atRoot := root.Client(t, root.Masters(t))
 	identities := rootIdentities(t, atRoot)
 	beta := shardtesting.StartShard(t, root, "beta")
-	atBeta := beta.Client(t, beta.Masters(t))
 
-	t.Run("the identities of root are written down", func(t *testing.T) { cached(t, atBeta, identities) })
+	t.Run("the identities of root are written down", func(t *testing.T) {
+		cached(t, beta.Client(t, beta.Masters(t)), identities)
+	})
 	t.Run("a ready shard is registered", func(t *testing.T) {
 		shard := registered(t, atRoot, "beta")
 		if want := beta.Masters(t).Host; shard.Spec.BaseURL != want || shard.Spec.ExternalURL != want || shard.Labels["name"] != "beta" {
 			t.Errorf("it is registered as %+v, %v, want URL %s", shard.Spec, shard.Labels, want)
 		}
 	})
-	t.Run("it starts again while the root shard is away, and registers when that is back", func(t *testing.T) {
+	for _, name := range []string{"root", "beta"} {
+		t.Run("how shard "+name+" is, stands in its status", func(t *testing.T) {
+			shardtesting.Eventually(t, "shard is Ready and Schedulable", func(context.Context) error {
+				shard := registered(t, atRoot, name)
+				if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(shard, corev1alpha1.ShardSchedulable) {
+					return fmt.Errorf("its status is %+v", shard.Status)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("after a restart its addresses are right, and what others wrote stays", func(t *testing.T) {
 		labelled := registered(t, atRoot, "beta")
 		labelled.Labels["region"] = "moon"
 		must(t, atRoot.Update(shardtesting.In(t.Context(), "root"), labelled))
 		must(t, beta.Stop())
+		beta = shardtesting.StartShardIn(t, beta.Directory, root, "beta")
+		shardtesting.Eventually(t, "the new address", func(context.Context) error {
+			shard := registered(t, atRoot, "beta")
+			if want := beta.Masters(t).Host; shard.Spec.BaseURL != want || shard.Labels["region"] != "moon" {
+				return fmt.Errorf("it is registered as %+v, %v, want URL %s", shard.Spec, shard.Labels, want)
+			}
+			return nil
+		})
+	})
+	t.Run("it starts again while the root shard and its cache are away", func(t *testing.T) {
+		must(t, beta.Stop())
 		join := root.Peer(t, "beta")
 		must(t, root.Stop())
-		again := shardtesting.StartIn(t, beta.Directory, join)
-		cached(t, again.Client(t, again.Masters(t)), identities)
+		alone := shardtesting.StartIn(t, beta.Directory, join)
+		cached(t, alone.Client(t, alone.Masters(t)), identities)
 	})
+}
+
+// TestAShardBelongsToOneInstallation: it never takes the identities of another root.
+func TestAShardBelongsToOneInstallation(t *testing.T) {
+	first, second := shardtesting.Start(t), shardtesting.Start(t)
+	identities := rootIdentities(t, first.Client(t, first.Masters(t)))
+	others := rootIdentities(t, second.Client(t, second.Masters(t)))
+	beta := shardtesting.StartShard(t, first, "beta")
+	must(t, beta.Stop())
+
+	opts := shardOptions(t, beta.Directory)
+	second.Peer(t, "beta")(opts)
+	stray := start(t, opts)
+	shardtesting.Eventually(t, "the reason why it is not ready", func(context.Context) error {
+		code, body := stray.get(t, "/readyz?verbose")
+		if code != http.StatusInternalServerError || !strings.Contains(body, "shard-registration failed") {
+			return fmt.Errorf("%d: %s", code, body)
+		}
+		return nil
+	})
+	stray.stop(t)
+	var missing corev1alpha1.Shard
+	atSecond := second.Client(t, second.Masters(t))
+	if err := atSecond.Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: "beta"}, &missing); !apierrors.IsNotFound(err) {
+		t.Errorf("it is registered there: %v, %v", err, missing)
+	}
+	if identities["tenancy.kcp.io"] == others["tenancy.kcp.io"] {
+		t.Fatal("both installations have the same identities")
+	}
+	again := shardtesting.StartShardIn(t, beta.Directory, first, "beta")
+	cached(t, again.Client(t, again.Masters(t)), identities)
+}
+
+// TestANewShardWaitsForRoot: until it has the identities, its port says that it lives and why it is not ready.
+func TestANewShardWaitsForRoot(t *testing.T) {
+	root := shardtesting.Start(t)
+	join := root.Peer(t, "beta")
+	must(t, root.Stop())
+
+	opts := shardOptions(t, t.TempDir())
+	join(opts)
+	beta := start(t, opts)
+	shardtesting.Eventually(t, "answers on the port", func(context.Context) error {
+		if code, body := beta.get(t, "/livez"); code != http.StatusOK {
+			return fmt.Errorf("/livez: %d %s", code, body)
+		}
+		if code, body := beta.get(t, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "asking the root shard") {
+			return fmt.Errorf("/readyz: %d %s", code, body)
+		}
+		if code, _ := beta.get(t, "/clusters/root/api"); code != http.StatusServiceUnavailable {
+			return fmt.Errorf("the API: %d", code)
+		}
+		return nil
+	})
+	t.Run("it can be ended", func(t *testing.T) { beta.stop(t) })
+}
+
+// TestAShardNeedsNoAdministrator: what it does in root, it may do by the certificate of a shard, and nothing else.
+func TestAShardNeedsNoAdministrator(t *testing.T) {
+	ca := shardtesting.NewCA(t, "clients")
+	root := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
+	config := ca.Client(t, root.Masters(t), "system:kcp:shard:beta", "system:kcp:shard")
+	beta := shardtesting.StartShard(t, root, "beta", func(o *options.Options) {
+		file := kubeconfig(t, config)
+		o.Shard.RootKubeconfig, o.Shard.CacheKubeconfig = file, file
+	})
+	atRoot, asBeta := root.Client(t, root.Masters(t)), root.Client(t, config)
+	shardtesting.Eventually(t, "beta is heard of", func(context.Context) error {
+		shard := registered(t, atRoot, "beta")
+		if shard.Spec.BaseURL != beta.Masters(t).Host || !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
+			return fmt.Errorf("it is %+v, %+v", shard.Spec, shard.Status)
+		}
+		return nil
+	})
+	in := shardtesting.In(t.Context(), "root")
+	options := bootstrap.Options{ShardName: "gamma", BaseURL: "https://gamma.example"}
+	for what, err := range map[string]error{
+		"register another shard":   bootstrap.RegisterShard(t.Context(), asBeta, options, true),
+		"make one without a name":  asBeta.Create(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
+		"read another":             asBeta.Get(in, client.ObjectKey{Name: "root"}, &corev1alpha1.Shard{}),
+		"read all":                 asBeta.List(in, &corev1alpha1.ShardList{}),
+		"delete itself":            asBeta.Delete(in, &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta"}}),
+		"say how it is":            asBeta.Status().Update(in, registered(t, atRoot, "beta")),
+		"read exports elsewhere":   asBeta.Get(shardtesting.In(t.Context(), "system:shard"), client.ObjectKey{Name: "x"}, &apisv1alpha2.APIExport{}),
+		"list the exports of root": asBeta.List(in, &apisv1alpha2.APIExportList{}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("a shard must not %s: %v", what, err)
+		}
+	}
 }
 
 func must(t *testing.T, err error) {
@@ -49,4 +181,71 @@ func registered(t *testing.T, c client.Client, name string) *corev1alpha1.Shard 
 	shard := &corev1alpha1.Shard{}
 	must(t, c.Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: name}, shard))
 	return shard
+}
+
+// kubeconfig writes the configuration of a client with a certificate as a shard wants it.
+func kubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"root": {Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"shard": {ClientCertificate: config.CertFile, ClientKey: config.KeyFile}},
+		Contexts:       map[string]*clientcmdapi.Context{"shard-base": {Cluster: "root", AuthInfo: "shard"}},
+		CurrentContext: "shard-base",
+	}, file))
+	return file
+}
+
+// starting is a shard that may never be ready.
+type starting struct {
+	url    string
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// shardOptions are those of a shard on a free port, in a directory that a shard may have had before.
+func shardOptions(t *testing.T, directory string) *options.Options {
+	t.Helper()
+	o := options.New(directory)
+	o.SecureServing.BindAddress, o.SecureServing.BindPort, o.BindFreePort = net.IPv4(127, 0, 0, 1), 0, true
+	o.EmbeddedEtcd.ClientPort, o.EmbeddedEtcd.PeerPort, o.UnsafeNoFsync = 0, 0, true
+	return o
+}
+
+func start(t *testing.T, opts *options.Options) *starting {
+	t.Helper()
+	completed, err := opts.Complete()
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &starting{url: completed.Shard.BaseURL, cancel: cancel, ended: make(chan error, 1)}
+	go func() {
+		server, err := shardserver.New(ctx, completed, nil)
+		if err == nil {
+			err = server.Run(ctx)
+		}
+		s.ended <- err
+	}()
+	t.Cleanup(cancel)
+	return s
+}
+
+func (s *starting) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get(s.url + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(body)
+}
+
+func (s *starting) stop(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	if err := <-s.ended; err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("it ended with %v", err)
+	}
 }

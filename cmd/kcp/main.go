@@ -94,6 +94,10 @@ func run(opts *options.Options) error {
 	}
 	ctx := genericapiserver.SetupSignalContext()
 	server, err := shardserver.New(ctx, completed, embeddedcache.New)
+	if err != nil && ctx.Err() != nil {
+		klog.InfoS("Ended before the shard could start", "reason", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
