@@ -1,0 +1,486 @@
+package tenancy
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+)
+
+// TestWhateverHappensBothSidesAgreeInTheEnd plays the protocol between the shard of some workspaces ("here") and the one
+// that they are placed on ("there") in random order: messages late, views that go back in time as after a restart, writes
+// that were decided long ago, a cache that loses everything, users who create and delete. When all that ends, every
+// workspace has its logical cluster, or knows that it has none, no logical cluster is left that no workspace leads to,
+// and nothing is published any more.
+func TestWhateverHappensBothSidesAgreeInTheEnd(t *testing.T) {
+	for seed := range uint64(3000) {
+		m := newModel(seed)
+		for range 150 {
+			m.step()
+		}
+		m.settle()
+		if wrong := append(m.wrong, m.disagreements()...); len(wrong) > 0 {
+			t.Fatalf("seed %d:\n%s\n\nhistory:\n%s", seed, strings.Join(wrong, "\n"), strings.Join(m.history, "\n"))
+		}
+	}
+}
+
+const here, there = "here", "there"
+
+var modelParent = logicalcluster.MustParseName("parent")
+
+// model is the whole world of the protocol.
+type model struct {
+	rand *rand.Rand
+	now  time.Time
+	next int
+
+	// What is stored: here, in the cache (by publisher and name), and there.
+	workspaces map[string]*tenancyv1alpha1.Workspace
+	requests   map[string]*shardingv1alpha1.LogicalClusterRequest
+	reports    map[string]*shardingv1alpha1.LogicalClusterReport
+	clusters   map[string]*corev1alpha1.LogicalCluster
+
+	// What each side knows of the other, and has known before.
+	seenReports, olderReports   map[string]*shardingv1alpha1.LogicalClusterReport
+	seenRequests, olderRequests map[string]*shardingv1alpha1.LogicalClusterRequest
+
+	// pending are writes that were decided and not made yet.
+	pending []func()
+	full    bool
+
+	wrong, history []string
+}
+
+func newModel(seed uint64) *model {
+	return &model{
+		rand: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_000_000, 0),
+		workspaces: map[string]*tenancyv1alpha1.Workspace{}, clusters: map[string]*corev1alpha1.LogicalCluster{},
+		requests: map[string]*shardingv1alpha1.LogicalClusterRequest{}, reports: map[string]*shardingv1alpha1.LogicalClusterReport{},
+		seenReports: map[string]*shardingv1alpha1.LogicalClusterReport{}, seenRequests: map[string]*shardingv1alpha1.LogicalClusterRequest{},
+	}
+}
+
+func (m *model) log(format string, args ...any) {
+	m.history = append(m.history, fmt.Sprintf(format, args...))
+}
+
+// step lets one thing happen.
+func (m *model) step() {
+	m.now = m.now.Add(100 * time.Millisecond)
+	switch m.rand.IntN(20) {
+	case 0:
+		m.create(fmt.Sprintf("w%d", m.rand.IntN(2)))
+	case 1:
+		m.deleteWorkspace(fmt.Sprintf("w%d", m.rand.IntN(2)))
+	case 2:
+		m.deleteCluster()
+	case 3:
+		m.crash()
+	case 4:
+		m.full = m.rand.IntN(3) == 0
+	case 5, 6, 7:
+		m.hear(false)
+	case 8, 9:
+		m.execute()
+	default:
+		m.work()
+	}
+}
+
+// settle lets everything be heard and done until nothing changes any more.
+func (m *model) settle() {
+	m.full = false
+	m.log("--- settling")
+	for range 60 {
+		m.now = m.now.Add(time.Minute)
+		for len(m.pending) > 0 {
+			m.execute()
+		}
+		m.hear(true)
+		for _, name := range slices.Sorted(maps.Keys(m.workspaces)) {
+			m.controlWorkspace(name)
+		}
+		m.publish(false)
+		m.hear(true)
+		for _, name := range m.askedNames() {
+			m.controlRequest(name, false)
+		}
+		for _, name := range slices.Sorted(maps.Keys(m.clusters)) {
+			m.controlCluster(name)
+		}
+		m.publish(false)
+	}
+}
+
+func (m *model) work() {
+	switch m.rand.IntN(4) {
+	case 0:
+		if name, ok := pickOf(m.rand, m.workspaces); ok {
+			m.controlWorkspace(name)
+		}
+	case 1:
+		if names := m.askedNames(); len(names) > 0 {
+			m.controlRequest(names[m.rand.IntN(len(names))], true)
+		}
+	case 2:
+		if name, ok := pickOf(m.rand, m.clusters); ok {
+			m.controlCluster(name)
+		}
+	case 3:
+		m.publish(true)
+	}
+}
+
+func pickOf[V any](r *rand.Rand, from map[string]V) (string, bool) {
+	if len(from) == 0 {
+		return "", false
+	}
+	return slices.Sorted(maps.Keys(from))[r.IntN(len(from))], true
+}
+
+// Users.
+
+func (m *model) create(name string) {
+	if m.workspaces[name] != nil {
+		return
+	}
+	m.next++
+	m.workspaces[name] = &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(fmt.Sprint(m.next)), CreationTimestamp: metav1.NewTime(m.now),
+		Annotations: map[string]string{corev1alpha1.ShardAnnotationKey: there}, Finalizers: []string{corev1alpha1.LogicalClusterFinalizer},
+	}}
+	m.log("user creates %s (%d)", name, m.next)
+}
+
+func (m *model) deleteWorkspace(name string) {
+	if workspace := m.workspaces[name]; workspace != nil && workspace.DeletionTimestamp == nil {
+		at := metav1.NewTime(m.now)
+		workspace.DeletionTimestamp = &at
+		m.log("user deletes %s", name)
+	}
+}
+
+func (m *model) deleteCluster() {
+	if name, ok := pickOf(m.rand, m.clusters); ok && m.clusters[name].DeletionTimestamp == nil && m.rand.IntN(3) == 0 {
+		at := metav1.NewTime(m.now)
+		m.clusters[name].DeletionTimestamp = &at
+		m.log("somebody deletes logical cluster %s", name)
+	}
+}
+
+// The world.
+
+// hear brings what one side, or both, knows of the other up to date.
+func (m *model) hear(both bool) {
+	side := m.rand.IntN(2)
+	if both || side == 0 {
+		m.olderReports, m.seenReports = m.seenReports, maps.Clone(m.reports)
+	}
+	if both || side == 1 {
+		m.olderRequests, m.seenRequests = m.seenRequests, maps.Clone(m.requests)
+	}
+}
+
+// crash loses what one side had begun to do, and takes it back to what it knew before; or the cache loses everything.
+func (m *model) crash() {
+	switch m.rand.IntN(3) {
+	case 0:
+		m.seenReports = maps.Clone(m.olderReports)
+		m.log("here knows what it knew before")
+	case 1:
+		m.seenRequests = maps.Clone(m.olderRequests)
+		m.log("there knows what it knew before")
+	case 2:
+		clear(m.requests)
+		clear(m.reports)
+		m.log("the cache is empty")
+	}
+	if m.rand.IntN(2) == 0 {
+		m.pending = nil
+	}
+}
+
+func (m *model) execute() {
+	if len(m.pending) == 0 {
+		return
+	}
+	at := m.rand.IntN(len(m.pending))
+	do := m.pending[at]
+	m.pending = slices.Delete(m.pending, at, at+1)
+	do()
+}
+
+// Here.
+
+// controlWorkspace does what the workspace controller does, without the server.
+func (m *model) controlWorkspace(name string) {
+	stored := m.workspaces[name]
+	workspace := stored.DeepCopy()
+	cluster, reserved := remote.Cluster(workspace)
+	report := m.seenReports[cluster.String()+"/"+remote.ReportName(modelParent, name)]
+	if workspace.DeletionTimestamp != nil {
+		answer := remote.Answer(report, here, modelParent, workspace)
+		if !reserved || (answer != nil && answer.Spec.State != shardingv1alpha1.LogicalClusterExists) {
+			delete(m.workspaces, name)
+			m.log("here lets %s go", name)
+		}
+		return
+	}
+	facts := workspaceFacts{now: m.now}
+	became := judge(workspace, modelParent, here, report)
+	switch {
+	case !reserved || (workspace.Spec.Cluster == "" && (became == needsName || became == needsPlace)):
+		if reserved {
+			anotherName(workspace)
+		}
+		m.next++
+		setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, fmt.Sprintf("c%d", m.next))
+		facts.waiting = "x"
+	case workspace.Spec.Cluster == "" && became == accepted:
+		workspace.Spec.Cluster = cluster.String()
+		facts.cluster = remote.Describe(report, workspace)
+	case workspace.Spec.Cluster == "":
+		facts.waiting = "x"
+	case remote.Ended(workspace) || became == disappeared:
+		facts.ended = true
+	case became == accepted:
+		facts.cluster = remote.Describe(report, workspace)
+	default:
+		facts.elsewhere = true
+	}
+	setStatus(workspace, facts)
+	if !reflect.DeepEqual(stored.Status, workspace.Status) || !reflect.DeepEqual(stored.Annotations, workspace.Annotations) || stored.Spec.Cluster != workspace.Spec.Cluster {
+		m.log("here has %s lead to %q (%q), phase %s, ended %t", name, workspace.Spec.Cluster, workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey], workspace.Status.Phase, remote.Ended(workspace))
+	}
+	m.workspaces[name] = workspace
+}
+
+// publish decides about everything that both sides publish; late has it written at any later time.
+func (m *model) publish(late bool) {
+	for _, key := range m.requestKeys() {
+		m.publishRequest(key, late)
+	}
+	for _, key := range m.reportKeys() {
+		m.publishReport(key, late)
+	}
+}
+
+// requestKeys are all that there may be a request for, or is one.
+func (m *model) requestKeys() []string {
+	keys := map[string]struct{}{}
+	for key := range m.requests {
+		keys[key] = struct{}{}
+	}
+	for name, workspace := range m.workspaces {
+		if cluster, ok := remote.Cluster(workspace); ok {
+			keys[remote.RequestName(name, cluster)] = struct{}{}
+		}
+	}
+	for key := range m.seenReports {
+		cluster, name, _ := strings.Cut(key, "/")
+		_, workspace, _ := remote.ParseReportName(name)
+		keys[remote.RequestName(workspace, logicalcluster.MustParseName(cluster))] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+func (m *model) publishRequest(key string, late bool) {
+	name, cluster, _ := remote.ParseRequestName(key)
+	question := remote.Question{
+		Own: here, Parent: modelParent, Cluster: cluster, Workspace: m.workspaces[name],
+		Report: m.seenReports[cluster.String()+"/"+remote.ReportName(modelParent, name)],
+		Template: func() (*corev1alpha1.LogicalCluster, error) {
+			return &corev1alpha1.LogicalCluster{}, nil
+		},
+	}
+	wanted, err := question.Request()
+	if err != nil {
+		m.wrong = append(m.wrong, err.Error())
+	}
+	if wanted != nil {
+		wanted.Annotations = map[string]string{"kcp.io/shard": here}
+	}
+	write(m, m.requests, key, wanted, late, func(r *shardingv1alpha1.LogicalClusterRequest) string {
+		return fmt.Sprintf("asks for %s: delete %t, template %t, confirmed %q", key, r.Spec.Delete, r.Spec.Template != nil, r.Spec.Confirmed)
+	})
+}
+
+// write puts something into the cache now, or later if it is still as it was found. What stood there then is compared as
+// the publisher does, by identity.
+func write[T any](m *model, in map[string]*T, key string, wanted *T, late bool, describe func(*T) string) {
+	found := in[key]
+	if reflect.DeepEqual(found, wanted) {
+		return
+	}
+	do := func() {
+		if in[key] != found {
+			return
+		}
+		if wanted == nil {
+			delete(in, key)
+			m.log("  nobody publishes %s", key)
+			return
+		}
+		in[key] = wanted
+		m.log("  %s", describe(wanted))
+	}
+	if !late {
+		do()
+		return
+	}
+	m.pending = append(m.pending, do)
+}
+
+// There.
+
+func (m *model) askedNames() []string {
+	names := map[string]struct{}{}
+	for key, request := range m.seenRequests {
+		workspace, _, _ := remote.ParseRequestName(key)
+		names[request.Spec.Cluster+"/"+remote.ReportName(modelParent, workspace)] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func (m *model) reportKeys() []string {
+	keys := map[string]struct{}{}
+	for _, key := range m.askedNames() {
+		keys[key] = struct{}{}
+	}
+	for key := range m.reports {
+		keys[key] = struct{}{}
+	}
+	for name, cluster := range m.clusters {
+		keys[name+"/"+remote.ReportName(modelParent, cluster.Spec.Owner.Name)] = struct{}{}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+func (m *model) inquiry(key string) remote.Inquiry {
+	cluster, name, _ := strings.Cut(key, "/")
+	parent, workspace, _ := remote.ParseReportName(name)
+	inquiry := remote.Inquiry{
+		Own: there, Parent: parent, Workspace: workspace, Cluster: logicalcluster.MustParseName(cluster), LogicalCluster: m.clusters[cluster],
+		Request: m.seenRequests[remote.RequestName(workspace, logicalcluster.MustParseName(cluster))],
+	}
+	if m.full {
+		inquiry.Full = "full"
+	}
+	return inquiry
+}
+
+func (m *model) publishReport(key string, late bool) {
+	wanted := m.inquiry(key).Report()
+	if wanted != nil {
+		wanted.Annotations = map[string]string{"kcp.io/shard": there}
+	}
+	write(m, m.reports, key, wanted, late, func(r *shardingv1alpha1.LogicalClusterReport) string {
+		return fmt.Sprintf("reports %s: %s %s, deleting %t, phase %s, uid %s", key, r.Spec.State, r.Spec.Reason, r.Spec.Deleting, r.Spec.Phase, r.Spec.UID)
+	})
+}
+
+func (m *model) controlRequest(key string, late bool) {
+	inquiry := m.inquiry(key)
+	cluster := inquiry.Cluster.String()
+	switch inquiry.Step() {
+	case remote.Create:
+		made := inquiry.New()
+		do := func() {
+			if m.clusters[cluster] != nil {
+				return
+			}
+			m.next++
+			made := made.DeepCopy()
+			made.UID, made.Status.Phase = types.UID(fmt.Sprint(m.next)), corev1alpha1.LogicalClusterPhaseInitializing
+			m.clusters[cluster] = made
+			m.log("there makes %s (%d)", cluster, m.next)
+		}
+		if late {
+			m.pending = append(m.pending, do)
+			return
+		}
+		do()
+	case remote.Delete:
+		m.judgeDeletion(cluster)
+		at := metav1.NewTime(m.now)
+		m.clusters[cluster].DeletionTimestamp = &at
+		m.log("there deletes %s", cluster)
+	}
+}
+
+// judgeDeletion holds the protocol to the rule that matters most: what a workspace leads to is not deleted.
+func (m *model) judgeDeletion(cluster string) {
+	owner := m.clusters[cluster].Spec.Owner
+	workspace := m.workspaces[owner.Name]
+	if workspace != nil && workspace.UID == owner.UID && workspace.DeletionTimestamp == nil && workspace.Spec.Cluster == cluster && !remote.Ended(workspace) {
+		m.wrong = append(m.wrong, fmt.Sprintf("logical cluster %s is deleted, to which workspace %s leads", cluster, owner.Name))
+	}
+}
+
+func (m *model) controlCluster(name string) {
+	cluster := m.clusters[name]
+	inquiry := m.inquiry(name + "/" + remote.ReportName(modelParent, cluster.Spec.Owner.Name))
+	switch {
+	case cluster.DeletionTimestamp != nil && inquiry.Released():
+		delete(m.clusters, name)
+		m.log("there %s is gone", name)
+	case cluster.DeletionTimestamp == nil && cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing && inquiry.Confirmed():
+		cluster = cluster.DeepCopy()
+		cluster.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+		m.clusters[name] = cluster
+		m.log("there %s is ready", name)
+	}
+}
+
+// disagreements are what must not be left when everything was heard and done.
+func (m *model) disagreements() []string {
+	var wrong []string
+	for name, workspace := range m.workspaces {
+		cluster := m.clusters[workspace.Spec.Cluster]
+		switch {
+		case workspace.DeletionTimestamp != nil:
+			wrong = append(wrong, fmt.Sprintf("workspace %s is not gone", name))
+		case remote.Ended(workspace):
+			if cluster != nil || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseUnavailable {
+				wrong = append(wrong, fmt.Sprintf("workspace %s has ended in phase %s with %v", name, workspace.Status.Phase, cluster))
+			}
+		case cluster == nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || cluster.Spec.Owner.UID != workspace.UID:
+			wrong = append(wrong, fmt.Sprintf("workspace %s leads to %q in phase %s, and there is %+v", name, workspace.Spec.Cluster, workspace.Status.Phase, cluster))
+		default:
+			for key := range m.requests {
+				if strings.HasPrefix(key, name+".") {
+					wrong = append(wrong, fmt.Sprintf("%s is asked for, and the workspace has settled", key))
+				}
+			}
+			if key := workspace.Spec.Cluster + "/" + remote.ReportName(modelParent, name); m.reports[key] != nil {
+				wrong = append(wrong, fmt.Sprintf("%s is reported, and the workspace has settled", key))
+			}
+		}
+	}
+	for name, cluster := range m.clusters {
+		workspace := m.workspaces[cluster.Spec.Owner.Name]
+		if workspace == nil || workspace.UID != cluster.Spec.Owner.UID || workspace.Spec.Cluster != name {
+			wrong = append(wrong, fmt.Sprintf("no workspace leads to logical cluster %s", name))
+		}
+	}
+	for key := range m.requests {
+		if name, cluster, _ := remote.ParseRequestName(key); m.workspaces[name] == nil || m.workspaces[name].Spec.Cluster != cluster.String() {
+			wrong = append(wrong, fmt.Sprintf("%s is asked for, for no workspace", key))
+		}
+	}
+	return wrong
+}
