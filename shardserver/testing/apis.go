@@ -21,7 +21,13 @@ import (
 // waits until the export has an identity, and returns it.
 func (s *Shard) NewExport(t testing.TB, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
 	t.Helper()
-	c, in := s.Client(t, s.Admin(t)), In(context.Background(), cluster)
+	return NewExport(t, s.Client(t, s.Admin(t)), cluster, name, gr, kind, changes...)
+}
+
+// NewExport is Shard.NewExport for whoever may do it with a client that follows the logical cluster of the context.
+func NewExport(t testing.TB, c client.Client, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
+	t.Helper()
+	in := In(context.Background(), cluster)
 	offered := NewSchema("v1", gr, kind)
 	if err := c.Create(in, offered); err != nil {
 		t.Fatalf("creating APIResourceSchema %s in %s: %v", offered.Name, cluster, err)
@@ -73,7 +79,12 @@ func NewSchema(prefix string, gr schema.GroupResource, kind string) *apisv1alpha
 // change, waits until it is Bound, and returns it.
 func (s *Shard) Bind(t testing.TB, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
 	t.Helper()
-	c := s.Client(t, s.Admin(t))
+	return Bind(t, s.Client(t, s.Admin(t)), cluster, exportCluster, exportName, changes...)
+}
+
+// Bind is Shard.Bind for whoever may do it with a client that follows the logical cluster of the context.
+func Bind(t testing.TB, c client.Client, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
+	t.Helper()
 	binding := &apisv1alpha2.APIBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: exportName},
 		Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{

@@ -16,21 +16,41 @@ import (
 // Ready, and returns it.
 func (s *Shard) NewWorkspace(t testing.TB, parent, name string) *tenancyv1alpha1.Workspace {
 	t.Helper()
-	c := s.Client(t, s.Admin(t))
+	return NewWorkspace(t, s.Client(t, s.Admin(t)), parent, name)
+}
+
+// NewWorkspace is Shard.NewWorkspace for whoever may do it with a client that follows the logical cluster of the context.
+func NewWorkspace(t testing.TB, c client.Client, parent, name string, changes ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
+	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
 	}
+	for _, change := range changes {
+		change(workspace)
+	}
 	if err := c.Create(In(context.Background(), parent), workspace); err != nil {
 		t.Fatalf("creating workspace %s in %s: %v", name, parent, err)
 	}
-	return s.WaitReady(t, parent, name)
+	return WaitReady(t, c, parent, name)
+}
+
+// OnShard has a workspace live on a certain shard.
+func OnShard(name string) func(*tenancyv1alpha1.Workspace) {
+	return func(workspace *tenancyv1alpha1.Workspace) {
+		workspace.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": name}}}
+	}
 }
 
 // WaitReady waits until a workspace is Ready and returns it.
 func (s *Shard) WaitReady(t testing.TB, parent, name string) *tenancyv1alpha1.Workspace {
 	t.Helper()
-	c := s.Client(t, s.Admin(t))
+	return WaitReady(t, s.Client(t, s.Admin(t)), parent, name)
+}
+
+// WaitReady is Shard.WaitReady with a client.
+func WaitReady(t testing.TB, c client.Client, parent, name string) *tenancyv1alpha1.Workspace {
+	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{}
 	Eventually(t, "workspace "+name+" becomes Ready", func(ctx context.Context) error {
 		if err := c.Get(In(ctx, parent), client.ObjectKey{Name: name}, workspace); err != nil {

@@ -35,7 +35,8 @@ const (
 // site is an installation with two workspaces and an inactive one.
 type site struct {
 	*installation.Installation
-	people map[string]*http.Client
+	// people ask the front proxy, direct are the same people at the shards that have what they ask for.
+	people, direct map[string]*http.Client
 	// names stand in paths and bodies for what is only known when the site runs: {a} is the logical cluster of root:a.
 	names *strings.Replacer
 	known []string
@@ -60,18 +61,18 @@ func start(t *testing.T) *site {
 	if err := os.WriteFile(admission, []byte(admissionConfiguration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{people: map[string]*http.Client{}, names: strings.NewReplacer()}
+	s := &site{people: map[string]*http.Client{}, direct: map[string]*http.Client{}, names: strings.NewReplacer()}
 	s.Installation = installation.Start(t, bin, "--admission-control-config-file="+admission, "--feature-gates=CacheAPIs=true", "--enable-admission-plugins=apis.kcp.io/ReservedMetadata")
 	for name, groups := range map[string][]string{
 		"masters": {"system:masters"}, "admin": {"system:kcp:admin"}, "manager": {"system:kcp:logical-cluster-admin"},
 		"alice": nil, "bob": nil, "mallory": nil,
 	} {
-		s.people[name] = s.client(t, s.User(t, "", name, groups...))
+		s.meet(t, name, s.User(t, "", name, groups...))
 	}
 	stranger := rest.AnonymousClientConfig(s.User(t, "", "stranger"))
-	s.people["nobody"] = s.client(t, stranger)
+	s.meet(t, "nobody", stranger)
 	stranger.BearerToken = "wrong"
-	s.people["liar"] = s.client(t, stranger)
+	s.meet(t, "liar", stranger)
 
 	s.NewWorkspace(t, "a", "alice")
 	s.NewWorkspace(t, "b", "bob")
@@ -80,6 +81,13 @@ func start(t *testing.T) *site {
 	s.must(t, request{as: "bob", method: http.MethodPatch, path: "/clusters/{idle}" + own, body: `{"metadata":{"annotations":{"core.kcp.io/inactive":"true"}}}`})
 	s.eventually(t, request{as: "bob", path: "/clusters/{idle}" + namespaces}, http.StatusForbidden)
 	return s
+}
+
+// meet adds somebody, who asks the front proxy or shards.
+func (s *site) meet(t *testing.T, name string, config *rest.Config) {
+	t.Helper()
+	s.people[name] = s.client(t, config)
+	s.direct[name] = s.client(t, s.Direct(t, config))
 }
 
 // know adds pairs of a name and what it stands for.
@@ -132,9 +140,9 @@ func (a answer) into(t *testing.T, object any) {
 
 func (s *site) do(t *testing.T, r request) answer {
 	t.Helper()
-	base := s.Shard
+	base, client := s.Shard, s.direct[r.as]
 	if r.proxy {
-		base = s.URL
+		base, client = s.URL, s.people[r.as]
 	}
 	if r.method == "" {
 		r.method = http.MethodGet
@@ -147,7 +155,7 @@ func (s *site) do(t *testing.T, r request) answer {
 	if req.Header.Set("Content-Type", "application/json"); r.method == http.MethodPatch {
 		req.Header.Set("Content-Type", "application/merge-patch+json")
 	}
-	response, err := s.people[r.as].Do(req)
+	response, err := client.Do(req)
 	if err != nil {
 		t.Fatalf("%s: %v", r, err)
 	}

@@ -98,21 +98,15 @@ func (i *Installation) ServerURL(name string) string { return i.layout.URL(name)
 // ShardOf returns the name of the shard that has the logical cluster at a path.
 func (i *Installation) ShardOf(t testing.TB, path string) string {
 	t.Helper()
-	c, err := loopback.NewClient(shardtesting.At(i.client(t, i.URL, adminName, admins), path))
+	c, err := loopback.NewClient(i.client(t, i.URL, adminName, admins))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cluster := &corev1alpha1.LogicalCluster{}
 	shardtesting.Eventually(t, "reading the logical cluster of "+path, func(ctx context.Context) error {
-		return c.Get(ctx, client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
+		return c.Get(shardtesting.In(ctx, path), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
 	})
 	return cluster.Annotations[corev1alpha1.ShardAnnotationKey]
-}
-
-// Direct returns the base URL of the shard that has the logical cluster at a path.
-func (i *Installation) Direct(t testing.TB, path string) string {
-	t.Helper()
-	return i.ServerURL(i.ShardOf(t, path))
 }
 
 // Admin returns a client configuration of kcp's administrator at the front proxy, for the logical cluster at a path.
@@ -152,3 +146,9 @@ func WriteKubeconfig(t testing.TB, config *rest.Config, file string) {
 		t.Fatal(err)
 	}
 }
+
+// Layout is what the installation was made from.
+func (i *Installation) Layout() *sharded.Layout { return i.layout }
+
+// Directory is where the data of all servers is, each in a folder of its name.
+func (i *Installation) Directory() string { return i.directory }

@@ -100,6 +100,9 @@ func (p *Process) Tail() string {
 	return content[max(0, len(content)-enough):]
 }
 
+// Directory is where the program runs.
+func (p *Process) Directory() string { return p.cmd.Dir }
+
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

@@ -13,7 +13,11 @@ const shardBase = "shard-base"
 
 // kubeconfig writes a file for a server of the installation to reach another one as somebody, and returns its name.
 func (l *Layout) kubeconfig(file, server, name string, groups ...string) (string, error) {
-	config, err := l.Client(l.urls[server], name, groups...)
+	url := l.urls[server]
+	if via := l.options.Via[server]; via != "" {
+		url = "https://" + via
+	}
+	config, err := l.Client(url, name, groups...)
 	if err != nil {
 		return "", err
 	}

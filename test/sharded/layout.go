@@ -56,6 +56,13 @@ type Options struct {
 	Validity time.Duration
 	// Places are where servers run that do not run on the loopback interface.
 	Places map[string]Place
+	// Via are the addresses, "host:port", by which servers are reached by the others, if not directly: those of relays
+	// that run on the loopback interface.
+	Via map[string]string
+	// Prepared is called with the layout before anything runs, if it is set: for relays.
+	Prepared func(*Layout)
+	// Flags are added to those of single servers.
+	Flags map[string][]string
 	// ShardFlags, CacheFlags and ProxyFlags are added to those of every shard, the cache server and the front proxy.
 	ShardFlags, CacheFlags, ProxyFlags []string
 }
@@ -83,6 +90,7 @@ type Server struct {
 }
 
 func (l *Layout) server(name, program string, args []string) Server {
+	args = append(args, l.options.Flags[name]...)
 	return Server{Name: name, Program: program, Args: args, URL: l.urls[name], Command: l.options.Places[name].Command}
 }
 
@@ -97,6 +105,7 @@ type Layout struct {
 	options                   Options
 	servers, clients, proxies *pki.Authority
 	urls                      map[string]string
+	serverPairs               map[string]pki.Pair
 	signingKey                string
 }
 
@@ -108,11 +117,14 @@ func New(options Options) (*Layout, error) {
 	if options.Validity == 0 {
 		options.Validity = 365 * 24 * time.Hour
 	}
-	l := &Layout{options: options, urls: map[string]string{}}
+	l := &Layout{options: options, urls: map[string]string{}, serverPairs: map[string]pki.Pair{}}
 	for _, step := range []func() error{l.certificates, l.addresses, l.describe, l.writeKubeconfig} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("laying out an installation in %s: %w", options.Directory, err)
 		}
+	}
+	if options.Prepared != nil {
+		options.Prepared(l)
 	}
 	return l, nil
 }
@@ -226,11 +238,23 @@ func (l *Layout) serving(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.serverPairs[name] = pair
 	_, port, err := net.SplitHostPort(l.urls[name][len("https://"):])
 	return []string{
 		"--bind-address=" + l.address(name), "--secure-port=" + port, "--tls-cert-file=" + pair.CertFile, "--tls-private-key-file=" + pair.KeyFile,
 		"--client-ca-file=" + l.clients.CertFile,
 	}, err
+}
+
+// Reissue replaces the serving certificate of a server, in the files that it has. It has expired already if valid is
+// negative.
+func (l *Layout) Reissue(name string, valid time.Duration) error {
+	issued, err := l.servers.IssueFor(valid, name)
+	if err != nil {
+		return err
+	}
+	had := l.serverPairs[name]
+	return errors.Join(os.Rename(issued.KeyFile, had.KeyFile), os.Rename(issued.CertFile, had.CertFile))
 }
 
 // embeddedEtcd are the flags of an etcd in the process, which nobody else has to find.
