@@ -46,6 +46,9 @@ func newAPIGroups(ctx context.Context, cfg builtin.Config, options *restOptions,
 		return nil, err
 	}
 	if options.identities, err = identify(ctx, coreInfo.VersionedResourcesStorageMap["v1"]); err != nil {
+		for _, store := range coreInfo.VersionedResourcesStorageMap["v1"] {
+			store.Destroy() // nobody else knows it yet, and its watches would hold up etcd
+		}
 		return nil, err
 	}
 	named, err := builtin.Named(cfg, options)

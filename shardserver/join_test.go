@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -87,9 +86,7 @@ func TestAShardBelongsToOneInstallation(t *testing.T) {
 	beta := shardtesting.StartShard(t, first, "beta")
 	must(t, beta.Stop())
 
-	opts := shardOptions(t, beta.Directory)
-	second.Peer(t, "beta")(opts)
-	stray := start(t, opts)
+	stray := start(t, shardtesting.Options(t, beta.Directory, second.Peer(t, "beta")))
 	shardtesting.Eventually(t, "the reason why it is not ready", func(context.Context) error {
 		code, body := stray.get(t, "/readyz?verbose")
 		if code != http.StatusInternalServerError || !strings.Contains(body, "shard-registration failed") {
@@ -116,9 +113,7 @@ func TestANewShardWaitsForRoot(t *testing.T) {
 	join := root.Peer(t, "beta")
 	must(t, root.Stop())
 
-	opts := shardOptions(t, t.TempDir())
-	join(opts)
-	beta := start(t, opts)
+	beta := start(t, shardtesting.Options(t, t.TempDir(), join))
 	shardtesting.Eventually(t, "answers on the port", func(context.Context) error {
 		if code, body := beta.get(t, "/livez"); code != http.StatusOK {
 			return fmt.Errorf("/livez: %d %s", code, body)
@@ -201,15 +196,6 @@ type starting struct {
 	url    string
 	cancel context.CancelFunc
 	ended  chan error
-}
-
-// shardOptions are those of a shard on a free port, in a directory that a shard may have had before.
-func shardOptions(t *testing.T, directory string) *options.Options {
-	t.Helper()
-	o := options.New(directory)
-	o.SecureServing.BindAddress, o.SecureServing.BindPort, o.BindFreePort = net.IPv4(127, 0, 0, 1), 0, true
-	o.EmbeddedEtcd.ClientPort, o.EmbeddedEtcd.PeerPort, o.UnsafeNoFsync = 0, 0, true
-	return o
 }
 
 func start(t *testing.T, opts *options.Options) *starting {

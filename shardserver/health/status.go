@@ -34,14 +34,19 @@ type ControllerConfig struct {
 
 type statusController struct {
 	ControllerConfig
-	shards *storage.Reader[*corev1alpha1.Shard]
+	shards  *storage.Reader[*corev1alpha1.Shard]
+	reports *storage.Reader[*shardingv1alpha1.ShardReport]
 }
 
 // Controller returns the controller that copies what shards report of themselves into the status of their Shard objects
 // in root. It runs on the root shard.
 func Controller(cfg ControllerConfig) controller.Controller {
 	shards, reports := corev1alpha1.Resource("shards"), shardingv1alpha1.Resource("shardreports")
-	c := &statusController{ControllerConfig: cfg, shards: storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards)}
+	c := &statusController{
+		ControllerConfig: cfg,
+		shards:           storage.NewReader[*corev1alpha1.Shard](cfg.Registry, shards),
+		reports:          storage.NewReader[*shardingv1alpha1.ShardReport](cfg.Registry, reports).Everywhere(),
+	}
 	return controller.Controller{
 		Name: "shard-health",
 		Inputs: []controller.Input{
@@ -96,9 +101,16 @@ func (c *statusController) heard(ctx context.Context, shard string) (*shardingv1
 		spec, err := c.Reporter.Current(ctx)
 		return &spec, 0, err
 	}
-	report, silent := c.Beats.Last(shard)
-	if report == nil {
+	report, err := c.reports.Get(ctx, "", shard)
+	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
 		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the report of the shard: %w", err)
+	}
+	last, silent := c.Beats.Last(shard)
+	if last == nil || last.Spec.Beat != report.Spec.Beat {
+		silent = 0 // the report is so new that it has not been taken in there
 	}
 	return &report.Spec, silent, nil
 }

@@ -48,19 +48,7 @@ func Start(t testing.TB, configure ...func(*options.Options)) *Shard {
 // StartIn is Start with the root directory of an earlier run.
 func StartIn(t testing.TB, directory string, configure ...func(*options.Options)) *Shard {
 	t.Helper()
-	ensureSigningKey(t, directory)
-	opts := options.New(directory)
-	opts.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
-	opts.SecureServing.BindPort = 0
-	opts.BindFreePort = true
-	opts.EmbeddedEtcd.ClientPort, opts.EmbeddedEtcd.PeerPort = 0, 0
-	opts.EmbeddedEtcd.WALSizeBytes = 5000
-	opts.UnsafeNoFsync = true
-	opts.BatteriesIncluded = []string{"+user"}
-	for _, change := range configure {
-		change(opts)
-	}
-	completed, err := opts.Complete()
+	completed, err := Options(t, directory, configure...).Complete()
 	if err != nil {
 		t.Fatalf("completing options: %v", err)
 	}
@@ -84,6 +72,24 @@ func StartIn(t testing.TB, directory string, configure ...func(*options.Options)
 	})
 	shard.waitReady(t, ended)
 	return shard
+}
+
+// Options are those of a shard that Start starts.
+func Options(t testing.TB, directory string, configure ...func(*options.Options)) *options.Options {
+	t.Helper()
+	ensureSigningKey(t, directory)
+	opts := options.New(directory)
+	opts.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	opts.SecureServing.BindPort = 0
+	opts.BindFreePort = true
+	opts.EmbeddedEtcd.ClientPort, opts.EmbeddedEtcd.PeerPort = 0, 0
+	opts.EmbeddedEtcd.WALSizeBytes = 5000
+	opts.UnsafeNoFsync = true
+	opts.BatteriesIncluded = []string{"+user"}
+	for _, change := range configure {
+		change(opts)
+	}
+	return opts
 }
 
 // ensureSigningKey puts a small key where the shard would make one of 4096 bits, which takes longer than all the rest
