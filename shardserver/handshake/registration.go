@@ -98,17 +98,30 @@ func (r *Registration) done() bool {
 	return r.registered
 }
 
+// Foreign returns why root is that of another installation, nil if it is not known to be. Nothing may be told to such a root
+// or its caches, nor believed of them.
+func (r *Registration) Foreign() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.foreign()
+}
+
+func (r *Registration) foreign() error {
+	var conflict *ConflictError
+	if errors.As(r.last, &conflict) {
+		return conflict
+	}
+	return r.published
+}
+
 // Healthy returns why the shard should get no traffic: root is that of another installation, or the shard is new and root
 // does not know it yet. A root shard that is away is no such reason.
 func (r *Registration) Healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var conflict *ConflictError
-	switch {
-	case errors.As(r.last, &conflict):
-		return conflict
-	case r.published != nil:
-		return r.published
+	switch foreign := r.foreign(); {
+	case foreign != nil:
+		return foreign
 	case r.Required && !r.registered && r.last != nil:
 		return r.last
 	case r.Required && !r.registered:
