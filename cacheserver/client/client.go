@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -82,7 +83,7 @@ func (c *Client) As(shard string) *Client {
 }
 
 // CloseIdle closes connections that no request uses. Watches end with their contexts.
-func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+func (c *Client) CloseIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // List returns all objects of a resource, of all shards and logical clusters, and where a watch goes on.
 func (c *Client) List(ctx context.Context, gvr schema.GroupVersionResource) ([]*Object, Position, error) {

@@ -53,6 +53,9 @@ type Object struct {
 	Raw json.RawMessage
 }
 
+// String returns its key.
+func (o *Object) String() string { return o.Key.String() }
+
 // Decode reads the object into one of its Go type in its stored version.
 func (o *Object) Decode(into any) error {
 	if err := json.Unmarshal(o.Raw, into); err != nil {

@@ -33,7 +33,7 @@ const (
 	keepAliveTime    = 30 * time.Second
 	keepAliveTimeout = 10 * time.Second
 
-	progressInterval = 10 * time.Second
+	progressInterval = 5 * time.Second
 	checkTimeout     = 5 * time.Second
 
 	// incarnationKey names the store itself. No object has such a key: those have more segments.

@@ -1,0 +1,187 @@
+package cacheserver_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+)
+
+// recorder remembers what a stream brought.
+type recorder struct {
+	lock    sync.Mutex
+	lists   int
+	objects map[client.Key]bool
+	events  []string
+	at      client.Position
+	down    error
+}
+
+func (r *recorder) Replaced(objects []*client.Object, at client.Position) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.lists, r.at, r.objects = r.lists+1, at, map[client.Key]bool{}
+	for _, object := range objects {
+		r.objects[object.Key] = true
+	}
+}
+
+func (r *recorder) Changed(change watch.EventType, object *client.Object, at client.Position) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.at = at
+	switch change {
+	case watch.Bookmark:
+		r.events = append(r.events, "bookmark")
+		return
+	case watch.Deleted:
+		delete(r.objects, object.Key)
+	default:
+		r.objects[object.Key] = true
+	}
+	r.events = append(r.events, string(change)+" "+object.String())
+}
+
+func (r *recorder) Connected() {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.down = nil
+}
+
+func (r *recorder) Disconnected(err error) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.down = err
+}
+
+// eventually waits until a condition holds.
+func (r *recorder) eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		r.lock.Lock()
+		ok := holds()
+		r.lock.Unlock()
+		if ok {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s: after %d lists there are %v and %v (down: %v)", what, r.lists, r.objects, r.events, r.down)
+}
+
+// follow runs a stream until the returned function is called.
+func follow(t *testing.T, c *client.Client, from client.Position, r *recorder) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Follow(ctx, shards, from, r)
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestAStreamResumes(t *testing.T) {
+	own := cachetesting.Start(t)
+	alpha, beta := own.Client(t, "alpha"), own.Client(t, "beta")
+	publish := func(c *client.Client, name string) {
+		t.Helper()
+		if _, err := c.Create(t.Context(), shards, someLC, object(shards, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := func(shard, name string) client.Key { return client.Key{Shard: shard, Cluster: someLC, Name: name} }
+
+	publish(alpha, "one")
+	seen := &recorder{objects: map[client.Key]bool{}}
+	stop := follow(t, beta, client.Position{}, seen)
+	seen.eventually(t, "the list", func() bool { return seen.objects[key("alpha", "one")] })
+	publish(beta, "one")
+	seen.eventually(t, "a change", func() bool { return seen.objects[key("beta", "one")] })
+	if err := alpha.Delete(t.Context(), shards, key("alpha", "one"), ""); err != nil {
+		t.Fatal(err)
+	}
+	seen.eventually(t, "a deletion", func() bool { return slices.Contains(seen.events, "DELETED alpha|abc|one") })
+
+	// The server restarts, and the stream goes on without another list.
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	seen.eventually(t, "the disconnect", func() bool { return seen.down != nil })
+	own.Restart(t)
+	publish(alpha, "two")
+	seen.eventually(t, "a change after the restart", func() bool { return seen.objects[key("alpha", "two")] })
+	if seen.lists != 1 {
+		t.Errorf("there were %d lists", seen.lists)
+	}
+
+	// The follower restarts, and goes on from a position that it kept.
+	stop()
+	if err := alpha.Delete(t.Context(), shards, key("alpha", "two"), ""); err != nil {
+		t.Fatal(err)
+	}
+	again := &recorder{objects: map[client.Key]bool{key("alpha", "two"): true}}
+	stop = follow(t, beta, seen.at, again)
+	again.eventually(t, "a deletion while it was away", func() bool { return !again.objects[key("alpha", "two")] })
+	if again.lists != 0 {
+		t.Errorf("there were %d lists", again.lists)
+	}
+	stop()
+
+	// The cache loses everything: the position is of another store, and the follower begins anew.
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(own.Directory, "root", "etcd-server")); err != nil {
+		t.Fatal(err)
+	}
+	own.Restart(t)
+	for i := range 40 { // so that the resource version is not behind
+		publish(alpha, fmt.Sprintf("filled-%d", i))
+	}
+	anew := &recorder{objects: map[client.Key]bool{}}
+	follow(t, beta, again.at, anew)
+	anew.eventually(t, "everything", func() bool { return anew.lists == 1 && len(anew.objects) == 40 })
+}
+
+func TestAStreamOfAQuietResourceGetsOn(t *testing.T) {
+	quiet, c := &recorder{objects: map[client.Key]bool{}}, cache.Client(t, "quiet")
+	follow(t, c, client.Position{}, quiet)
+	quiet.eventually(t, "the list", func() bool { return quiet.lists == 1 })
+	if _, err := c.Create(t.Context(), exports, someLC, object(exports, "something-else")); err != nil {
+		t.Fatal(err)
+	}
+	quiet.eventually(t, "a bookmark", func() bool { return slices.Contains(quiet.events, "bookmark") })
+}
+
+func TestFollowLeavesNothingBehind(t *testing.T) {
+	c, err := client.New(cache.Shard(t, "leak"), "leak")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first request starts what client-go keeps for as long as the process lives.
+	if _, _, err := c.List(t.Context(), shards); err != nil {
+		t.Fatal(err)
+	}
+	c.CloseIdle()
+	before := goleak.IgnoreCurrent()
+	r := &recorder{objects: map[client.Key]bool{}}
+	stop := follow(t, c, client.Position{}, r)
+	r.eventually(t, "the list", func() bool { return r.lists == 1 })
+	stop()
+	c.CloseIdle()
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*http2serverConn).serve"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*serverConn).serve"))
+}

@@ -1,0 +1,124 @@
+package embeddedcache_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+var (
+	exports = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
+	cached  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps:0123abc"}
+	someLC  = logicalcluster.MustParseName("abc")
+)
+
+func newClient(t *testing.T, config *rest.Config, shard string) *client.Client {
+	t.Helper()
+	c, err := client.New(config, shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
+func object(apiVersion, kind, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetName(name)
+	return u
+}
+
+func TestAShardServesACache(t *testing.T) {
+	ca := shardtesting.NewCA(t, "clients")
+	shard := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
+	masters := newClient(t, shard.Masters(t), "root")
+	beta := newClient(t, ca.Client(t, shard.Masters(t), "system:kcp:shard:beta", "system:kcp:shard"), "beta")
+	ctx := t.Context()
+
+	changes := make(chan string, 10)
+	var last client.Position
+	go masters.Follow(ctx, exports, last, follower(changes))
+	if got := <-changes; got != "replaced" {
+		t.Fatalf("first %s", got)
+	}
+	if _, err := beta.Create(ctx, exports, someLC, object("apis.kcp.io/v1alpha2", "APIExport", "widgets")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-changes; got != "ADDED beta|abc|widgets" {
+		t.Errorf("the change is %q", got)
+	}
+	config := object("v1", "ConfigMap", "x")
+	config.SetNamespace("ns")
+	if _, err := beta.Create(ctx, cached, someLC, config); err != nil {
+		t.Errorf("a cached resource of a user: %v", err)
+	}
+	if all, _, err := masters.List(ctx, cached); err != nil || len(all) != 1 || all[0].String() != "beta|abc|ns/x" {
+		t.Errorf("cached resources are %v, %v", all, err)
+	}
+	if _, err := beta.As("alpha").Create(ctx, exports, someLC, object("apis.kcp.io/v1alpha2", "APIExport", "widgets")); !apierrors.IsForbidden(err) {
+		t.Errorf("beta writes as alpha: %v", err)
+	}
+	user := newClient(t, shard.User(t), "")
+	if _, _, err := user.List(ctx, exports); !apierrors.IsForbidden(err) {
+		t.Errorf("a user lists: %v", err)
+	}
+	if _, _, err := newClient(t, shard.Admin(t), "").List(ctx, exports); !apierrors.IsForbidden(err) {
+		t.Errorf("an admin of workspaces lists: %v", err)
+	}
+
+	http, err := rest.HTTPClientFor(shard.Masters(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"/services/cache/shards/beta/healthz":                                       200,
+		"/services/cache/shards/beta/clusters/*/metrics":                            501,
+		"/services/cache/apis/apis.kcp.io/v1alpha2/apiexports":                      400,
+		"/services/cache/shards/B_/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports": 400,
+		"/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports":  200,
+		"/services/cache/shards/*/clusters/*/apis":                                  200,
+		"/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/nothing":     404,
+	} {
+		if got, body := get(t, http, shard.Masters(t).Host+path); got != want {
+			t.Errorf("%s: %d, want %d: %s", path, got, want, body)
+		}
+	}
+}
+
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	response, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(body)
+}
+
+type follower chan string
+
+func (f follower) Replaced([]*client.Object, client.Position) { f <- "replaced" }
+
+func (f follower) Changed(change watch.EventType, object *client.Object, _ client.Position) {
+	if object != nil && object.Shard == "beta" { // the shard itself publishes, too
+		f <- string(change) + " " + object.String()
+	}
+}
+
+func (follower) Connected() {}
+
+func (f follower) Disconnected(err error) { f <- err.Error() }
