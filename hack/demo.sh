@@ -3,6 +3,7 @@
 #
 #   up        cluster, operator and installation; prints what to type next. Safe to run again: it updates what is there.
 #   operator  only the cluster with the operator in it; the end-to-end tests start from there.
+#   again     loads the image into the nodes under another name, which is given, too.
 #   forward   lets this host reach the front proxy again where that needs a port-forward and it has ended.
 #   down      removes what up made, and the cluster only if up made it.
 #
@@ -256,10 +257,14 @@ down() {
 case ${1:-up} in
 up) up ;;
 operator) install_operator ;;
+again)
+	find_kubectl
+	load_again "${2:?usage: hack/demo.sh again <repository:tag>}"
+	;;
 forward)
 	find_kubectl
 	forward
 	;;
 down) down ;;
-*) fail "usage: hack/demo.sh up|operator|forward|down" ;;
+*) fail "usage: hack/demo.sh up|operator|again|forward|down" ;;
 esac

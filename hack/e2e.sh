@@ -4,6 +4,7 @@
 # Arguments go to go test: hack/e2e.sh -run TestInstallation/workspaces
 #
 #   E2E_ROUTE  forward: reach the front proxy and etcd by port-forwards, although this host may reach Services
+#   E2E_NEXT_IMAGE  another image of the servers, for rollouts; left out, it is loaded where this can load images
 #   E2E_KEEP   anything: leave cluster and operator there, and after a failure the tested installation too
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,6 +26,11 @@ for plugin in kubectl-ws kubectl-create-workspace kubectl-kcp; do
 	[[ -x bin/$plugin ]] || { make --no-print-directory build; break; }
 done
 
+# A second image, for rollouts to go to. Name one that the nodes can pull where this cannot load it.
+if [[ -z ${E2E_NEXT_IMAGE:-} ]]; then
+	if hack/demo.sh again docker.io/local/atoll:next; then E2E_NEXT_IMAGE=docker.io/local/atoll:next; fi
+fi
+
 printf '\nend-to-end tests\n'
-E2E_KUBECONFIG=$PWD/.demo/kubeconfig E2E_BIN=$PWD/bin \
-	go test -tags e2e -count 1 -timeout 20m -v ./test/e2e/... "$@"
+E2E_KUBECONFIG=$PWD/.demo/kubeconfig E2E_BIN=$PWD/bin E2E_NEXT_IMAGE=${E2E_NEXT_IMAGE:-} \
+	go test -tags e2e -count 1 -timeout 45m -v ./test/e2e/... "$@"

@@ -105,6 +105,20 @@ load_image() {
 	remember restart yes # same name, other content: pods that run already must be told
 }
 
+# load_again NAME loads the image that was built last under another name, too: what a next version is to a rollout. Where
+# images come from a registry, that is yours to push.
+load_again() {
+	local route
+	route=$(image_route)
+	[[ $route != registry ]] || return 1
+	go -C hack/devcluster run . build-image --name "$1" --tar "$root/bin/image-next.tar" \
+		"$root"/bin/{operator,kcp,kcp-front-proxy,cache-server,virtual-workspaces,etcd}
+	case $route in
+	devcluster) devcluster load-image "$root/bin/image-next.tar" ;;
+	kind) kind load image-archive "$root/bin/image-next.tar" --name "$(kind_name)" ;;
+	esac
+}
+
 kind_name() {
 	local context
 	context=$(command "$kubectl" --kubeconfig "$state/kubeconfig" config current-context)

@@ -38,14 +38,18 @@ type installation struct {
 	route  route
 	// closers end the port-forwards, which outlive the steps that open them.
 	closers []func()
-	admin   *rest.Config // of the front proxy, without a workspace in its URL; set by becomesReady
-	data    workspaces   // set by workspacesNest
+	folder  string                                       // of the manifests
+	change  func(*testing.T, *unstructured.Unstructured) // of each of them; may be nil
+	admin   *rest.Config                                 // of the front proxy, without a workspace in its URL; set by becomesReady
+	data    workspaces                                   // set by workspacesNest
+	// consumers are workspaces by the shard they are on; set by consumersOnOtherShards
+	consumers map[string]workspace
 }
 
 // newInstallation clears away what an interrupted run has left, and sees to it that this one leaves nothing.
-func newInstallation(t *testing.T) *installation {
+func newInstallation(t *testing.T, folder string) *installation {
 	t.Helper()
-	in := &installation{config: hostConfig(t)}
+	in := &installation{config: hostConfig(t), folder: folder}
 	in.host = newClient(t, in.config)
 	in.remove(t)
 	in.route = findRoute(t, in.config, in.host)
@@ -73,7 +77,10 @@ func (in *installation) remove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	// The operator needs its own objects to end a Kubeconfig with bindings, so these go before the rest.
-	for _, kind := range []client.Object{&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.RootShard{}} {
+	in.forceShards(ctx, t)
+	for _, kind := range []client.Object{
+		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
+	} {
 		if err := in.host.DeleteAllOf(ctx, kind, client.InNamespace(namespace)); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete all %T: %v", kind, err)
 		}
@@ -93,13 +100,13 @@ func (in *installation) remove(t *testing.T) {
 	}
 }
 
-// manifests are those of config/development, in the namespace of these tests and under an address that leads from this
+// manifests are those of a folder of config, in the namespace of these tests and under an address that leads from this
 // host and from the pods to the front proxy.
 func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/development")
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/"+in.folder)
 	if err != nil {
-		t.Fatalf("kustomize build config/development: %v", err)
+		t.Fatalf("kustomize build config/%s: %v", in.folder, err)
 	}
 	var out []*unstructured.Unstructured
 	for _, resource := range built.Resources() {
@@ -126,6 +133,9 @@ func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 		}
 		if u.GetKind() != "Namespace" {
 			u.SetNamespace(namespace)
+		}
+		if in.change != nil {
+			in.change(t, u)
 		}
 		out = append(out, u)
 	}
@@ -157,7 +167,7 @@ func (in *installation) apply(t *testing.T, objects ...*unstructured.Unstructure
 func (in *installation) becomesReady(t *testing.T) {
 	started := time.Now()
 	in.apply(t, in.manifests(t)...)
-	eventually(t, 5*time.Minute, "readiness of all objects", in.allReady)
+	eventually(t, 8*time.Minute, "readiness of all objects", in.allReady)
 	t.Logf("%.1fs from apply to Ready", time.Since(started).Seconds())
 	in.openFrontProxy(t)
 	in.admin = in.kubeconfig(t, adminSecret)
@@ -171,13 +181,13 @@ func (in *installation) becomesReady(t *testing.T) {
 // allReady is nil when every custom resource of the namespace is Ready for its present generation.
 func (in *installation) allReady(ctx context.Context) error {
 	var missing []error
-	for _, kind := range []string{"RootShard", "FrontProxy", "Kubeconfig"} {
+	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "FrontProxy", "Kubeconfig"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
 		if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		if len(list.Items) == 0 {
+		if len(list.Items) == 0 && kind != "CacheServer" && kind != "Shard" {
 			return fmt.Errorf("there is no %s", kind)
 		}
 		for i := range list.Items {

@@ -37,6 +37,7 @@ const (
 	envKubeconfig = "E2E_KUBECONFIG" // of a cluster in which the operator runs
 	envBinaries   = "E2E_BIN"        // folder with the kubectl plug-ins
 	envRoute      = "E2E_ROUTE"      // optional: "forward" goes through port-forwards everywhere
+	envNextImage  = "E2E_NEXT_IMAGE" // another image of the servers, repository:tag, that the nodes have
 )
 
 // The namespace the installation lives in. It is made and removed here.
@@ -66,7 +67,7 @@ func TestMain(m *testing.M) {
 // TestInstallation walks one installation from its manifests to its end. The steps share it and stand in the order a user
 // would come to them; the last one takes it away.
 func TestInstallation(t *testing.T) {
-	in := newInstallation(t)
+	in := newInstallation(t, "development")
 	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
 		t.FailNow()
 	}

@@ -59,10 +59,19 @@ func (in *installation) workspacesNest(t *testing.T) {
 // createWorkspace creates a workspace of the universal type and waits until the front proxy leads into it.
 func (in *installation) createWorkspace(t *testing.T, parent, name string) workspace {
 	t.Helper()
+	return in.createWorkspaceOn(t, parent, name, "")
+}
+
+// createWorkspaceOn creates a workspace on a certain shard, or on any where shard is "".
+func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard string) workspace {
+	t.Helper()
 	c := newClient(t, inWorkspace(in.admin, parent))
 	ws := &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
+	}
+	if shard != "" {
+		ws.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": shard}}}
 	}
 	if err := c.Create(t.Context(), ws); err != nil {
 		t.Fatalf("create workspace %s:%s: %v", parent, name, err)

@@ -1,0 +1,197 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+)
+
+// rolloutOrder is how the Deployments follow one another: cache, root shard, shards, proxies.
+var rolloutOrder = []string{
+	"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "frontproxy-front-proxy", "root-proxy",
+}
+
+// rollsOutUnderLoad gives all objects another image at once, while a workspace on each shard is written and read without
+// a pause, and kills the operator in the middle.
+func (in *installation) rollsOutUnderLoad(t *testing.T) {
+	next := os.Getenv(envNextImage)
+	if next == "" {
+		t.Skip(envNextImage + " is not set")
+	}
+	repository, tag, _ := cutLast(next)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var running sync.WaitGroup
+	loads := map[string]*load{}
+	for shard, consumer := range in.consumers {
+		loads[shard] = newLoad(t, consumer)
+		running.Go(func() { loads[shard].run(ctx) })
+	}
+	started := time.Now()
+	// Those of the end first: the order of the rollout is not that of the changes.
+	in.setImage(t, "FrontProxy", "frontproxy", repository, tag)
+	in.patch(t, "RootShard", "root", fmt.Sprintf(`{"spec":{"proxy":{"image":{"repository":%q,"tag":%q}}}}`, repository, tag))
+	for _, shard := range []string{"beta", "alpha"} {
+		in.setImage(t, "Shard", shard, repository, tag)
+	}
+	in.setImage(t, "RootShard", "root", repository, tag)
+	in.setImage(t, "CacheServer", "cache", repository, tag)
+
+	order, killed := []string{}, false
+	eventually(t, 12*time.Minute, "the rollout's end", func(ctx context.Context) error {
+		moving, err := in.follow(ctx, next, &order)
+		if err != nil {
+			return err
+		}
+		if len(moving) > 1 {
+			t.Errorf("%v are rolled out at once", moving)
+		}
+		if !killed && slices.Contains(order, "alpha-shard-kcp") {
+			killed = true
+			pod := in.operatorPod(t)
+			t.Logf("%.0fs killing the operator, while %v is rolled out", time.Since(started).Seconds(), moving)
+			if err := in.host.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+				return err
+			}
+		}
+		if len(order) < len(rolloutOrder) {
+			return fmt.Errorf("rolled out so far: %v", order)
+		}
+		return in.allReady(ctx)
+	})
+	t.Logf("%.0fs for all of it", time.Since(started).Seconds())
+	stop()
+	running.Wait()
+	if !slices.Equal(order, rolloutOrder) {
+		t.Errorf("rolled out in the order %v, want %v", order, rolloutOrder)
+	}
+	for _, shard := range slices.Sorted(maps.Keys(loads)) {
+		loads[shard].report(t, shard)
+	}
+	if probes := in.leftProbes(t); len(probes) > 0 {
+		t.Errorf("the rollout has left workspaces: %v", probes)
+	}
+}
+
+// follow notes in order the Deployments that have the next image, and returns those whose pods are not all of it.
+func (in *installation) follow(ctx context.Context, next string, order *[]string) (moving []string, err error) {
+	deployments := &appsv1.DeploymentList{}
+	if err := in.host.List(ctx, deployments, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		if d.Spec.Template.Spec.Containers[0].Image != next {
+			continue
+		}
+		if !slices.Contains(*order, d.Name) {
+			*order = append(*order, d.Name)
+		}
+		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas || s.ReadyReplicas != *d.Spec.Replicas {
+			moving = append(moving, d.Name)
+		}
+	}
+	return moving, nil
+}
+
+func (in *installation) imageOf(t *testing.T, deployment string) string {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := in.host.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
+		t.Fatal(err)
+	}
+	return d.Spec.Template.Spec.Containers[0].Image
+}
+
+// leftProbes are workspaces of root that were made to see whether shards are healthy.
+func (in *installation) leftProbes(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("WorkspaceList"))
+	if err := newClient(t, inWorkspace(in.admin, "root")).List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range list.Items {
+		if strings.HasPrefix(item.Name, "rollout-probe-") && item.DeletionTimestamp == nil {
+			names = append(names, item.Name)
+		}
+	}
+	return names
+}
+
+// load writes one object over and over and reads it after each time, as fast as the answers come.
+type load struct {
+	client   client.Client
+	requests int
+	failures []string
+	longest  time.Duration
+}
+
+func newLoad(t *testing.T, w workspace) *load {
+	t.Helper()
+	return &load{client: newClient(t, w.config)}
+}
+
+func (l *load) run(ctx context.Context) {
+	const name = "load"
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	l.try(ctx, "create", func() error { return l.client.Create(ctx, object) })
+	for n := 0; ctx.Err() == nil; n++ {
+		value := strconv.Itoa(n)
+		patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"data":{"n":%q}}`, value)))
+		written := object.DeepCopy()
+		l.try(ctx, "patch", func() error { return l.client.Patch(ctx, written, patch) })
+		read := &corev1.ConfigMap{}
+		l.try(ctx, "get", func() error {
+			err := l.client.Get(ctx, client.ObjectKeyFromObject(object), read)
+			if err == nil && read.Data["n"] != value {
+				return fmt.Errorf("read %q after %q was written", read.Data["n"], value)
+			}
+			return err
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond): // the machine has to replace pods beside
+		}
+	}
+}
+
+func (l *load) try(ctx context.Context, what string, request func() error) {
+	started := time.Now()
+	err := request()
+	if ctx.Err() != nil {
+		return
+	}
+	l.requests++
+	l.longest = max(l.longest, time.Since(started))
+	if err != nil {
+		l.failures = append(l.failures, fmt.Sprintf("%s %s: %v", started.Format(time.TimeOnly), what, err))
+	}
+}
+
+func (l *load) report(t *testing.T, shard string) {
+	t.Helper()
+	t.Logf("%s: %d requests, %d failed, the longest took %s", shard, l.requests, len(l.failures), l.longest.Round(time.Millisecond))
+	if len(l.failures) > 0 {
+		const enough = 10
+		t.Errorf("requests to a workspace on %s failed:\n%s", shard, strings.Join(l.failures[:min(len(l.failures), enough)], "\n"))
+	}
+}

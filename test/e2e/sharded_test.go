@@ -1,0 +1,254 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// TestShardedInstallation walks an installation of three shards with a cache server from its manifests to its end.
+func TestShardedInstallation(t *testing.T) {
+	in := newInstallation(t, "development/sharded")
+	in.change = twoPods
+	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
+		t.FailNow()
+	}
+	t.Run("status tells in the words of kstatus how each object does", in.statusIsKstatus)
+	if !t.Run("a provider on one shard has consumers on others", in.consumersOnOtherShards) {
+		t.FailNow()
+	}
+	t.Run("applying the manifests again changes nothing", in.applyingAgainChangesNothing)
+	if !t.Run("a new version rolls out in order, without a failed request, over the death of the operator", in.rollsOutUnderLoad) {
+		t.FailNow()
+	}
+	t.Run("a version that does not start stops the rollout", in.brokenVersionStops)
+	t.Run("a shard with workspaces is not deleted", in.shardWithWorkspacesStays)
+	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
+}
+
+// twoPods gives what tenants' requests go through two pods each, so that one can go at a time.
+func twoPods(t *testing.T, u *unstructured.Unstructured) {
+	switch u.GetKind() {
+	case "RootShard", "Shard", "FrontProxy":
+		set(t, u, int64(2), "spec", "replicas")
+	}
+}
+
+// forceShards lets Shards that an interrupted run has left go, with what is on them.
+func (in *installation) forceShards(ctx context.Context, t *testing.T) {
+	t.Helper()
+	shards := &operatorv1alpha1.ShardList{}
+	if err := in.host.List(ctx, shards, client.InNamespace(namespace)); err != nil {
+		t.Errorf("list Shards: %v", err)
+	}
+	for i := range shards.Items {
+		patch := client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, operatorv1alpha1.AnnotationForceDelete)))
+		if err := in.host.Patch(ctx, &shards.Items[i], patch); client.IgnoreNotFound(err) != nil {
+			t.Errorf("force the deletion of Shard %s: %v", shards.Items[i].Name, err)
+		}
+	}
+}
+
+// shardNames are the shards as the installation knows them.
+var shardNames = []string{"root", "alpha", "beta"}
+
+const widgets = `
+apiVersion: apis.kcp.io/v1alpha1
+kind: APIResourceSchema
+metadata: {name: v1.widgets.example.com}
+spec:
+  group: example.com
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}
+---
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIExport
+metadata: {name: widgets}
+spec:
+  resources:
+  - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
+`
+
+// consumersOnOtherShards has a workspace on each shard that binds what one on alpha offers, and uses it.
+func (in *installation) consumersOnOtherShards(t *testing.T) {
+	provider := in.createWorkspaceOn(t, "root", "provider", "alpha")
+	provider.apply(t, widgets)
+	in.consumers = map[string]workspace{}
+	for _, shard := range shardNames {
+		consumer := in.createWorkspaceOn(t, "root", "consumer-"+shard, shard)
+		consumer.apply(t, `
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIBinding
+metadata: {name: widgets}
+spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
+		in.consumers[shard] = consumer
+	}
+	for shard, consumer := range in.consumers {
+		eventually(t, time.Minute, "a widget on "+shard, func(ctx context.Context) error {
+			widget := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(3)}}}
+			widget.SetAPIVersion("example.com/v1")
+			widget.SetKind("Widget")
+			widget.SetName("of-" + shard)
+			return client.IgnoreAlreadyExists(newClient(t, consumer.config).Create(ctx, widget))
+		})
+	}
+	// The provider learns where its consumers are: one address for each shard.
+	eventually(t, time.Minute, "the addresses of all shards in the endpoint slice", func(ctx context.Context) error {
+		slice := &unstructured.Unstructured{}
+		slice.SetAPIVersion("apis.kcp.io/v1alpha1")
+		slice.SetKind("APIExportEndpointSlice")
+		if err := provider.client.Get(ctx, client.ObjectKey{Name: "widgets"}, slice); err != nil {
+			return err
+		}
+		endpoints, _, _ := unstructured.NestedSlice(slice.Object, "status", "endpoints")
+		if len(endpoints) != len(shardNames) {
+			return fmt.Errorf("has %d of %d: %v", len(endpoints), len(shardNames), endpoints)
+		}
+		return nil
+	})
+}
+
+// apply applies the documents of a manifest in a workspace. What was offered a moment ago may be unknown to a client.
+func (w workspace) apply(t *testing.T, manifest string) {
+	t.Helper()
+	for document := range strings.SplitSeq(manifest, "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, time.Minute, u.GetKind()+" "+u.GetName()+" in "+w.path, func(ctx context.Context) error {
+			return newClient(t, w.config).Apply(ctx, client.ApplyConfigurationFromUnstructured(u.DeepCopy()), fieldOwner)
+		})
+	}
+}
+
+// brokenVersionStops gives beta an image that does not exist: it stops there, says so, and beta's workspaces go on. What
+// is put back mends it.
+func (in *installation) brokenVersionStops(t *testing.T) {
+	in.annotate(t, "RootShard", "root", operatorv1alpha1.AnnotationRolloutTimeout, "40s")
+	good := in.imageOf(t, "beta-shard-kcp")
+	repository, tag, _ := cutLast(good)
+	in.setImage(t, "Shard", "beta", repository, "there-is-no-such-tag")
+	eventually(t, 4*time.Minute, "the rollout's stop", func(ctx context.Context) error {
+		return in.hasCondition(ctx, "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionFalse, "RolloutStopped")
+	})
+	if err := get(t.Context(), in.admin, "/clusters/"+in.consumers["beta"].path+"/api/v1/namespaces"); err != nil {
+		t.Errorf("while the rollout of its shard has stopped: %v", err)
+	}
+	in.setImage(t, "Shard", "beta", repository, tag)
+	eventually(t, 4*time.Minute, "readiness", in.allReady)
+	if err := in.hasCondition(t.Context(), "Shard", "beta", operatorv1alpha1.ConditionRolledOut, metav1.ConditionTrue, "Current"); err != nil {
+		t.Error(err)
+	}
+}
+
+// shardWithWorkspacesStays deletes beta, which tells how many workspaces it waits for, and goes when they are gone.
+func (in *installation) shardWithWorkspacesStays(t *testing.T) {
+	beta := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta", Namespace: namespace}}
+	if err := in.host.Delete(t.Context(), beta); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the count of its workspaces", func(ctx context.Context) error {
+		return in.hasCondition(ctx, "Shard", "beta", operatorv1alpha1.ConditionWorkspacesGone, metav1.ConditionFalse, "")
+	})
+	consumer := in.consumers["beta"]
+	if err := get(t.Context(), in.admin, "/clusters/"+consumer.path+"/api/v1/namespaces"); err != nil {
+		t.Errorf("its workspaces are still used: %v", err)
+	}
+	root := newClient(t, inWorkspace(in.admin, "root"))
+	gone := &unstructured.Unstructured{}
+	gone.SetAPIVersion("tenancy.kcp.io/v1alpha1")
+	gone.SetKind("Workspace")
+	gone.SetName(consumer.path[strings.LastIndex(consumer.path, ":")+1:])
+	if err := root.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 3*time.Minute, "the end of Shard beta", func(ctx context.Context) error {
+		err := in.host.Get(ctx, client.ObjectKeyFromObject(beta), beta)
+		if err == nil {
+			return fmt.Errorf("it is there: %+v", beta.Status.Conditions)
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+	// Nothing new is placed there, and the others do not miss it.
+	eventually(t, 3*time.Minute, "readiness without it", in.allReady)
+	in.createWorkspace(t, "root", "after-beta")
+}
+
+func cutLast(image string) (repository, tag string, ok bool) {
+	at := strings.LastIndex(image, ":")
+	if at < 0 {
+		return image, "", false
+	}
+	return image[:at], image[at+1:], true
+}
+
+// setImage changes the image of a custom resource.
+func (in *installation) setImage(t *testing.T, kind, name, repository, tag string) {
+	t.Helper()
+	in.patch(t, kind, name, fmt.Sprintf(`{"spec":{"image":{"repository":%q,"tag":%q}}}`, repository, tag))
+}
+
+func (in *installation) annotate(t *testing.T, kind, name, key, value string) {
+	t.Helper()
+	in.patch(t, kind, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
+}
+
+func (in *installation) patch(t *testing.T, kind, name, patch string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	if err := in.host.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatalf("patch %s %s: %v", kind, name, err)
+	}
+}
+
+// hasCondition is nil when a custom resource has a condition with this status and, unless it is "", this reason.
+func (in *installation) hasCondition(ctx context.Context, kind, name, conditionType string, status metav1.ConditionStatus, reason string) error {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
+	if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
+		return err
+	}
+	c := condition(u, conditionType)
+	if c == nil {
+		return fmt.Errorf("%s %s has no condition %s", kind, name, conditionType)
+	}
+	if c.Status != status || (reason != "" && c.Reason != reason) {
+		return fmt.Errorf("%s %s: %s=%s, %s: %s", kind, name, conditionType, c.Status, c.Reason, c.Message)
+	}
+	return nil
+}
+
+// operatorPod is the pod of the operator itself.
+func (in *installation) operatorPod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := in.host.List(t.Context(), pods, client.MatchingLabels{"app.kubernetes.io/name": "atoll"}); err != nil || len(pods.Items) == 0 {
+		t.Fatalf("the operator's pods: %d, %v", len(pods.Items), err)
+	}
+	return &pods.Items[0]
+}
