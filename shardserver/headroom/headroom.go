@@ -75,14 +75,19 @@ func percentFor(wanted int64, live uint64) int {
 	return max(doubling, int(100*wanted/int64(max(live, least))))
 }
 
-// Limit returns how much memory the process's control group may use, in bytes; without a limit, more than there is.
+// unlimited is more memory than any machine has.
+const unlimited = 1 << 60
+
+// Limit returns how much memory the process's control group may use, in bytes; math.MaxInt64 without a
+// limit.
 func Limit() int64 {
 	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
-		if bytes, err := strconv.ParseInt(string(bytes.TrimSpace(content)), 10, 64); err == nil {
+		// The older version of control groups has a limit always: the largest number of pages.
+		if bytes, err := strconv.ParseInt(string(bytes.TrimSpace(content)), 10, 64); err == nil && bytes < unlimited {
 			return bytes
 		}
 	}
