@@ -38,8 +38,12 @@ func New(cluster apply.Cluster) *Clients { return &Clients{cluster: cluster} }
 // Connect makes a client of a server of an installation, which authenticates as the operator. url has no path. The
 // caller closes the idle connections of the client.
 func (c *Clients) Connect(ctx context.Context, root *operatorv1alpha1.RootShard, url string) (*rest.Config, *http.Client, error) {
+	return c.connectAs(ctx, root, pki.OperatorCertificate(root), url)
+}
+
+// connectAs authenticates with the certificate in a Secret.
+func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShard, name, url string) (*rest.Config, *http.Client, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
-	name := pki.OperatorCertificate(root)
 	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, name)
 	if err != nil {
 		return nil, nil, err
@@ -69,9 +73,13 @@ func httpClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: transport, Timeout: callTimeout}
 }
 
-// in calls do with a client of one logical cluster, or of all of them, at a server.
+// in calls do with a client of one logical cluster at a server, as the operator.
 func (c *Clients) in(ctx context.Context, root *operatorv1alpha1.RootShard, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	config, connections, err := c.Connect(ctx, root, url)
+	return c.inAs(ctx, root, pki.OperatorCertificate(root), url, cluster, do)
+}
+
+func (c *Clients) inAs(ctx context.Context, root *operatorv1alpha1.RootShard, certificate, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+	config, connections, err := c.connectAs(ctx, root, certificate, url)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 		return 0, explain(ctx, err, "asking RootShard %s", root.Name)
 	}
 	count := 0
-	err := c.in(ctx, root, member.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+	// Nobody but a shard itself may ask about all logical clusters at once.
+	err := c.inAs(ctx, root, member.Certificate("client"), member.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
 		options := metav1.ListOptions{Limit: 500}
 		for {
 			page, err := client.Resource(logicalClustersResource).List(ctx, options)
