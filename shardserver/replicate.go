@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -28,6 +29,8 @@ const (
 	hookMirror = "kcp-follow-cache"
 	// heartbeat is how often a shard reports on itself.
 	heartbeat = 10 * time.Second
+	// trustInterval is how often it is looked whether the cache is that of this installation.
+	trustInterval = time.Second
 )
 
 // replicator is what a shard knows of others and tells them.
@@ -73,9 +76,44 @@ func (s *Server) addReplication(ctx context.Context) error {
 		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return s.reporter.Report(ctx) }, Interval: heartbeat,
 	})
 	return s.Generic.AddPostStartHook(hookMirror, func(hook genericapiserver.PostStartHookContext) error {
-		s.running.Go(func() { r.mirror.Run(hook, r.cache) })
+		s.running.Go(func() { s.followCache(hook) })
 		return nil
 	})
+}
+
+// followCache keeps the mirror running until the context ends, but not while root is that of another installation: what
+// such a cache says is believed no more, and the mirror being still, nothing is published.
+func (s *Server) followCache(ctx context.Context) {
+	ours := func() bool { return s.registration == nil || s.registration.Foreign() == nil }
+	for ctx.Err() == nil {
+		if ours() {
+			s.followWhile(ctx, ours)
+		}
+		pause(ctx, trustInterval)
+	}
+}
+
+func (s *Server) followWhile(ctx context.Context, ours func() bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel()
+		for ctx.Err() == nil && ours() {
+			pause(ctx, trustInterval)
+		}
+	})
+	s.replication.mirror.Run(ctx, s.replication.cache)
+	cancel()
+	watching.Wait()
+}
+
+func pause(ctx context.Context, duration time.Duration) {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // cacheConfig returns how the cache is reached, nil if there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -158,7 +159,7 @@ func (m *Mirror) registered(ctx context.Context, at position) ([]string, error) 
 	switch {
 	case root == 0:
 		return nil, fmt.Errorf("shard %q has not said yet that everything it has is in the cache", m.cfg.Root)
-	case !r.registeredAt.listed, r.registeredAt.version < root, r.registeredAt.incarnation != at.incarnation, r.at.incarnation != at.incarnation:
+	case !r.registeredAt.listed, r.registeredAt.version < root && at.version < math.MaxUint64, r.registeredAt.incarnation != at.incarnation, r.at.incarnation != at.incarnation:
 		return nil, errors.New("the list of shards is not read from the cache yet")
 	}
 	return slices.Collect(maps.Keys(r.registered)), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
+
+// hurryInterval is how often it is looked whether streams lag behind what shards say.
+const hurryInterval = time.Second
 
 // Config is what a mirror is made of.
 type Config struct {
@@ -50,15 +54,35 @@ func New(cfg Config) *Mirror {
 	return m
 }
 
-// Run follows the cache until the context ends. It can be called once.
+// Run follows the cache until the context ends. Afterwards it can be called again: what is known stays, and Own knows
+// nothing until then.
 func (m *Mirror) Run(ctx context.Context, cache *client.Client) {
-	var streams sync.WaitGroup
+	var running sync.WaitGroup
 	for _, table := range m.tables {
-		streams.Go(func() {
-			cache.Follow(ctx, table.resource.GroupVersionResource, client.Position{}, &follower{ctx: ctx, table: table})
-		})
+		running.Go(func() { table.run(ctx, cache) })
 	}
-	streams.Wait()
+	running.Go(func() { m.hurry(ctx) })
+	running.Wait()
+}
+
+// hurry has resources listed anew that could be judged by what shards say by now, if only their streams had come as far
+// as that: on a quiet stream it may take a minute until the cache tells.
+func (m *Mirror) hurry(ctx context.Context) {
+	ticker := time.NewTicker(hurryInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, table := range m.tables {
+			table.sweep(ctx)
+			if table.lags(ctx) {
+				table.restart()
+			}
+		}
+	}
 }
 
 // Get implements storage.Elsewhere. Where several shards have published an object, that of the first by name is returned.

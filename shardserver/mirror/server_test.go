@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // withCache makes a shard publish to a cache server.
 func withCache(t *testing.T, cache *cachetesting.Cache, shard string) func(*options.Options) {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +35,10 @@ type table struct {
 	unseen int
 	// unknown is why absence proves nothing; nil when it does.
 	unknown error
+	// end ends the stream, after which it begins anew, with a list.
+	end context.CancelFunc
+	// relisted is when that was done last.
+	relisted time.Time
 }
 
 // position is a client.Position with a version that can be compared to others of the same incarnation.
@@ -53,12 +59,28 @@ type entry struct {
 	unseen bool
 }
 
+// relistInterval bounds how often a list is asked for besides those that the stream needs.
+const relistInterval = 10 * time.Second
+
 var errNeverHeard = errors.New("nothing was heard of the cache server since this shard was set up")
 
 func newTable(m *Mirror, resource client.Resource) *table {
 	return &table{
-		mirror: m, resource: resource, own: newOwned(), unknown: errNeverHeard,
+		mirror: m, resource: resource, own: newOwned(), unknown: errNeverHeard, end: func() {},
 		clusters: map[logicalcluster.Name]map[types.NamespacedName][]*entry{}, watchers: map[*watcher]struct{}{},
+	}
+}
+
+// run feeds the table until the context ends.
+func (t *table) run(ctx context.Context, cache *client.Client) {
+	defer t.own.suspend()
+	for ctx.Err() == nil {
+		stream, cancel := context.WithCancel(ctx)
+		t.mu.Lock()
+		t.end = cancel
+		t.mu.Unlock()
+		cache.Follow(stream, t.resource.GroupVersionResource, client.Position{}, &follower{ctx: ctx, table: t})
+		cancel()
 	}
 }
 
@@ -193,6 +215,36 @@ func (t *table) sweep(ctx context.Context) {
 			t.mirror.touch(t.resource.GroupResource(), client.Key{})
 		}
 	}
+}
+
+// restart has the stream begin anew, with a list.
+func (t *table) restart() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.relisted = time.Now()
+	t.end()
+}
+
+// lags tells whether the table could be judged if its stream had come as far as the reports of shards.
+func (t *table) lags(ctx context.Context) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.at.listed || (t.unseen == 0 && t.unknown == nil) || time.Since(t.relisted) < relistInterval {
+		return false
+	}
+	now := position{incarnation: t.at.incarnation, version: math.MaxUint64, listed: true}
+	if t.unknown != nil && t.mirror.whyIncomplete(ctx, now) == nil {
+		return true
+	}
+	lags := false
+	confirmed := map[string]bool{}
+	t.each(func(key client.Key, e *entry) {
+		if _, asked := confirmed[key.Shard]; e.unseen && !asked {
+			confirmed[key.Shard] = t.mirror.complete(ctx, key.Shard, now)
+			lags = lags || confirmed[key.Shard]
+		}
+	})
+	return lags
 }
 
 func (t *table) whyUnknown() error {
