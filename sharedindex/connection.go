@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // DefaultPrefix is where keys are unless told otherwise.
@@ -29,7 +31,9 @@ type Options struct {
 }
 
 // NewOptions returns the defaults: no shared index.
-func NewOptions() *Options { return &Options{Prefix: DefaultPrefix, Compaction: 5 * time.Minute, CheckInterval: 10 * time.Second} }
+func NewOptions() *Options {
+	return &Options{Prefix: DefaultPrefix, Compaction: 5 * time.Minute, CheckInterval: 10 * time.Second}
+}
 
 // Enabled tells whether there is a shared index.
 func (o *Options) Enabled() bool { return len(o.Servers) > 0 }
@@ -76,6 +80,11 @@ func (o *Options) Connect() (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: o.Servers, Logger: zap.NewNop(),
 		DialTimeout: 10 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		// By default two minutes pass at the most until an etcd that is back is noticed.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		})},
 	}
 	if o.CAFile != "" || o.CertFile != "" {
 		tls, err := transport.TLSInfo{TrustedCAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile}.ClientConfig()

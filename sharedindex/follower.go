@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,9 +40,10 @@ type Follower struct {
 	read    bool
 	failure error
 
-	// revision is that of the last event; 0 when everything has to be read. instance is the etcd that it is of.
+	// revision is that of the last event; 0 when everything has to be read. marks are the values of the keys that say that
+	// a shard has written everything, by shard: as long as they stand, etcd is what it was.
 	revision int64
-	instance uint64
+	marks    map[string]string
 }
 
 // NewFollower returns a follower of the records below a prefix.
@@ -153,16 +156,36 @@ func (f *Follower) once(ctx context.Context) (worked bool, err error) {
 
 // probe asks etcd for a sign of life. One that is another than before, or that was set back, has to be read anew.
 func (f *Follower) probe(ctx context.Context) error {
-	answer, err := get(ctx, f.client, f.space.all(), clientv3.WithCountOnly())
+	shards := slices.Sorted(maps.Keys(f.marks))
+	for first := true; first || len(shards) > 0; first = false {
+		batch := shards[:min(len(shards), opsPerRequest)]
+		shards = shards[len(batch):]
+		if err := f.probeMarks(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Follower) probeMarks(ctx context.Context, shards []string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ops := []clientv3.Op{clientv3.OpGet(f.space.all(), clientv3.WithCountOnly())} // there is one to ask for in any case
+	for _, shard := range shards {
+		ops = append(ops, clientv3.OpGet(f.space.shard(shard)+completeKey))
+	}
+	answer, err := f.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		return fmt.Errorf("asking etcd: %w", err)
 	}
-	known := f.revision
-	if f.instance != answer.Header.ClusterId || answer.Header.Revision < known {
-		f.instance, f.revision = answer.Header.ClusterId, 0
-		if known != 0 {
-			return errors.New("etcd has lost what it had, or is another one")
-		}
+	known := answer.Header.Revision >= f.revision
+	for i, shard := range shards {
+		found := answer.Responses[i+1].GetResponseRange().Kvs
+		known = known && len(found) == 1 && string(found[0].Value) == f.marks[shard]
+	}
+	if !known {
+		f.revision, f.marks = 0, nil
+		return errors.New("etcd does not have what it had")
 	}
 	return nil
 }
@@ -173,6 +196,7 @@ func (f *Follower) list(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading: %w", err)
 	}
+	f.marks = map[string]string{}
 	if err := f.listBelow(ctx, f.space.all(), at.Header.Revision); err != nil {
 		return err
 	}
@@ -201,6 +225,7 @@ func (f *Follower) listBelow(ctx context.Context, prefix string, revision int64)
 		switch k, err := parsePath(path); {
 		case path == completeKey:
 			complete = true
+			f.marks[shard] = string(value)
 		case err == nil:
 			f.reader.Record(k, value)
 		}
@@ -222,6 +247,7 @@ func (f *Follower) apply(ctx context.Context, event *clientv3.Event) error {
 	case path == completeKey && event.Type == mvccpb.PUT:
 		return f.listBelow(ctx, f.space.shard(shard), event.Kv.ModRevision)
 	case path == completeKey:
+		delete(f.marks, shard)
 		f.reader.Incomplete(shard)
 		return nil
 	}

@@ -27,7 +27,7 @@ const (
 // Keys of a shard that are no records.
 const (
 	writerKey   = "writer"   // who writes: what lets only one replica of a shard do so
-	completeKey = "complete" // there once every record of the shard was written
+	completeKey = "complete" // there once every record of the shard was written; a random value, so that an etcd that lost it is noticed
 )
 
 // MaxValue bounds one record, in bytes. Larger ones are neither written nor read.

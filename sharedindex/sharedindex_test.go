@@ -171,6 +171,7 @@ func shardKey(name string) sharedindex.Key {
 }
 
 func TestWhatShardsWriteIsRead(t *testing.T) {
+	t.Parallel()
 	e := indextesting.Start(t)
 	root, alpha := newObjects(), newObjects()
 	for n := range 2500 { // more than a page, and more than a request
@@ -227,6 +228,7 @@ func revision(t *testing.T, e *indextesting.Etcd) int64 {
 
 // TestTheReplicaThatWasReplacedWritesNoMore: it may still believe that it leads.
 func TestTheReplicaThatWasReplacedWritesNoMore(t *testing.T) {
+	t.Parallel()
 	e := indextesting.Start(t)
 	old, young := newObjects(), newObjects()
 	old.set(cluster("gone"), `{}`)
@@ -246,6 +248,7 @@ func TestTheReplicaThatWasReplacedWritesNoMore(t *testing.T) {
 
 // TestARestartOfEtcdLosesNothing, and nothing is listed again.
 func TestARestartOfEtcdLosesNothing(t *testing.T) {
+	t.Parallel()
 	e := indextesting.Start(t)
 	alpha := newObjects()
 	alpha.set(cluster("a1"), `{}`)
@@ -269,6 +272,7 @@ func TestARestartOfEtcdLosesNothing(t *testing.T) {
 
 // TestAnEtcdThatLostEverythingIsFilledAgain, and followers forget nothing in between.
 func TestAnEtcdThatLostEverythingIsFilledAgain(t *testing.T) {
+	t.Parallel()
 	e := indextesting.Start(t)
 	alpha := newObjects()
 	alpha.set(cluster("a1"), `{}`)
@@ -280,7 +284,7 @@ func TestAnEtcdThatLostEverythingIsFilledAgain(t *testing.T) {
 	e.Stop()
 	e.Lose()
 	e.Again()
-	// The follower finds out within its interval. It must not take the empty etcd for the truth.
+	// It must not take the empty etcd for the truth, whenever it finds out.
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		k.mu.Lock()
 		n := len(k.records["alpha"])
@@ -296,6 +300,7 @@ func TestAnEtcdThatLostEverythingIsFilledAgain(t *testing.T) {
 
 // TestAShardThatIsNoneAnyMoreLeavesNothing: the root shard sees to that, at once and when it starts.
 func TestAShardThatIsNoneAnyMoreLeavesNothing(t *testing.T) {
+	t.Parallel()
 	e := indextesting.Start(t)
 	client := e.Client()
 	if _, err := client.Put(t.Context(), "/kcp-index/stranger/clusters/left", `{}`); err != nil {
@@ -332,6 +337,7 @@ func TestAShardThatIsNoneAnyMoreLeavesNothing(t *testing.T) {
 }
 
 func TestOldRevisionsAreRemoved(t *testing.T) {
+	t.Parallel()
 	e := indextesting.Start(t)
 	alpha := newObjects()
 	o := e.Options()

@@ -225,7 +225,9 @@ func (s *session) writeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.commit(ctx, put(s.own(completeKey), "true"))
+	return s.commit(ctx, clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.own(completeKey)), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.own(completeKey), strconv.FormatUint(rand.Uint64(), 36))}, nil))
 }
 
 // put writes a value, unless it is there.

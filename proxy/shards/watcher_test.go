@@ -70,3 +70,10 @@ func TestARealShardIsFollowed(t *testing.T) {
 		return nil
 	})
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

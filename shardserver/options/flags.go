@@ -103,6 +103,10 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	fs = fss.FlagSet("Virtual workspaces")
 	fs.BoolVar(&o.RunVirtualWorkspaces, "run-virtual-workspaces", o.RunVirtualWorkspaces, "Serve virtual workspaces below /services/. Off, with --shard-virtual-workspace-url, they are served to the server behind that URL (virtual-workspaces), which says who is asking; without one there are none, and initializers and terminators with controllers outside of the shard never end.")
 
+	fs = fss.FlagSet("Shared index")
+	o.SharedIndex.AddFlags(fs, "This shard writes what is on it.")
+	o.SharedIndex.AddWriterFlags(fs)
+
 	fs = fss.FlagSet("Admin authentication")
 	fs.StringVar(&o.AdminAuth.KubeconfigPath, "kubeconfig-path", o.AdminAuth.KubeconfigPath, "Where to write the admin kubeconfig. Default: <root directory>/admin.kubeconfig.")
 	fs.StringVar(&o.AdminAuth.TokenHashPath, "authentication-admin-token-path", o.AdminAuth.TokenHashPath, "File with the SHA-256 of the shard-admin token. Default: <root directory>/.admin-token-store.")

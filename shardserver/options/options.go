@@ -20,6 +20,7 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // Defaults of the contract that clients rely on.
@@ -54,6 +55,8 @@ type Options struct {
 	Home          HomeOptions
 	// RunVirtualWorkspaces serves virtual workspaces below /services/.
 	RunVirtualWorkspaces bool
+	// SharedIndex is where front proxies read what is on this shard, if there is one.
+	SharedIndex *sharedindex.Options
 
 	Objects ObjectOptions
 
@@ -186,6 +189,7 @@ func New(rootDirectory string) *Options {
 			WebhookUnauthorizedTTL: 30 * time.Second,
 		},
 		RunVirtualWorkspaces: true,
+		SharedIndex:          sharedindex.NewOptions(),
 		Home:                 HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
 		Objects:              ObjectOptions{ScanInterval: time.Minute},
 		EventTTL:             time.Hour,
@@ -362,6 +366,7 @@ func (c *completed) validate() error {
 	if v := c.Authorization.WebhookVersion; v != "v1" && v != "v1beta1" {
 		errs = append(errs, fmt.Errorf("--authorization-webhook-version: got %q, want v1 or v1beta1", v))
 	}
+	errs = append(errs, c.SharedIndex.Validate()...)
 	if v := c.Objects.ScanInterval; v <= 0 {
 		errs = append(errs, fmt.Errorf("--logical-cluster-object-count-scan-interval: got %s, want more than 0", v))
 	}
