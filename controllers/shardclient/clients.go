@@ -49,7 +49,7 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 		return nil, nil, err
 	}
 	if secret == nil {
-		return nil, nil, tell("waiting for certificate %s", name)
+		return nil, nil, Tell("waiting for certificate %s", name)
 	}
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -126,7 +126,8 @@ func (t *told) Error() string { return t.text }
 
 func (t *told) Unwrap() error { return t.cause }
 
-func tell(format string, args ...any) error { return &told{text: fmt.Sprintf(format, args...)} }
+// Tell is an error whose text stays the same.
+func Tell(format string, args ...any) error { return &told{text: fmt.Sprintf(format, args...)} }
 
 // explain is err with a text that stays the same. What it leaves out is logged.
 func explain(ctx context.Context, err error, format string, args ...any) error {

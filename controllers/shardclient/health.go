@@ -1,11 +1,14 @@
 package shardclient
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +64,7 @@ func readyz(ctx context.Context, connections *http.Client, url string) error {
 	if err != nil {
 		return fmt.Errorf("asking %s: %w", url, err)
 	}
-	return tell("/readyz is %d%s", res.StatusCode, failing(string(body)))
+	return Tell("/readyz is %d%s", res.StatusCode, failing(string(body)))
 }
 
 // failing are the names of the checks that fail, as servers list them: "[-]etcd failed: reason withheld".
@@ -79,11 +82,11 @@ func failing(page string) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// Lagging says of shards of an installation, by the names they have inside it, why what they publish does not reach the
-// root shard in time. Their heartbeats go the way of everything that shards tell one another; the root shard notes on
+// Silent says of shards of an installation, by the names they have inside it, why what they publish does not reach the
+// root shard. Their heartbeats go the way of everything that shards tell one another; the root shard notes on
 // each Shard when they fail to come.
-func (c *Clients) Lagging(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
-	lagging := map[string]string{}
+func (c *Clients) Silent(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
+	unheard := map[string]string{}
 	err := c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		list, err := client.Resource(shardsResource).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -95,12 +98,62 @@ func (c *Clients) Lagging(ctx context.Context, root *operatorv1alpha1.RootShard)
 				return fmt.Errorf("reading shard %s: %w", list.Items[i].GetName(), err)
 			}
 			if why := silent(shard); why != "" {
-				lagging[shard.Name] = why
+				unheard[shard.Name] = why
 			}
 		}
 		return nil
 	})
-	return lagging, err
+	return unheard, err
+}
+
+// lagMetric is, on the page of a shard, for how many seconds it has been behind with reading what other shards have and
+// with publishing what it has itself.
+const lagMetric = "atoll_replication_lag_seconds"
+
+// Lag is how far a shard is behind with replication, at the replica that happens to be asked. A shard whose version does
+// not tell lags by nothing.
+func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, error) {
+	_, connections, err := c.connectAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL())
+	if err != nil {
+		return 0, err
+	}
+	defer connections.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, shard.BaseURL()+"/metrics", nil)
+	if err != nil {
+		return 0, fmt.Errorf("asking %s: %w", shard.BaseURL(), err)
+	}
+	res, err := connections.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("asking %s: %w", shard.BaseURL(), err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return 0, Tell("/metrics is %d", res.StatusCode)
+	}
+	return largest(res.Body, lagMetric)
+}
+
+// largest is the largest value, in seconds, of a metric on a page.
+func largest(page io.Reader, metric string) (time.Duration, error) {
+	var out time.Duration
+	lines := bufio.NewScanner(page)
+	const longestLine = 1 << 20
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), metric)
+		if !ok || (!strings.HasPrefix(rest, "{") && !strings.HasPrefix(rest, " ")) {
+			continue
+		}
+		value, err := strconv.ParseFloat(rest[strings.LastIndex(rest, " ")+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading %s: %w", metric, err)
+		}
+		out = max(out, time.Duration(value*float64(time.Second)))
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("reading metrics: %w", err)
+	}
+	return out, nil
 }
 
 // silent says why a shard is not heard of. One without the condition was never heard of or has nobody to be heard by.

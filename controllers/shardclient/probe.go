@@ -98,7 +98,7 @@ func becomesReady(ctx context.Context, workspaces dynamic.ResourceInterface, nam
 		}
 		phase, _, _ := unstructured.NestedString(workspace.Object, "status", "phase")
 		if phase != "Ready" {
-			return tell("its phase is %q", phase)
+			return Tell("its phase is %q", phase)
 		}
 		return nil
 	})
@@ -125,7 +125,7 @@ func writeAndRead(ctx context.Context, inside dynamic.Interface) error {
 			return err
 		}
 		if found, _, _ := unstructured.NestedString(read.Object, "data", "written"); found != value {
-			return tell("it is not what was written")
+			return Tell("it is not what was written")
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func poll(ctx context.Context, what string, try func(context.Context) error) err
 	case last == nil:
 		last = context.DeadlineExceeded
 	}
-	return tell("%s: %s", what, Text(last))
+	return Tell("%s: %s", what, Text(last))
 }
 
 // removeProbes deletes the workspaces that failed probes have left on a shard.

@@ -12,6 +12,7 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/rollout"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -21,7 +22,8 @@ type Health interface {
 	ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error
 	CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error
 	Probe(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error
-	Lagging(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error)
+	Silent(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error)
+	Lag(ctx context.Context, shard desired.Shard) (time.Duration, error)
 }
 
 // Gate is an apply.Gate.

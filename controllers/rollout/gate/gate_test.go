@@ -43,16 +43,20 @@ type site struct {
 }
 
 // health is what the servers say of themselves, by title of the check.
-type health struct{ shard, cache, probe, lag error }
+type health struct {
+	shard, cache, probe, silent error
+	lag                         time.Duration
+}
 
 func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
 	return h.shard
 }
 func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error  { return h.cache }
 func (h *health) Probe(context.Context, *operatorv1alpha1.RootShard, string) error { return h.probe }
-func (h *health) Lagging(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
-	return nil, h.lag
+func (h *health) Silent(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
+	return nil, h.silent
 }
+func (h *health) Lag(context.Context, desired.Shard) (time.Duration, error) { return h.lag, nil }
 
 var all = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "door-front-proxy"}
 
@@ -280,7 +284,8 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 		"of cache servers":                {health{cache: boom}, rollout.ReasonNotReady},
 		"of shards":                       {health{shard: boom}, rollout.ReasonNotReady},
 		"of workspaces":                   {health{probe: boom}, rollout.ReasonProbeFails},
-		"of what shards tell one another": {health{lag: boom}, rollout.ReasonLag},
+		"of what shards tell one another": {health{silent: boom}, rollout.ReasonLag},
+		"of replication":                  {health{lag: time.Minute}, rollout.ReasonLag},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -35,7 +36,8 @@ func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1a
 		}
 	}
 	titles := map[string]string{} // by the name inside the installation
-	for _, shard := range all.shardsOf(root) {
+	shards := all.shardsOf(root)
+	for _, shard := range shards {
 		title := "RootShard " + root.Name
 		if !shard.IsRoot() {
 			title = "Shard " + shard.Name()
@@ -43,15 +45,31 @@ func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1a
 		titles[shard.ShardName()] = title
 		ask(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
 		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, root, shard.ShardName()) })
+		if len(shards) > 1 { // else there is nobody to replicate to
+			ask(rollout.CheckLag, title, func() error { return g.caughtUp(ctx, shard) })
+		}
 	}
-	if len(titles) > 1 { // else there is nobody to replicate to
-		questions = append(questions, func() []rollout.Problem { return g.lagging(ctx, root, titles) })
+	if len(shards) > 1 {
+		questions = append(questions, func() []rollout.Problem { return g.silent(ctx, root, titles) })
 	}
 	return answers(questions)
 }
 
-func (g *Gate) lagging(ctx context.Context, root *operatorv1alpha1.RootShard, titles map[string]string) []rollout.Problem {
-	lagging, err := g.health.Lagging(ctx, root)
+// maxLag is how far a shard may be behind with what it reads of others, and with what it publishes.
+const maxLag = 10 * time.Second
+
+// caughtUp is nil when a shard is not behind. Its text has no number that changes from one look to the next.
+func (g *Gate) caughtUp(ctx context.Context, shard desired.Shard) error {
+	lag, err := g.health.Lag(ctx, shard)
+	if err == nil && lag > maxLag {
+		err = shardclient.Tell("it is more than %s behind", maxLag)
+	}
+	return err
+}
+
+// silent are the shards whose heartbeats do not arrive.
+func (g *Gate) silent(ctx context.Context, root *operatorv1alpha1.RootShard, titles map[string]string) []rollout.Problem {
+	lagging, err := g.health.Silent(ctx, root)
 	if err != nil {
 		return []rollout.Problem{{Check: rollout.CheckLag, Title: "RootShard " + root.Name, Message: shardclient.Text(err)}}
 	}

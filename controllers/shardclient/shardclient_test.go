@@ -1,0 +1,91 @@
+package shardclient
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+func TestReadyz(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		code       int
+		page, want string
+	}{
+		"a server that is ready":                   {200, "ok", ""},
+		"one that names what fails":                {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]shard-registration failed\nreadyz check failed\n", "/readyz is 500: etcd, shard-registration"},
+		"one that says no more than that it isn't": {503, "", "/readyz is 503"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tc.code)
+				fmt.Fprint(w, tc.page)
+			}))
+			defer server.Close()
+			have := ""
+			if err := readyz(t.Context(), server.Client(), server.URL); err != nil {
+				have = Text(err)
+			}
+			if have != tc.want {
+				t.Errorf("got %q, want %q", have, tc.want)
+			}
+		})
+	}
+}
+
+func TestLargest(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		page string
+		want time.Duration
+		ok   bool
+	}{
+		"the largest of several": {"# HELP lag x\nother 99\nlag{direction=\"read\"} 0.5\nlag{direction=\"write\"} 12\nlag_total{} 70\n", 12 * time.Second, true},
+		"without labels":         {"lag 3\n", 3 * time.Second, true},
+		"a page without it":      {"other 99\n", 0, true},
+		"what is no number":      {"lag{} many\n", 0, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			have, err := largest(strings.NewReader(tc.page), "lag")
+			if have != tc.want || (err == nil) != tc.ok {
+				t.Errorf("got %s, %v", have, err)
+			}
+		})
+	}
+}
+
+func TestTextStaysTheSame(t *testing.T) {
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "workspaces"}, "w")
+	for sentence, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"what a server says":               {fmt.Errorf("attempt 7: %w", missing), missing.Error()},
+		"what was found before":            {status.Wait("C", "R", "waiting for Secret s").AsError(), "waiting for Secret s"},
+		"what has a text already":          {fmt.Errorf("attempt 7: %w", Tell("it is so")), "it is so"},
+		"an explanation of a server's":     {explain(context.Background(), missing, "asking Shard alpha"), "asking Shard alpha: " + missing.Error()},
+		"a server that does not answer":    {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
+		"a certificate of somebody else's": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
+		"a certificate for another name":   {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},
+		"no connection at all":             {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "no connection"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if have := Text(tc.err); have != tc.want {
+				t.Errorf("got %q, want %q", have, tc.want)
+			}
+		})
+	}
+	if err := explain(context.Background(), missing, "asking"); !apierrors.IsNotFound(err) || errors.Unwrap(err) == nil {
+		t.Error("an explanation hides what it explains")
+	}
+}
