@@ -4,18 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	cacheoptions "github.com/atoll-dev/atoll/cacheserver/options"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -84,6 +92,169 @@ func TestShardsKnowEachOther(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestACacheThatIsAway: shards serve and start without it, with what they knew; what it has lost comes back.
+func TestACacheThatIsAway(t *testing.T) {
+	cache := cachetesting.Start(t)
+	root := shardtesting.Start(t, withCache(t, cache, "root"))
+	join := root.Peer(t, "beta")
+	beta := shardtesting.StartShard(t, root, "beta", withCache(t, cache, "beta"))
+	atRoot := root.Client(t, root.Masters(t))
+	eventuallyKnows(t, beta, "universal")
+	createType(t, atRoot, "before")
+	eventuallyKnows(t, beta, "before")
+	onDisk(t, beta, "before")
+
+	must(t, cache.Stop())
+	must(t, beta.Stop())
+	createType(t, atRoot, "meanwhile")
+	beta = shardtesting.StartIn(t, beta.Directory, join, withCache(t, cache, "beta"))
+	if err := knows(beta, "before")(t.Context()); err != nil {
+		t.Errorf("after a restart without the cache: %v", err)
+	}
+	if err := knows(beta, "meanwhile")(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("what the shard knew it knows completely; got %v", err)
+	}
+	gamma := shardtesting.StartShard(t, root, "gamma", withCache(t, cache, "gamma"))
+	if err := knows(gamma, "before")(t.Context()); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a shard that never heard of the cache cannot know what there is; got %v", err)
+	}
+
+	must(t, os.RemoveAll(filepath.Join(cache.Directory, "root")))
+	cache.Restart(t, func(o *cacheoptions.Options) { o.SyntheticDelay = 300 * time.Millisecond })
+	for _, shard := range []*shardtesting.Shard{beta, gamma} {
+		for _, name := range []string{"before", "meanwhile"} {
+			eventuallyKnows(t, shard, name)
+		}
+	}
+	shardtesting.Eventually(t, "gamma to know what there is not", func(ctx context.Context) error {
+		if err := knows(gamma, "nonsense")(ctx); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+}
+
+// TestWhatIsPublished is what its shard wants, whatever others make of it.
+func TestWhatIsPublished(t *testing.T) {
+	cache := cachetesting.Start(t)
+	root := shardtesting.Start(t, withCache(t, cache, "root"))
+	atRoot := root.Client(t, root.Masters(t))
+	writer := cache.Client(t, "root")
+	resource, _ := cacheclient.Find(tenancyv1alpha1.Resource("workspacetypes"))
+	gvr := resource.GroupVersionResource
+	key := func(name string) cacheclient.Key {
+		return cacheclient.Key{Shard: "root", Cluster: logicalcluster.Root, Name: name}
+	}
+	published := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := writer.Get(ctx, gvr, key(name))
+			return err
+		}
+	}
+	gone := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if _, err := writer.Get(ctx, gvr, key(name)); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		}
+	}
+	created := createType(t, atRoot, "kept")
+	shardtesting.Eventually(t, "the copy", published("kept"))
+
+	t.Run("a copy is complete and says where it comes from", func(t *testing.T) {
+		object, err := writer.Get(t.Context(), gvr, key("kept"))
+		must(t, err)
+		annotations := object.Meta.Annotations
+		if object.Meta.UID != created.UID || annotations["cache.kcp.io/original-resource-UID"] != string(created.UID) || annotations["kcp.io/shard"] != "root" ||
+			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || annotations["cache.kcp.io/reach"] != "global" {
+			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
+		}
+	})
+	t.Run("what somebody changed in the cache is changed back", func(t *testing.T) {
+		object, err := writer.Get(t.Context(), gvr, key("kept"))
+		must(t, err)
+		changed, err := object.Unstructured()
+		must(t, err)
+		changed.SetLabels(map[string]string{"forged": "true"})
+		_, err = writer.Update(t.Context(), gvr, logicalcluster.Root, changed)
+		must(t, err)
+		shardtesting.Eventually(t, "the original", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, gvr, key("kept"))
+			if err == nil && object.Meta.Labels["forged"] != "" {
+				err = errors.New("it is still changed")
+			}
+			return err
+		})
+	})
+	t.Run("what stands for nothing is removed, and what was removed comes back", func(t *testing.T) {
+		_, err := writer.Create(t.Context(), gvr, logicalcluster.Root, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "leftover"}})
+		must(t, err)
+		shardtesting.Eventually(t, "the end of what stands for nothing", gone("leftover"))
+		must(t, writer.Delete(t.Context(), gvr, key("kept"), ""))
+		shardtesting.Eventually(t, "the copy again", published("kept"))
+	})
+	t.Run("what is being deleted stays while finalizers hold it, and goes with it", func(t *testing.T) {
+		held := createType(t, atRoot, "held", "example.com/hold")
+		shardtesting.Eventually(t, "the copy", published("held"))
+		must(t, atRoot.Delete(shardtesting.In(t.Context(), "root"), held))
+		createType(t, atRoot, "later")
+		shardtesting.Eventually(t, "a later copy", published("later"))
+		must(t, published("held")(t.Context()))
+		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		shardtesting.Eventually(t, "the end of the copy", gone("held"))
+	})
+	t.Run("logical clusters of the shard itself, and those without a mark, do not travel", func(t *testing.T) {
+		resource, _ := cacheclient.Find(corev1alpha1.Resource("logicalclusters"))
+		root.NewWorkspace(t, "root", "plain")
+		objects, _, err := writer.List(t.Context(), resource.GroupVersionResource)
+		must(t, err)
+		for _, object := range objects {
+			if object.Cluster.IsSystem() || object.Meta.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
+				t.Errorf("%s is in the cache", object.Key)
+			}
+		}
+	})
+}
+
+func createType(t *testing.T, c client.Client, name string, finalizers ...string) *tenancyv1alpha1.WorkspaceType {
+	t.Helper()
+	obj := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
+	must(t, c.Create(shardtesting.In(t.Context(), "root"), obj))
+	return obj
+}
+
+// knows returns whether a shard knows a type of root.
+func knows(shard *shardtesting.Shard, name string) func(context.Context) error {
+	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](shard.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+	return func(ctx context.Context) error {
+		_, err := reader.Get(in(ctx, "root"), "", name)
+		return err
+	}
+}
+
+func eventuallyKnows(t *testing.T, shard *shardtesting.Shard, name string) {
+	t.Helper()
+	shardtesting.Eventually(t, name, knows(shard, name))
+}
+
+// onDisk waits until a shard has a copy of a type of root in its own etcd, and knows that it has all of them.
+func onDisk(t *testing.T, shard *shardtesting.Shard, name string) {
+	t.Helper()
+	etcd, err := keyspace.Connect(shard.Server.StorageTransport())
+	must(t, err)
+	defer func() { must(t, etcd.Close()) }()
+	shardtesting.Eventually(t, "the copy in etcd", func(ctx context.Context) error {
+		const prefix = "/registry/~elsewhere/tenancy.kcp.io/workspacetypes/"
+		for _, key := range []string{prefix + "root/root/-/" + name, prefix + "known"} {
+			if found, err := etcd.Get(ctx, key); err != nil || found.Count != 1 {
+				return fmt.Errorf("%s: %v, %w", key, found, err)
+			}
+		}
+		return nil
 	})
 }
 
