@@ -44,6 +44,9 @@ func TestFlagsThatTheOperatorPassesAreAccepted(t *testing.T) {
 		"--etcd-servers=https://etcd:2379", "--etcd-prefix=/registry", "--etcd-certfile=" + file, "--etcd-keyfile=" + file, "--etcd-cafile=" + file,
 		"--audit-policy-file=" + file, "--audit-webhook-config-file=" + file, "--audit-webhook-mode=batch", "--oidc-issuer-url=https://issuer",
 		"--enable-admission-plugins=apis.kcp.io/ReservedMetadata", "--disable-admission-plugins=kcp.io/PathAnnotation",
+		"--root-shard-kubeconfig-file=" + file, "--cache-kubeconfig=" + file, "--cache-server-kubeconfig-file=" + file, "--shard-kubeconfig-file=" + file,
+		"--external-hostname=kcp.example.com", "--mount-proxy-client-cert-file=" + file, "--mount-proxy-client-key-file=" + file,
+		"--shard-virtual-workspace-ca-file=" + file, "--concurrent-serviceaccount-token-syncs=3", "--shard-max-logical-clusters=10", "--shard-max-objects=10",
 		"--admission-control-config-file=" + file, "--oidc-client-id=x", "--token-auth-file=" + file, "--authentication-token-webhook-config-file=" + file,
 	} {
 		if _, err := parse(t, arg); err != nil {
@@ -69,23 +72,27 @@ func TestCompleteRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"another shard's name, which needs the handshake": {[]string{"--shard-name=alpha"}, "--cache-kubeconfig is required for non-root shards"},
-		"embedded and external etcd at once":              {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
-		"an etcd that is no URL":                          {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
-		"a base URL that is no URL":                       {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},
-		"a plain HTTP external URL":                       {[]string{"--shard-external-url=http://kcp"}, "--shard-external-url"},
-		"no external URL with admin credentials":          {[]string{"--logical-cluster-admin-kubeconfig=x"}, "--shard-external-url"},
-		"a free port that is also given":                  {[]string{"--experimental-bind-free-port"}, "--secure-port=0"},
-		"a client certificate without its key":            {[]string{"--shard-client-cert-file=x"}, "--shard-client-key-file"},
-		"a CA file that is not there":                     {[]string{"--root-ca-file=/does/not/exist"}, "--root-ca-file"},
-		"an admission configuration that is not there":    {[]string{"--admission-control-config-file=/does/not/exist"}, "--admission-control-config-file"},
-		"a client CA that is not there":                   {[]string{"--client-ca-file=/does/not/exist"}, "--client-ca-file"},
-		"an etcd CA that is not there":                    {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=/does/not/exist"}, "--etcd-cafile"},
-		"credentials for an etcd that is embedded":        {[]string{"--etcd-cafile=/does/not/exist"}, "--etcd-servers"},
-		"a feature that does not exist yet":               {[]string{"--feature-gates=LogicalClusterMigration=true"}, "LogicalClusterMigration"},
-		"an unknown feature gate":                         {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
-		"an unknown battery":                              {[]string{"--batteries-included=nonsense"}, "nonsense"},
-		"no keys and nowhere to put them":                 {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
+		"a further shard without a cache":              {[]string{"--shard-name=alpha"}, "--cache-kubeconfig is required for non-root shards"},
+		"a further shard without a root shard":         {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go"}, "--root-shard-kubeconfig-file is required"},
+		"a further shard with seeds of identities":     {[]string{"--shard-name=alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go", "--root-identities-file=options.go"}, "--root-identities-file"},
+		"a name that is no label":                      {[]string{"--shard-name=Alpha", "--cache-kubeconfig=options.go", "--root-shard-kubeconfig-file=options.go"}, "--shard-name"},
+		"a shard that is to hold less than nothing":    {[]string{"--shard-max-objects=-1"}, "--shard-max-objects"},
+		"embedded and external etcd at once":           {[]string{"--etcd-servers=embedded,https://etcd:2379"}, "--etcd-servers"},
+		"an etcd that is no URL":                       {[]string{"--etcd-servers=etcd"}, "--etcd-servers"},
+		"a base URL that is no URL":                    {[]string{"--shard-base-url=kcp"}, "--shard-base-url"},
+		"a plain HTTP external URL":                    {[]string{"--shard-external-url=http://kcp"}, "--shard-external-url"},
+		"no external URL with admin credentials":       {[]string{"--logical-cluster-admin-kubeconfig=x"}, "--shard-external-url"},
+		"a free port that is also given":               {[]string{"--experimental-bind-free-port"}, "--secure-port=0"},
+		"a client certificate without its key":         {[]string{"--shard-client-cert-file=x"}, "--shard-client-key-file"},
+		"a CA file that is not there":                  {[]string{"--root-ca-file=/does/not/exist"}, "--root-ca-file"},
+		"an admission configuration that is not there": {[]string{"--admission-control-config-file=/does/not/exist"}, "--admission-control-config-file"},
+		"a client CA that is not there":                {[]string{"--client-ca-file=/does/not/exist"}, "--client-ca-file"},
+		"an etcd CA that is not there":                 {[]string{"--etcd-servers=https://etcd:2379", "--etcd-cafile=/does/not/exist"}, "--etcd-cafile"},
+		"credentials for an etcd that is embedded":     {[]string{"--etcd-cafile=/does/not/exist"}, "--etcd-servers"},
+		"a feature that does not exist yet":            {[]string{"--feature-gates=LogicalClusterMigration=true"}, "LogicalClusterMigration"},
+		"an unknown feature gate":                      {[]string{"--feature-gates=Nonsense=true"}, "Nonsense"},
+		"an unknown battery":                           {[]string{"--batteries-included=nonsense"}, "nonsense"},
+		"no keys and nowhere to put them":              {[]string{"--root-directory=", "--embedded-etcd-directory=/nowhere"}, "no serviceaccount key file loaded and no root directory set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := parse(t, tc.args...)
@@ -177,5 +184,37 @@ func TestParseFeatureGates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestHowOtherServersAreReached(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"cache",
+"clusters":[{"name":"root","cluster":{"server":"https://root:6443"}},{"name":"cache","cluster":{"server":"https://cache:6443"}}],
+"users":[{"name":"me","user":{"token":"secret"}}],
+"contexts":[{"name":"shard-base","context":{"cluster":"root"}},{"name":"cache","context":{"cluster":"cache","user":"me"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := parse(t, "--root-shard-kubeconfig-file="+file, "--cache-kubeconfig="+file, "--shard-client-cert-file=c", "--shard-client-key-file=k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := o.RootConfig()
+	if err != nil || root.Host != "https://root:6443" || root.CertFile != "c" || root.KeyFile != "k" {
+		t.Errorf("the root shard, without credentials in the file: %v, %v", root, err)
+	}
+	cache, err := o.CacheConfig()
+	if err != nil || cache.Host != "https://cache:6443" || cache.BearerToken != "secret" || cache.CertFile != "" {
+		t.Errorf("the cache, with credentials in the file: %v, %v", cache, err)
+	}
+	if none, err := New("").CacheConfig(); none != nil || err != nil {
+		t.Errorf("no cache: %v, %v", none, err)
+	}
+	o.Shard.RootKubeconfig = filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(o.Shard.RootKubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","contexts":[{"name":"base","context":{}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.RootConfig(); err == nil || !strings.Contains(err.Error(), `has contexts "base", want one called "shard-base"`) {
+		t.Errorf("a file without the context: %v", err)
 	}
 }
