@@ -1,6 +1,6 @@
-// Package etcd computes the objects of an etcd that the operator runs for a shard or a cache server, and decides whether a change of
-// its spec can be made to a cluster that holds data. All of it is pure. Certificates are described here and made by
-// package pki; nothing here knows what is stored.
+// Package etcd computes the objects of an etcd that the operator runs for a shard or a cache server, and decides whether a
+// change of its spec can be made to a cluster that holds data. All of it is pure. Certificates are described here and made
+// by package pki; nothing here knows what is stored.
 package etcd
 
 import (
@@ -29,6 +29,8 @@ type Cluster struct {
 	prefix  string
 	members int32
 	storage operatorv1alpha1.EtcdStorage
+	// kept says that the volumes stay when the StatefulSet is deleted.
+	kept bool
 }
 
 // IsManaged says whether the operator runs the etcd of a shard. That of a cache server is run only where its spec has one.
@@ -37,7 +39,12 @@ func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || s
 // OfShard is the etcd of a shard whose etcd is managed.
 func OfShard(s desired.Shard) Cluster {
 	spec := s.Spec()
-	return For(s.AsOwner(), spec.Etcd, spec.Image)
+	c := For(s.AsOwner(), spec.Etcd, spec.Image)
+	// A Shard may be told to go while workspaces are on it, and then it waits. Whoever deletes in the foreground, as some
+	// tools do, has its StatefulSet deleted meanwhile: with the volumes kept, it is made anew with all data. The
+	// volumes go once the Shard does.
+	c.kept = !s.IsRoot()
+	return c
 }
 
 // For is an etcd that is managed, with defaults filled in. image is that of the owner's spec.

@@ -82,9 +82,8 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			Selector:            &metav1.LabelSelector{MatchLabels: c.labels()},
-			// The data goes with its owner, like all else that is made for it.
 			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-				WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+				WhenDeleted: c.whenDeleted(),
 				WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			},
 			Template: corev1.PodTemplateSpec{
@@ -106,6 +105,15 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 		}}
 	}
 	return out
+}
+
+// whenDeleted is what becomes of the volumes. Unless they are kept, the data goes with its owner, like all else that is
+// made for it.
+func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
+	if c.kept {
+		return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	}
+	return appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
 // StampCA has members restarted when their CA changes. Certificates need no restart: etcd reads them for every connection.

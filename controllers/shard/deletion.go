@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -42,8 +47,8 @@ func (r *Reconciler) deletion(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.shard, operatorv1alpha1.FinalizerShard) {
 		return errGone // others hold it; what is made for it goes with it
 	}
-	if s.root == nil {
-		return r.letGo(ctx, s)
+	if s.root == nil || shardbase.Named(s.shard, s.root).Kind == status.Stalled {
+		return r.letGo(ctx, s) // the installation is gone, or nothing was ever made for the Shard, whose name is another's
 	}
 	if s.shard.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true" {
 		return r.giveUp(ctx, s)
@@ -57,12 +62,19 @@ func (r *Reconciler) deletion(ctx context.Context, s *scope) error {
 }
 
 // mayGo takes the shard out of the installation once nothing is on it. New workspaces are kept off first: one that is
-// placed after the count would be lost.
+// placed after the count would be lost. A shard that the installation does not know never had any.
 func (r *Reconciler) mayGo(ctx context.Context, s *scope) status.Finding {
 	const condition = operatorv1alpha1.ConditionWorkspacesGone
 	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and what is on the shard is lost"
-	if err := r.Shards.Cordon(ctx, s.root, s.shard); err != nil {
+	known, err := r.Shards.Registered(ctx, s.root, s.shard)
+	if err == nil && known {
+		err = r.Shards.Cordon(ctx, s.root, s.shard)
+	}
+	switch {
+	case err != nil:
 		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s, which does not take the shard out of service: %v; see to it, %s", s.root.Name, err, force)
+	case !known:
+		return status.OK(condition, "NeverRegistered", "the installation does not know the shard")
 	}
 	count, err := r.Shards.LogicalClusters(ctx, s.root, s.shard)
 	switch {
@@ -93,11 +105,40 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 	return nil
 }
 
+// letGo ends the Shard: what was made for it goes with it, and the data too.
 func (r *Reconciler) letGo(ctx context.Context, s *scope) error {
+	released, err := r.releaseVolumes(ctx, s.shard)
+	if err != nil {
+		return err
+	}
+	if !released {
+		s.report.Add(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "Ending", "the volumes of the etcd are about to go with it"))
+		return errStop
+	}
 	if err := r.setFinalizer(ctx, s, false); err != nil {
 		return err
 	}
 	return errGone
+}
+
+// releaseVolumes lets the volumes of the etcd go with its StatefulSet, and says whether that is known by all. An etcd that
+// is the user's is left alone.
+func (r *Reconciler) releaseVolumes(ctx context.Context, shard *operatorv1alpha1.Shard) (bool, error) {
+	name := etcd.StatefulSetName(desired.Owner{Name: shard.Name})
+	live, err := apply.Get[appsv1.StatefulSet](ctx, r.Cluster, shard.Namespace, name)
+	if err != nil || live == nil || !metav1.IsControlledBy(live, shard) {
+		return err == nil, err
+	}
+	policy := live.Spec.PersistentVolumeClaimRetentionPolicy
+	if policy == nil || policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
+		return live.Status.ObservedGeneration >= live.Generation, nil
+	}
+	changed := live.DeepCopy()
+	changed.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	if err := r.Cluster.Patch(ctx, changed, client.MergeFrom(live), client.FieldOwner(apply.FieldManager)); err != nil {
+		return false, fmt.Errorf("releasing the volumes of StatefulSet %s: %w", name, err)
+	}
+	return false, nil
 }
 
 func workspaces(count int) string {

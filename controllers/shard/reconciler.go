@@ -34,6 +34,8 @@ type Reconciler struct {
 type Shards interface {
 	// LogicalClusters counts those on a shard that somebody would miss.
 	LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error)
+	// Registered says whether the installation knows the shard.
+	Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error)
 	// Cordon keeps new ones off the shard.
 	Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
 	// Unregister removes what stands for the shard inside the installation.

@@ -1,0 +1,290 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/internal/golden"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// site is a Shard on a cluster of memory, in an installation that answers as the test says.
+type site struct {
+	t      *testing.T
+	client client.Client
+	clock  time.Time
+	asked  []string
+	known  bool
+	count  int
+	fails  error // of every call into the installation
+}
+
+func (s *site) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
+	return s.known, s.fails
+}
+
+func (s *site) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
+	s.asked = append(s.asked, "count")
+	return s.count, s.fails
+}
+
+func (s *site) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
+	s.asked = append(s.asked, "cordon")
+	return s.fails
+}
+
+func (s *site) Unregister(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
+	s.asked = append(s.asked, "unregister")
+	if s.fails == nil {
+		s.known = false
+	}
+	return s.fails
+}
+
+func newSite(t *testing.T, objects ...client.Object) *site {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, operatorv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &site{
+		t: t, clock: time.Now(), known: true,
+		client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&operatorv1alpha1.Shard{}).WithObjects(objects...).Build(),
+	}
+}
+
+// reconcile looks at Shard alpha once.
+func (s *site) reconcile() {
+	s.t.Helper()
+	r := &Reconciler{
+		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Shards: s, Now: func() time.Time { return s.clock },
+		Image: desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
+	}
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "kcp", Name: "alpha"}}
+	if _, err := r.Reconcile(s.t.Context(), request); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// get reads Shard alpha; it is nil once the Shard is gone.
+func (s *site) get() *operatorv1alpha1.Shard {
+	s.t.Helper()
+	shard := &operatorv1alpha1.Shard{}
+	err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "kcp", Name: "alpha"}, shard)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return shard
+}
+
+func rootShard() *operatorv1alpha1.RootShard {
+	return &operatorv1alpha1.RootShard{
+		ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp", UID: "root"},
+		Spec:       operatorv1alpha1.RootShardSpec{External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}},
+	}
+}
+
+func alpha(change func(*operatorv1alpha1.Shard)) *operatorv1alpha1.Shard {
+	shard := &operatorv1alpha1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp", UID: "alpha"},
+		Spec:       operatorv1alpha1.ShardSpec{RootShard: operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}},
+	}
+	if change != nil {
+		change(shard)
+	}
+	return shard
+}
+
+func TestDeletion(t *testing.T) {
+	force := func(shard *operatorv1alpha1.Shard) {
+		shard.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "true"}
+	}
+	for sentence, tc := range map[string]struct {
+		change func(*operatorv1alpha1.Shard)
+		site   func(*site)
+		after  time.Duration // since the deletion
+		text   string        // of what it waits for; "" is gone
+		asked  string
+	}{
+		"a shard without workspaces goes":         {asked: "cordon count unregister"},
+		"a shard with one waits and counts":       {site: func(s *site) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", asked: "cordon count"},
+		"a shard with several waits for ever":     {site: func(s *site) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", asked: "cordon count"},
+		"a shard that was never registered goes":  {site: func(s *site) { s.known = false }},
+		"a shard that cannot be asked waits":      {site: func(s *site) { s.fails = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
+		"force takes workspaces with it":          {change: force, site: func(s *site) { s.count = 12 }, asked: "unregister"},
+		"force waits a moment for the root shard": {change: force, site: func(s *site) { s.fails = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", asked: "unregister"},
+		"force does not wait for ever":            {change: force, site: func(s *site) { s.fails = errors.New("no connection") }, after: 3 * time.Minute, asked: "unregister"},
+		"any other value of the annotation is none": {change: func(s *operatorv1alpha1.Shard) {
+			s.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "yes"}
+		}, site: func(s *site) { s.count = 2 }, text: "2 workspaces", asked: "cordon count"},
+		"the installation went first": {
+			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "gone" }, site: func(s *site) { s.count = 12 }},
+		"a shard of no installation goes": {change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) {
+				shard.Finalizers = []string{operatorv1alpha1.FinalizerShard}
+				if tc.change != nil {
+					tc.change(shard)
+				}
+			}))
+			if tc.site != nil {
+				tc.site(s)
+			}
+			if err := s.client.Delete(t.Context(), s.get()); err != nil {
+				t.Fatal(err)
+			}
+			s.clock = s.clock.Add(tc.after)
+			s.reconcile()
+			if asked := strings.Join(s.asked, " "); asked != tc.asked {
+				t.Errorf("the installation was asked to %q, want %q", asked, tc.asked)
+			}
+			shard := s.get()
+			if (shard == nil) != (tc.text == "") {
+				t.Fatalf("gone: %t, want %t", shard == nil, tc.text == "")
+			}
+			if shard == nil {
+				return
+			}
+			condition := meta.FindStatusCondition(shard.Status.Conditions, operatorv1alpha1.ConditionWorkspacesGone)
+			if condition == nil || !strings.Contains(condition.Message, tc.text) || shard.Status.Phase != operatorv1alpha1.ShardPhaseDeleting {
+				t.Errorf("phase %s, condition %+v", shard.Status.Phase, condition)
+			}
+		})
+	}
+}
+
+func TestAShardThatIsNamedAsItsRootShardNeverTakesThatOneWithIt(t *testing.T) {
+	shard := alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} })
+	root := rootShard()
+	root.Name, shard.Spec.RootShard.Reference.Name = "alpha", "alpha"
+	s := newSite(t, root, shard)
+	if err := s.client.Delete(t.Context(), s.get()); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile()
+	if s.get() != nil || len(s.asked) > 0 {
+		t.Errorf("there still: %t, asked %v", s.get() != nil, s.asked)
+	}
+}
+
+func TestTheVolumesStayUntilTheShardGoes(t *testing.T) {
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "alpha-etcd", Namespace: "kcp", Generation: 2,
+			OwnerReferences: desired.OwnedBy("Shard", alpha(nil)),
+		},
+		Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+			WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		}},
+		Status: appsv1.StatefulSetStatus{ObservedGeneration: 1},
+	}
+	s := newSite(t, rootShard(), set, alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }))
+	if err := s.client.Delete(t.Context(), s.get()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time nobody has acted on the change yet
+		s.reconcile()
+		if s.get() == nil {
+			t.Fatal("the Shard went before its volumes were released")
+		}
+	}
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+		t.Fatal(err)
+	}
+	if policy := set.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted; policy != appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
+		t.Errorf("the volumes are told to %s", policy)
+	}
+	set.Status.ObservedGeneration = set.Generation + 1 // a cluster of memory counts writes of the status too
+	if err := s.client.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	s.reconcile()
+	if s.get() != nil {
+		t.Error("the Shard stays")
+	}
+}
+
+func TestBringingUp(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		change    func(*operatorv1alpha1.Shard)
+		condition string
+		text      string
+	}{
+		"a Shard that names nobody says so": {
+			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }, operatorv1alpha1.ConditionRootShard, "rootShard.ref.name is empty"},
+		"a RootShard that is not there is named": {
+			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "nobody" }, operatorv1alpha1.ConditionRootShard, "RootShard nobody does not exist in namespace kcp"},
+		"a CacheServer that is not there is named": {
+			func(s *operatorv1alpha1.Shard) { s.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, operatorv1alpha1.ConditionSpecHonored, "CacheServer c, which cache.ref names, does not exist"},
+		"a VirtualWorkspace that is not there is named": {
+			func(s *operatorv1alpha1.Shard) { s.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "v"} }, operatorv1alpha1.ConditionSpecHonored, "VirtualWorkspace v, which kcpVirtualWorkspace names, does not exist"},
+		"without certificates it waits": {nil, operatorv1alpha1.ConditionCertificatesReady, "certificates are not issued yet"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t, rootShard(), alpha(tc.change))
+			s.reconcile()
+			shard := s.get()
+			condition := meta.FindStatusCondition(shard.Status.Conditions, tc.condition)
+			if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, tc.text) {
+				t.Errorf("got %+v", condition)
+			}
+			if len(shard.Finalizers) != 1 || shard.Status.Phase != operatorv1alpha1.ShardPhaseProvisioning {
+				t.Errorf("finalizers %v, phase %s", shard.Finalizers, shard.Status.Phase)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for sentence, tc := range map[string]struct{ name, text string }{
+		"an ordinary name":              {"alpha", ""},
+		"the root shard's own":          {"root", "inside the installation the shard of RootShard main is called root"},
+		"the RootShard's":               {"main", "have the names of those of its RootShard"},
+		"a directory of the server's":   {"server", "stand in a directory"},
+		"a dot":                         {"a.b", "contains a dot"},
+		"the longest":                   {strings.Repeat("a", 27), ""},
+		"one character more than that":  {strings.Repeat("a", 28), "has 28 characters and may have 27"},
+		"the name of the shard's cache": {"cache", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			root := rootShard()
+			root.Name = "main"
+			finding := checkSpec(alpha(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
+			if (finding.Kind == status.Fine) != (tc.text == "") || !strings.Contains(finding.Message, tc.text) {
+				t.Errorf("got %+v", finding)
+			}
+		})
+	}
+}
+
+func TestTheFullSampleIsHonored(t *testing.T) {
+	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
+	if finding := checkSpec(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root); finding.Kind != status.Fine {
+		t.Errorf("got %+v", finding)
+	}
+}
