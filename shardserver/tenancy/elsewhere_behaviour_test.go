@@ -1,25 +1,327 @@
 package tenancy_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func TestWorkspacesOnOtherShards(t *testing.T) {
+// installation is three shards and the cache that root embeds.
+type installation struct {
+	shards  map[string]*shardtesting.Shard
+	clients map[string]client.Client
+}
+
+func startInstallation(t *testing.T, names ...string) *installation {
+	t.Helper()
 	root := shardtesting.Start(t)
-	shardtesting.StartShard(t, root, "alpha")
-	masters := root.Client(t, root.Masters(t))
-	on := func(shard, name string) *tenancyv1alpha1.Workspace {
-		return &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tenancyv1alpha1.WorkspaceSpec{
-			Location: &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": shard}}},
-		}}
+	in := &installation{shards: map[string]*shardtesting.Shard{}, clients: map[string]client.Client{}}
+	in.is(t, "root", root)
+	for _, name := range names {
+		in.is(t, name, shardtesting.StartShard(t, root, name))
 	}
-	if err := masters.Create(shardtesting.In(t.Context(), "root"), on("alpha", "one")); err != nil {
+	for _, name := range names {
+		in.waitHeard(t, name)
+	}
+	return in
+}
+
+func (in *installation) is(t *testing.T, name string, shard *shardtesting.Shard) {
+	in.shards[name], in.clients[name] = shard, shard.Client(t, shard.Masters(t))
+}
+
+// stop ends a shard, restart brings it back.
+func (in *installation) stop(t *testing.T, name string) {
+	t.Helper()
+	if err := in.shards[name].Stop(); err != nil {
 		t.Fatal(err)
 	}
-	t.Log(waitReady(t, masters, "root", "one"))
+}
+
+func (in *installation) restart(t *testing.T, name string, configure ...func(*options.Options)) {
+	t.Helper()
+	in.is(t, name, shardtesting.StartShardIn(t, in.shards[name].Directory, in.shards["root"], name, configure...))
+}
+
+// waitHeard waits until a shard takes workspaces of root.
+func (in *installation) waitHeard(t *testing.T, name string) {
+	t.Helper()
+	shardtesting.Eventually(t, "shard "+name+" being heard of", func(ctx context.Context) error {
+		shard := &corev1alpha1.Shard{}
+		if err := in.clients["root"].Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
+			return err
+		}
+		if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
+			return fmt.Errorf("conditions %+v", shard.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// create makes a workspace on a shard, in a logical cluster of another.
+func (in *installation) create(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
+	t.Helper()
+	workspace := &tenancyv1alpha1.Workspace{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
+	}
+	if on != "" {
+		shardtesting.OnShard(on)(workspace)
+	}
+	if err := in.clients[at].Create(shardtesting.In(t.Context(), parent), workspace); err != nil {
+		t.Fatal(err)
+	}
+	return workspace
+}
+
+func (in *installation) ready(t *testing.T, at, parent, name, on string) *tenancyv1alpha1.Workspace {
+	t.Helper()
+	in.create(t, at, parent, name, on)
+	return waitReady(t, in.clients[at], parent, name)
+}
+
+func (in *installation) delete(t *testing.T, at, parent, name string) {
+	t.Helper()
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := in.clients[at].Delete(shardtesting.In(t.Context(), parent), workspace); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (in *installation) waitGone(t *testing.T, at, parent, name string) {
+	t.Helper()
+	shardtesting.Eventually(t, "the end of workspace "+name, func(ctx context.Context) error {
+		workspace := &tenancyv1alpha1.Workspace{}
+		err := in.clients[at].Get(shardtesting.In(ctx, parent), client.ObjectKey{Name: name}, workspace)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("still there (%v): %+v", err, workspace.Status)
+	})
+}
+
+// assertOn checks that a workspace and its logical cluster are on a shard, and agree.
+func (in *installation) assertOn(t *testing.T, workspace *tenancyv1alpha1.Workspace, shard string) *corev1alpha1.LogicalCluster {
+	t.Helper()
+	cluster := &corev1alpha1.LogicalCluster{}
+	get(t, in.clients[shard], shardtesting.In(t.Context(), workspace.Spec.Cluster), cluster, "", corev1alpha1.LogicalClusterName)
+	if workspace.Annotations[corev1alpha1.ShardAnnotationKey] != shard || cluster.Annotations[corev1alpha1.ShardAnnotationKey] != shard {
+		t.Errorf("on shard %q and %q, want %q", workspace.Annotations[corev1alpha1.ShardAnnotationKey], cluster.Annotations[corev1alpha1.ShardAnnotationKey], shard)
+	}
+	if cluster.Spec.Owner.UID != workspace.UID || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
+		t.Errorf("got %+v", cluster)
+	}
+	return cluster
+}
+
+// assertNothingPublished checks that no shard asks or answers another any more.
+func (in *installation) assertNothingPublished(t *testing.T) {
+	t.Helper()
+	cache, err := cacheclient.New(in.shards["root"].Masters(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.CloseIdle()
+	shardtesting.Eventually(t, "an empty cache", func(ctx context.Context) error {
+		for _, resource := range []string{"logicalclusterrequests", "logicalclusterreports"} {
+			objects, _, err := cache.List(ctx, shardingv1alpha1.SchemeGroupVersion.WithResource(resource))
+			if err != nil || len(objects) > 0 {
+				return fmt.Errorf("%s: %v, %w", resource, objects, errors.Join(err))
+			}
+		}
+		return nil
+	})
+}
+
+func TestWorkspacesOnOtherShards(t *testing.T) {
+	in := startInstallation(t, "alpha", "beta")
+
+	t.Run("a workspace is placed where the selector says", func(t *testing.T) {
+		workspace := in.ready(t, "root", "root", "selected", "alpha")
+		cluster := in.assertOn(t, workspace, "alpha")
+		if want := "https://" + in.shards["alpha"].Server.Host() + "/clusters/root:selected"; workspace.Spec.URL != want {
+			t.Errorf("URL %q, want %q", workspace.Spec.URL, want)
+		}
+		if path := cluster.Annotations[corev1alpha1.LogicalClusterPathAnnotationKey]; path != "root:selected" {
+			t.Errorf("path %q", path)
+		}
+		if len(in.shards["root"].Keys(t, "/"+workspace.Spec.Cluster+"/")) > 0 {
+			t.Error("the shard of the workspace has something of its logical cluster")
+		}
+		in.assertNothingPublished(t)
+	})
+
+	t.Run("a tree over all shards is deleted from its leaves", func(t *testing.T) {
+		top := in.ready(t, "root", "root", "top", "alpha")
+		middle := in.ready(t, "alpha", top.Spec.Cluster, "middle", "beta")
+		leaf := in.ready(t, "beta", middle.Spec.Cluster, "leaf", "root")
+		if got := in.assertOn(t, leaf, "root").Annotations[corev1alpha1.LogicalClusterPathAnnotationKey]; got != "root:top:middle:leaf" {
+			t.Errorf("path %q", got)
+		}
+		for shard, workspace := range map[string]*tenancyv1alpha1.Workspace{"alpha": top, "beta": middle, "root": leaf} {
+			fill(t, in.clients[shard], shardtesting.In(t.Context(), workspace.Spec.Cluster))
+		}
+		in.delete(t, "root", "root", "top")
+		in.waitGone(t, "root", "root", "top")
+		for shard, workspace := range map[string]*tenancyv1alpha1.Workspace{"alpha": top, "beta": middle, "root": leaf} {
+			for _, key := range in.shards[shard].Keys(t, "/"+workspace.Spec.Cluster+"/") {
+				if !strings.Contains(key, "/cache/") && !strings.Contains(key, "elsewhere") {
+					t.Errorf("shard %s: key %s is left", shard, key)
+				}
+			}
+		}
+		in.assertNothingPublished(t)
+	})
+
+	t.Run("a logical cluster that is deleted by itself makes the workspace unavailable", func(t *testing.T) {
+		workspace := in.ready(t, "root", "root", "bereft", "beta")
+		inside := shardtesting.In(t.Context(), workspace.Spec.Cluster)
+		if err := in.clients["beta"].Delete(inside, &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}); err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the workspace being unavailable", func(context.Context) error {
+			get(t, in.clients["root"], shardtesting.In(t.Context(), "root"), workspace, "", "bereft")
+			if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseUnavailable || conditionsv1alpha1.GetReason(workspace, corev1alpha1.WorkspaceInitialized) != corev1alpha1.ReasonWorkspaceDisappeared {
+				return fmt.Errorf("status %+v", workspace.Status)
+			}
+			return nil
+		})
+		shardtesting.Eventually(t, "the logical cluster being gone", func(ctx context.Context) error {
+			if err := in.clients["beta"].Get(inside, client.ObjectKey{Name: "cluster"}, &corev1alpha1.LogicalCluster{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("still there: %w", err)
+			}
+			return nil
+		})
+		in.delete(t, "root", "root", "bereft")
+		in.waitGone(t, "root", "root", "bereft")
+		in.assertNothingPublished(t)
+	})
+
+	t.Run("workspaces are spread over all shards", func(t *testing.T) {
+		const count = 30
+		for i := range count {
+			in.create(t, "root", "root", fmt.Sprintf("spread-%d", i), "")
+		}
+		on := map[string]int{}
+		for i := range count {
+			on[waitReady(t, in.clients["root"], "root", fmt.Sprintf("spread-%d", i)).Annotations[corev1alpha1.ShardAnnotationKey]]++
+		}
+		for _, shard := range []string{"root", "alpha", "beta"} {
+			if on[shard] < count/6 {
+				t.Errorf("%d of %d workspaces are on shard %s: %v", on[shard], count, shard, on)
+			}
+		}
+		in.assertNothingPublished(t)
+	})
+
+	t.Run("the region and the address of the shard are those of the workspace", func(t *testing.T) {
+		workspace := in.ready(t, "root", "root", "regional", "alpha")
+		shard := &corev1alpha1.Shard{}
+		root := shardtesting.In(t.Context(), "root")
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			get(t, in.clients["root"], root, shard, "", "alpha")
+			shard.Labels[corev1alpha1.RegionLabelKey] = "north"
+			return in.clients["root"].Update(root, shard)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shardtesting.Eventually(t, "the region", func(context.Context) error {
+			get(t, in.clients["root"], root, workspace, "", "regional")
+			if region := workspace.Labels[tenancyv1alpha1.RegionLabelKey]; region != "north" {
+				return fmt.Errorf("region %q", region)
+			}
+			return nil
+		})
+	})
+
+	t.Run("a workspace waits for a shard that is away, and says so, and so does its deletion", func(t *testing.T) {
+		kept := in.ready(t, "root", "root", "kept", "alpha")
+		in.ready(t, "root", "root", "leaving", "alpha")
+		in.stop(t, "alpha")
+		in.create(t, "root", "root", "patient", "alpha")
+		in.delete(t, "root", "root", "leaving")
+		in.waitFor(t, "patient", tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonWaitingForShard)
+		in.waitFor(t, "leaving", corev1alpha1.WorkspaceContentDeleted, tenancyv1alpha1.ReasonWaitingForShard)
+		in.restart(t, "alpha")
+		in.assertOn(t, waitReady(t, in.clients["root"], "root", "patient"), "alpha")
+		in.waitGone(t, "root", "root", "leaving")
+		in.assertOn(t, kept, "alpha")
+		in.assertNothingPublished(t)
+	})
+
+	t.Run("a shard that is full gets no new workspaces until there is room", func(t *testing.T) {
+		in.stop(t, "beta")
+		in.restart(t, "beta", func(o *options.Options) { o.Shard.MaxLogicalClusters = 1 })
+		in.create(t, "root", "root", "crowded", "beta")
+		in.waitFor(t, "crowded", tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonUnschedulable)
+		for i := range 8 {
+			if on := in.ready(t, "root", "root", fmt.Sprintf("else-%d", i), "").Annotations[corev1alpha1.ShardAnnotationKey]; on == "beta" {
+				t.Error("a full shard got a workspace")
+			}
+		}
+		in.stop(t, "beta")
+		in.restart(t, "beta")
+		in.assertOn(t, waitReady(t, in.clients["root"], "root", "crowded"), "beta")
+	})
+}
+
+func (in *installation) waitFor(t *testing.T, name string, condition conditionsv1alpha1.Type, reason string) {
+	t.Helper()
+	shardtesting.Eventually(t, fmt.Sprintf("reason %s of workspace %s", reason, name), func(ctx context.Context) error {
+		workspace := &tenancyv1alpha1.Workspace{}
+		get(t, in.clients["root"], shardtesting.In(ctx, "root"), workspace, "", name)
+		if conditionsv1alpha1.GetReason(workspace, condition) != reason {
+			return fmt.Errorf("status %+v", workspace.Status)
+		}
+		return nil
+	})
+}
+
+// TestAShardThatEndsAtAnyMomentCarriesOn ends the shard of a workspace, or the one that it is placed on, at any moment of
+// its creation and of its deletion.
+func TestAShardThatEndsAtAnyMomentCarriesOn(t *testing.T) {
+	in := startInstallation(t, "alpha", "beta")
+	parent := in.ready(t, "root", "root", "parent", "alpha")
+	for round, delay := range []time.Duration{0, 15, 40, 80, 120, 200} {
+		name := fmt.Sprintf("child-%d", round)
+		for _, ended := range []string{"alpha", "beta"} {
+			name := name + "-" + ended
+			t.Run(fmt.Sprintf("shard %s ends after %d ms", ended, delay), func(t *testing.T) {
+				in.create(t, "alpha", parent.Spec.Cluster, name, "beta")
+				time.Sleep(delay * time.Millisecond) //nolint:forbidigo // the moment is what is tested
+				in.stop(t, ended)
+				in.restart(t, ended)
+				workspace := waitReady(t, in.clients["alpha"], parent.Spec.Cluster, name)
+				in.assertOn(t, workspace, "beta")
+				in.delete(t, "alpha", parent.Spec.Cluster, name)
+				time.Sleep(delay * time.Millisecond) //nolint:forbidigo // as above
+				in.stop(t, ended)
+				in.restart(t, ended)
+				in.waitGone(t, "alpha", parent.Spec.Cluster, name)
+				for _, key := range in.shards["beta"].Keys(t, "/"+workspace.Spec.Cluster+"/") {
+					if !strings.Contains(key, "elsewhere") {
+						t.Errorf("key %s is left", key)
+					}
+				}
+				in.assertNothingPublished(t)
+			})
+		}
+	}
 }

@@ -209,7 +209,7 @@ func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *worksp
 	}
 	setDeletingStatus(workspace, described)
 	result := controller.Result{}
-	if described == nil && len(workspace.Finalizers) == 1 {
+	if len(workspace.Finalizers) == 1 && (described == nil || !answer.Spec.Deleting) {
 		result.RequeueAfter = answerAgain
 		if deleted := scope.facts.now.Sub(workspace.DeletionTimestamp.Time); deleted < ownTurn {
 			result.RequeueAfter = ownTurn
