@@ -10,11 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -36,12 +39,43 @@ var (
 )
 
 // Probe makes a workspace on one shard, through the internal proxy, writes an object in it, reads it, and deletes the
-// workspace. shard is the name the shard has inside the installation. What a probe that failed has left, the next one
-// uses. The error says which step failed, in words that stay the same.
-func (c *Clients) Probe(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
+// workspace. What a probe that failed has left, the next one uses. A shard that takes no new workspaces is asked directly,
+// in the logical cluster that every shard has for itself. The error says which step failed, in words that stay the same.
+func (c *Clients) Probe(ctx context.Context, shard desired.Shard) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	door := desired.InternalProxyURL(root)
+	takes, err := c.takesWorkspaces(ctx, shard)
+	switch {
+	case err != nil:
+		return err
+	case takes:
+		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName())
+	}
+	return c.inAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
+		func(inside dynamic.Interface) error { return writeAndRead(ctx, inside) })
+}
+
+// takesWorkspaces says whether new workspaces may go to a shard: nobody keeps them off, and it is not full.
+func (c *Clients) takesWorkspaces(ctx context.Context, shard desired.Shard) (bool, error) {
+	takes := false
+	err := c.in(ctx, shard.Root(), desired.RootShardBaseURL(shard.Root()), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+		object, err := client.Resource(shardsResource).Get(ctx, shard.ShardName(), metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("looking for the shard: %w", err)
+		}
+		found := &corev1alpha1.Shard{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, found); err != nil {
+			return fmt.Errorf("reading shard %s: %w", shard.ShardName(), err)
+		}
+		_, cordoned := found.Annotations[corev1alpha1.UnschedulableAnnotationKey]
+		takes = !cordoned && !conditionsv1alpha1.IsFalse(found, corev1alpha1.ShardSchedulable)
+		return nil
+	})
+	return takes, err
+}
+
+// probeThrough probes with a workspace, through a proxy.
+func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, door, shard string) error {
 	return c.in(ctx, root, door, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
 		workspaces := inRoot.Resource(workspacesResource)
 		probe, err := probeWorkspace(ctx, workspaces, shard)

@@ -21,7 +21,7 @@ import (
 type Health interface {
 	ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error
 	CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error
-	Probe(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error
+	Probe(ctx context.Context, shard desired.Shard) error
 	Silent(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error)
 	Lag(ctx context.Context, shard desired.Shard) (time.Duration, error)
 }
@@ -73,9 +73,9 @@ func (g *Gate) MayRoll(ctx context.Context, pods apply.Pods) (status.Finding, er
 		switch verdict.Outcome {
 		case rollout.Pass, rollout.Exempt:
 		case rollout.Stopped:
-			return status.Stall(condition, verdict.Reason, "%s", verdict.Message), nil
+			return status.Stall(condition, verdict.Reason, "%s%s", self.part, verdict.Message), nil
 		default:
-			return status.Wait(condition, verdict.Reason, "%s", verdict.Message), nil
+			return status.Wait(condition, verdict.Reason, "%s%s", self.part, verdict.Message), nil
 		}
 	}
 	if pods.Change {

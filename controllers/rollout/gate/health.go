@@ -44,7 +44,7 @@ func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1a
 		}
 		titles[shard.ShardName()] = title
 		ask(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
-		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, root, shard.ShardName()) })
+		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard) })
 		if len(shards) > 1 { // else there is nobody to replicate to
 			ask(rollout.CheckLag, title, func() error { return g.caughtUp(ctx, shard) })
 		}

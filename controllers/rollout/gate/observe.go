@@ -38,6 +38,7 @@ type component struct {
 	owner metav1.Object
 	kind  string
 	roots []string // names of the RootShards it belongs to
+	part  string   // what the conditions of its owner call it; "" for the server
 }
 
 // observe reads a namespace. Custom resources and workloads come from the caches of the manager.
@@ -108,9 +109,10 @@ func (o *observation) add(kind string, owner metav1.Object, roots []string, stag
 		}
 		if live.Spec.Selector.MatchLabels["app.kubernetes.io/component"] == desired.ComponentRootShardProxy {
 			state.Title, state.Stage = "the internal proxy of "+title, rollout.StageProxy
-		} else {
-			found = true
+			o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, part: "internal proxy: "})
+			continue
 		}
+		found = true
 		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots})
 	}
 	for i := range stores {
@@ -124,7 +126,7 @@ func (o *observation) add(kind string, owner metav1.Object, roots []string, stag
 			Ready:     live.Status.ObservedGeneration == live.Generation && live.Status.UpdatedReplicas == want && live.Status.ReadyReplicas == want,
 			Serves:    live.Status.ReadyReplicas > 0,
 		}
-		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots})
+		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, part: "etcd: "})
 	}
 	if !found {
 		state := rollout.State{Component: rollout.Component{Title: title, Stage: stage}, Unknown: "it has no pods yet"}
