@@ -51,8 +51,8 @@ type health struct {
 func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
 	return h.shard
 }
-func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error  { return h.cache }
-func (h *health) Probe(context.Context, *operatorv1alpha1.RootShard, string) error { return h.probe }
+func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error { return h.cache }
+func (h *health) Probe(context.Context, desired.Shard) error                      { return h.probe }
 func (h *health) Silent(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
 	return nil, h.silent
 }
