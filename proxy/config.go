@@ -8,19 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
-	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/mapping"
 	"github.com/atoll-dev/atoll/proxy/options"
+	"github.com/atoll-dev/atoll/proxy/scrape"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	"github.com/atoll-dev/atoll/sharedindex"
 )
@@ -128,11 +125,12 @@ type completedConfig struct{ Config }
 func (c *Config) Complete() (CompletedConfig, error) {
 	out := *c
 	if out.MetricsAuthorizer == nil && out.Root != nil {
-		decide, err := rootAuthorizer(out.Root)
-		if err != nil {
+		root := rest.CopyConfig(out.Root)
+		root.Host = shards.ServerOf(root.Host)
+		var err error
+		if out.MetricsAuthorizer, err = scrape.InRoot(root); err != nil {
 			return CompletedConfig{}, err
 		}
-		out.MetricsAuthorizer = decide
 	}
 	// Both CAs are advertised: of people, and of proxies in front that name people.
 	var clientCAs []dynamiccertificates.CAContentProvider
@@ -148,26 +146,6 @@ func (c *Config) Complete() (CompletedConfig, error) {
 		out.Serving = &serving
 	}
 	return CompletedConfig{&completedConfig{out}}, nil
-}
-
-// rootAuthorizer asks the cluster "root" with SubjectAccessReviews and remembers answers for a few seconds.
-func rootAuthorizer(root *rest.Config) (authorizer.Authorizer, error) {
-	config := rest.CopyConfig(root)
-	config.Host = shards.ServerOf(root.Host) + logicalcluster.Root.Path().URLPath()
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("client for access reviews in root: %w", err)
-	}
-	decide, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: client.AuthorizationV1(),
-		AllowCacheTTL:             10 * time.Second,
-		DenyCacheTTL:              10 * time.Second,
-		WebhookRetryBackoff:       genericoptions.DefaultAuthWebhookRetryBackoff(),
-	}.New()
-	if err != nil {
-		return nil, fmt.Errorf("access reviews in root: %w", err)
-	}
-	return decide, nil
 }
 
 // authenticator builds the authentication chain; ctx ends its background work.

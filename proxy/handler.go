@@ -5,14 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
-	"strconv"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/proxy/identity"
@@ -24,7 +20,7 @@ func (s *Server) handler(routes http.Handler) http.Handler {
 	h := inCluster(routes)
 	h = s.drainable(h)
 	h = s.local(h)
-	h = s.measured(h)
+	h = s.metrics.Measured(h)
 	h = s.recovered(h)
 	return genericfilters.WithCORS(h, s.config.CORSAllowedOrigins, nil, nil, nil, "true")
 }
@@ -85,7 +81,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	case decision != authorizer.DecisionAllow:
 		s.respond.denied(w, req, u, reason)
 	default:
-		s.metrics.ServeHTTP(w, req)
+		s.page.ServeHTTP(w, req)
 	}
 }
 
@@ -172,61 +168,10 @@ func asError(p any) error {
 	return err
 }
 
-// measured observes how long answers take.
-func (s *Server) measured(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		started := time.Now()
-		recorder := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
-		defer func() {
-			s.latency.WithLabelValues(knownMethod(req.Method), strconv.Itoa(recorder.code)).Observe(time.Since(started).Seconds())
-		}()
-		next.ServeHTTP(recorder, req)
-	})
-}
-
-// knownMethod bounds the label: clients may send any word.
-func knownMethod(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect:
-		return method
-	}
-	return "other"
-}
-
-// statusRecorder remembers the status. Unwrap leads http.ResponseController to flushing and hijacking.
-type statusRecorder struct {
-	http.ResponseWriter
-	code  int
-	wrote bool
-}
-
-func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-func (r *statusRecorder) WriteHeader(code int) {
-	if !r.wrote && (code >= 200 || code == http.StatusSwitchingProtocols) {
-		r.code, r.wrote = code, true
-	}
-	r.ResponseWriter.WriteHeader(code)
-}
-
-func (r *statusRecorder) Write(p []byte) (int, error) {
-	r.wrote = true
-	return r.ResponseWriter.Write(p)
-}
-
-// newMetrics returns the registry of one server with the latency histogram, and the page with it and the process's
-// own series.
-func newMetrics(idx *index.Index) (metrics.KubeRegistry, *metrics.HistogramVec, http.Handler) {
-	registry := metrics.NewKubeRegistry()
-	latency := metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Name: "proxy_request_duration_seconds", Help: "Duration of requests through the proxy.",
-		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}, StabilityLevel: metrics.ALPHA,
-	}, []string{"method", "code"})
-	registry.MustRegister(latency)
-	registry.CustomMustRegister(&indexCollector{index: idx, desc: metrics.NewDesc("kcp_indexed_logicalclusters",
-		"Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, "")})
-	page := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, registry}, metrics.HandlerOpts{})
-	return registry, latency, page
+// newIndexCollector returns the sizes of the index by shard.
+func newIndexCollector(idx *index.Index) metrics.StableCollector {
+	return &indexCollector{index: idx, desc: metrics.NewDesc("kcp_indexed_logicalclusters",
+		"Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, "")}
 }
 
 // indexCollector counts when it is asked, so that updates of the index count nothing.

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/issuers"
@@ -26,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/profiles"
+	"github.com/atoll-dev/atoll/proxy/scrape"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
@@ -58,8 +58,8 @@ type Server struct {
 	transports []*backend.Transport
 	auth       *identity.Authenticator
 	respond    responder
-	latency    *metrics.HistogramVec
-	metrics    http.Handler
+	metrics    *scrape.Metrics
+	page       http.Handler
 	http       http.Handler
 
 	// background ends the work that authentication does on the side; draining ends long requests.
@@ -93,9 +93,10 @@ func (s *Server) build() error {
 	if s.auth, err = s.config.authenticator(s.background, s.confirm); err != nil {
 		return err
 	}
-	registry, latency, page := newMetrics(s.index)
-	s.latency, s.metrics = latency, page
-	backends := backend.NewMetrics(registry.MustRegister)
+	s.metrics = scrape.New()
+	s.metrics.Registry.CustomMustRegister(newIndexCollector(s.index))
+	s.page = s.metrics.Page()
+	backends := backend.NewMetrics(s.metrics.Registry.MustRegister)
 
 	r := &router{index: s.index, auth: s.auth, respond: s.respond}
 	if s.config.WorkspaceAuthentication {

@@ -29,10 +29,19 @@ import (
 // prefix is where all virtual workspaces live.
 const prefix = "/services/"
 
+// metricsPath is the page of this server's own metrics.
+const metricsPath = "/metrics"
+
 // The answers of a shard to who asks for more than a virtual workspace is.
 const (
 	reasonUnresolved    = "Path not resolved to a valid virtual workspace"
 	reasonImpersonation = "impersonation is not available in virtual workspaces"
+)
+
+// Checks of readiness beside those of views. The view of cached resources is there where a feature gate of the shard is on.
+const (
+	shardCheck       = "shard"
+	replicationCheck = "replication"
 )
 
 // views are the checks of readiness that a shard has for its virtual workspaces.
@@ -52,18 +61,25 @@ func codecs() serializer.CodecFactory {
 // to the shard, or nowhere.
 func (s *Server) Handler() http.Handler {
 	long := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
-	handler := http.Handler(http.HandlerFunc(s.serve))
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == metricsPath {
+			s.serveMetrics(w, req)
+			return
+		}
+		s.serve(w, req)
+	}))
 	handler = genericapifilters.WithAudit(handler, s.audit.AuditBackend, s.audit.AuditPolicyRuleEvaluator, long)
 	handler = s.identified(handler)
 	handler = genericapifilters.WithRequestInfo(handler, s.audit.RequestInfoResolver)
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
 	handler = genericapifilters.WithAuditInit(handler)
+	handler = s.metrics.Measured(handler)
 
 	mux := http.NewServeMux()
 	healthz.InstallHandler(mux, healthz.PingHealthz)
 	healthz.InstallLivezHandler(mux, healthz.PingHealthz)
-	var checks []healthz.HealthChecker
-	for _, name := range views {
+	checks := []healthz.HealthChecker{healthz.NamedCheck(shardCheck, func(req *http.Request) error { return s.ready(req.Context(), "") })}
+	for _, name := range append([]string{replicationCheck}, views...) {
 		checks = append(checks, healthz.NamedCheck(name, func(req *http.Request) error { return s.ready(req.Context(), name) }))
 	}
 	healthz.InstallReadyzHandler(mux, checks...)
@@ -77,11 +93,11 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// ready asks the shard whether one of its virtual workspaces is ready.
+// ready asks the shard whether one of its virtual workspaces is ready or, without a name, the shard as a whole.
 func (s *Server) ready(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	target := url.URL{Scheme: s.shard.Scheme, Host: s.shard.Host, Path: "/readyz/" + name}
+	target := url.URL{Scheme: s.shard.Scheme, Host: s.shard.Host, Path: path.Join("/readyz", name)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return err
@@ -92,6 +108,9 @@ func (s *Server) ready(ctx context.Context, name string) error {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is used again
+	if name == replicationCheck && answer.StatusCode == http.StatusNotFound {
+		return nil // the shard has no such view
+	}
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("the shard says %s", answer.Status)
 	}

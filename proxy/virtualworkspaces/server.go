@@ -15,17 +15,20 @@ import (
 	"net/url"
 	"sync"
 
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/profiles"
+	"github.com/atoll-dev/atoll/proxy/scrape"
 )
 
 // impersonation are the headers in which the shard reads on whose behalf a request comes.
@@ -42,6 +45,11 @@ type Server struct {
 	shard   *url.URL
 	// client asks the shard whether it is ready.
 	client *http.Client
+	// scrapers decides who reads the page of metrics, reviews asks the shard about their tokens.
+	metrics  *scrape.Metrics
+	page     http.Handler
+	scrapers authorizer.Authorizer
+	reviews  authenticationclient.TokenReviewInterface
 	// acting passes requests on in the name of users, plain as they are.
 	acting, plain *backend.Forwarder
 
@@ -55,7 +63,8 @@ func New(o *Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o}
+	s := &Server{options: o, metrics: scrape.New()}
+	s.page = s.metrics.Page()
 	background, release := context.WithCancel(context.Background())
 	s.release = release
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -94,9 +103,20 @@ func (s *Server) connect(context.Context) error {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	s.client = &http.Client{Transport: credentials}
-	uncounted := backend.NewMetrics(func(...metrics.Registerable) {}) // the shard counts
-	s.acting = backend.NewForwarder(credentials, impersonation(), uncounted)
-	s.plain = backend.NewForwarder(bare, identity.DefaultHeaderNames(), uncounted)
+	counters := backend.NewMetrics(s.metrics.Registry.MustRegister)
+	s.acting = backend.NewForwarder(credentials, impersonation(), counters)
+	s.plain = backend.NewForwarder(bare, identity.DefaultHeaderNames(), counters)
+
+	config.Host = s.shard.Scheme + "://" + s.shard.Host
+	if s.scrapers, err = scrape.InRoot(config); err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.Host += logicalcluster.Root.Path().URLPath()
+	reviews, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	s.reviews = reviews.TokenReviews()
 	return nil
 }
 
