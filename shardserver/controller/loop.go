@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Work says how a Loop treats its keys.
@@ -91,6 +92,11 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		l.queue.AddRateLimited(key)
 	case ctx.Err() != nil:
 		return false
+	case storage.IsUndecided(err):
+		// What other shards have is not known. When it is, the events of that make it worth looking again.
+		reconciles.WithLabelValues(l.work.Name, outcomeUndecided).Inc()
+		klog.FromContext(ctx).V(2).Info("Reconciling waits for what other shards have", "controller", l.work.Name, "cluster", l.work.Cluster(key), "reason", err)
+		l.queue.AddRateLimited(key)
 	default:
 		reconciles.WithLabelValues(l.work.Name, outcomeError).Inc()
 		if l.work.Quiet == nil || !l.work.Quiet(err) {

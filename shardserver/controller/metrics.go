@@ -11,13 +11,15 @@ const (
 	outcomeSuccess  = "success"
 	outcomeConflict = "conflict"
 	outcomeError    = "error"
+	// outcomeUndecided is that of a look at what other shards have, which is not known yet.
+	outcomeUndecided = "undecided"
 )
 
 // No metric has the logical cluster as a label: their number must not grow with the workspaces (wall W2).
 var (
 	reconciles = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name:           "atoll_controller_reconciles_total",
-		Help:           "Calls of a controller's reconcile function, by controller and outcome (success, conflict, error).",
+		Help:           "Calls of a controller's reconcile function, by controller and outcome (success, conflict, error, undecided).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"controller", "outcome"})
 

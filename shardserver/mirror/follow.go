@@ -22,13 +22,8 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 	t, m := f.table, f.table.mirror
 	gr := t.resource.GroupResource()
 	t.mu.Lock()
-	first := !t.at.listed
-	if err := t.moved(at); err != nil {
-		t.mu.Unlock()
-		klog.FromContext(f.ctx).Error(err, "Reading a list of the cache failed", "resource", gr)
-		return
-	}
-	position := t.at
+	first := !t.listed()
+	t.at = at
 	t.unseen = 0
 	t.each(func(_ client.Key, e *entry) {
 		e.unseen = true
@@ -43,15 +38,10 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 		f.take(object)
 	}
 	t.mu.Unlock()
-	switch gr {
-	case shardReports:
-		m.replaceReports(objects, position)
-	case shards:
-		m.replaceRegistered(objects)
-	}
+	m.reports.replace(m, gr, objects, at)
 	t.own.replace(own, at.Incarnation)
 	f.lost = false
-	f.progressed(position, gr == shardReports || gr == shards)
+	f.progressed(gr == shardReports || gr == shards)
 	if first {
 		m.listedOne()
 	}
@@ -62,12 +52,7 @@ func (f *follower) Changed(change watch.EventType, object *client.Object, at cli
 	t, m := f.table, f.table.mirror
 	gr := t.resource.GroupResource()
 	t.mu.Lock()
-	if err := t.moved(at); err != nil {
-		t.mu.Unlock()
-		klog.FromContext(f.ctx).Error(err, "Reading a change of the cache failed", "resource", gr)
-		return
-	}
-	position := t.at
+	t.at = at
 	switch {
 	case object == nil, object.Shard == m.cfg.Shard:
 	case change == watch.Deleted:
@@ -76,27 +61,18 @@ func (f *follower) Changed(change watch.EventType, object *client.Object, at cli
 		f.take(object)
 	}
 	t.mu.Unlock()
-	f.note(change, object)
-	f.progressed(position, object != nil && (gr == shardReports || gr == shards))
+	m.reports.change(m, gr, change, object, at)
+	f.noteOwn(change, object)
+	f.progressed(object != nil && (gr == shardReports || gr == shards))
 }
 
-// note takes over what a change tells about shards, and about this shard's own objects.
-func (f *follower) note(change watch.EventType, object *client.Object) {
-	if object == nil {
+// noteOwn takes over what a change tells about this shard's own objects.
+func (f *follower) noteOwn(change watch.EventType, object *client.Object) {
+	t := f.table
+	if object == nil || object.Shard != t.mirror.cfg.Shard {
 		return
 	}
-	t, m := f.table, f.table.mirror
-	deleted := change == watch.Deleted
-	switch t.resource.GroupResource() {
-	case shardReports:
-		m.report(object, deleted)
-	case shards:
-		m.register(object, deleted)
-	}
-	if object.Shard != m.cfg.Shard {
-		return
-	}
-	if deleted {
+	if change == watch.Deleted {
 		t.own.drop(object.Key, object.Meta.ResourceVersion)
 		return
 	}
@@ -104,11 +80,9 @@ func (f *follower) note(change watch.EventType, object *client.Object) {
 }
 
 // progressed acts on what was learnt, in all tables if it was about shards.
-func (f *follower) progressed(at position, aboutShards bool) {
-	m := f.table.mirror
-	m.reports.movedTo(f.table.resource.GroupResource(), at)
+func (f *follower) progressed(aboutShards bool) {
 	if aboutShards {
-		m.sweepAll(f.ctx)
+		f.table.mirror.sweepAll(f.ctx)
 		return
 	}
 	f.table.sweep(f.ctx)
@@ -120,7 +94,7 @@ func (f *follower) take(object *client.Object) {
 	if !t.mirror.believes(t.resource.GroupResource(), object.Key) {
 		return
 	}
-	version := t.at.incarnation + "/" + object.Meta.ResourceVersion
+	version := t.at.Incarnation + "/" + object.Meta.ResourceVersion
 	if e := t.find(object.Key); e != nil && e.version == version {
 		t.put(object.Key, e.version, e.obj) // it was seen again
 		return

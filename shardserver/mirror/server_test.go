@@ -97,7 +97,8 @@ func TestShardsKnowEachOther(t *testing.T) {
 
 // TestACacheThatIsAway: shards serve and start without it, with what they knew; what it has lost comes back.
 func TestACacheThatIsAway(t *testing.T) {
-	cache := cachetesting.Start(t)
+	var delay time.Duration
+	cache := cachetesting.Start(t, func(o *cacheoptions.Options) { o.SyntheticDelay = delay })
 	root := shardtesting.Start(t, withCache(t, cache, "root"))
 	join := root.Peer(t, "beta")
 	beta := shardtesting.StartShard(t, root, "beta", withCache(t, cache, "beta"))
@@ -123,7 +124,8 @@ func TestACacheThatIsAway(t *testing.T) {
 	}
 
 	must(t, os.RemoveAll(filepath.Join(cache.Directory, "root")))
-	cache.Restart(t, func(o *cacheoptions.Options) { o.SyntheticDelay = 300 * time.Millisecond })
+	delay = 300 * time.Millisecond
+	cache.Restart(t)
 	for _, shard := range []*shardtesting.Shard{beta, gamma} {
 		for _, name := range []string{"before", "meanwhile"} {
 			eventuallyKnows(t, shard, name)

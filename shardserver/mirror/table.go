@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,7 +27,7 @@ type table struct {
 	clusters map[logicalcluster.Name]map[types.NamespacedName][]*entry
 	watchers map[*watcher]struct{}
 	// at is how far the stream has come; zero before the first list.
-	at position
+	at client.Position
 	// unseen counts the entries that are not in the cache of the stream.
 	unseen int
 	// unknown is why absence proves nothing; nil when it does.
@@ -39,14 +36,6 @@ type table struct {
 	end context.CancelFunc
 	// relisted is when that was done last.
 	relisted time.Time
-}
-
-// position is a client.Position with a version that can be compared to others of the same incarnation.
-type position struct {
-	incarnation string
-	version     uint64
-	// listed is false before anything was heard of the cache.
-	listed bool
 }
 
 // entry is one object of another shard.
@@ -190,7 +179,7 @@ func (t *table) changed(key client.Key, change watch.EventType, obj runtime.Obje
 func (t *table) sweep(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.unseen > 0 && t.at.listed {
+	if t.unseen > 0 && t.listed() {
 		var gone []client.Key
 		confirmed := map[string]bool{}
 		t.each(func(key client.Key, e *entry) {
@@ -210,9 +199,12 @@ func (t *table) sweep(ctx context.Context) {
 			t.remove(key)
 		}
 	}
-	if t.unknown != nil && t.at.listed {
+	if t.unknown != nil && t.listed() {
 		if t.unknown = t.mirror.whyIncomplete(ctx, t.at); t.unknown == nil {
 			t.mirror.touch(t.resource.GroupResource(), client.Key{})
+			for w := range t.watchers {
+				w.Stop() // who could not decide looks at everything again
+			}
 		}
 	}
 }
@@ -229,10 +221,10 @@ func (t *table) restart() {
 func (t *table) lags(ctx context.Context) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if !t.at.listed || (t.unseen == 0 && t.unknown == nil) || time.Since(t.relisted) < relistInterval {
+	if !t.listed() || (t.unseen == 0 && t.unknown == nil) || time.Since(t.relisted) < relistInterval {
 		return false
 	}
-	now := position{incarnation: t.at.incarnation, version: math.MaxUint64, listed: true}
+	now := future(t.at)
 	if t.unknown != nil && t.mirror.whyIncomplete(ctx, now) == nil {
 		return true
 	}
@@ -253,12 +245,5 @@ func (t *table) whyUnknown() error {
 	return t.unknown
 }
 
-// moved notes how far the stream has come. The lock is held.
-func (t *table) moved(at client.Position) error {
-	version, err := strconv.ParseUint(at.ResourceVersion, 10, 64)
-	if err != nil {
-		return fmt.Errorf("resource version %q of the cache: %w", at.ResourceVersion, err)
-	}
-	t.at = position{incarnation: at.Incarnation, version: version, listed: true}
-	return nil
-}
+// listed tells whether anything was heard of the cache. The lock is held.
+func (t *table) listed() bool { return t.at.ResourceVersion != "" }

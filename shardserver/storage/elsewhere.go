@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +26,8 @@ type Elsewhere interface {
 	// List returns the objects of a logical cluster, or of all with the wildcard, in no order.
 	List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object
 	// Watch streams a resource of all logical clusters: what is known as Added, a Bookmark with the annotation
-	// metav1.InitialEventsAnnotationKey, then changes. The stream ends with the context, when it is stopped, or when its
-	// reader is too slow: then call again.
+	// metav1.InitialEventsAnnotationKey, then changes. The stream ends with the context, when it is stopped, when its reader
+	// is too slow, or when everything has become known, so that who could not decide looks again: then call again.
 	Watch(ctx context.Context, resource schema.GroupResource) (watch.Interface, error)
 	// Known returns nil when the absence of an object means that there is none, otherwise why it proves nothing.
 	Known(resource schema.GroupResource) error
@@ -102,7 +103,7 @@ func (r *Registry) WatchElsewhere(ctx context.Context, resource schema.GroupReso
 
 // ListElsewhere returns what other shards have of a resource in a logical cluster, or in all with the wildcard, without
 // what claims to be of a logical cluster that is here. For one cluster, an incomplete view of other shards is an error
-// (ServiceUnavailable): nobody may take what is not known for what is not there.
+// (Undecided): nobody may take what is not known for what is not there.
 func (r *Registry) ListElsewhere(ctx context.Context, resource schema.GroupResource, cluster logicalcluster.Name) ([]runtime.Object, error) {
 	elsewhere := r.Elsewhere()
 	if cluster.IsWildcard() || OnlyElsewhere(resource) {
@@ -146,8 +147,8 @@ func (r *Registry) strangers(ctx context.Context, resource schema.GroupResource,
 	return kept, nil
 }
 
-// getElsewhere returns an object of another shard, or why there is none: NotFound, or ServiceUnavailable where what is
-// not known may exist all the same.
+// getElsewhere returns an object of another shard, or why there is none: NotFound, or Undecided where what is not known
+// may exist all the same.
 func (r *Registry) getElsewhere(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error) {
 	missing := apierrors.NewNotFound(resource, name)
 	cluster, ok := logicalcluster.From(ctx)
@@ -171,6 +172,16 @@ func (r *Registry) getElsewhere(ctx context.Context, resource schema.GroupResour
 	return nil, missing
 }
 
+// Undecided says that something was not found which other shards may have: it is not known yet. For clients it is a
+// ServiceUnavailable. Controllers need not tell of it: they are called again when it is known.
+type Undecided struct{ *apierrors.StatusError }
+
 func undecided(resource schema.GroupResource, reason error) error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which %s other shards have: %v", resource, reason))
+	return &Undecided{apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which %s other shards have: %v", resource, reason))}
+}
+
+// IsUndecided tells whether an error is Undecided, or wraps one.
+func IsUndecided(err error) bool {
+	var undecided *Undecided
+	return errors.As(err, &undecided)
 }

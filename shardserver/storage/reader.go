@@ -36,8 +36,8 @@ func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResour
 
 // Everywhere returns a reader that knows the objects of other shards, too, as far as they are published: an object or a
 // logical cluster that is not on this shard is looked up in Registry.Elsewhere. It fails closed: while what others
-// have is not known, an object that was not found is not a NotFound error but ServiceUnavailable, and so is a list of a
-// logical cluster that is not here. A list of all clusters, and WatchAll, tell what is known. Resources for which
+// have is not known, an object that was not found is not a NotFound error but Undecided, and so is a list of a logical
+// cluster that is not here. A list of all clusters, and WatchAll, tell what is known. Resources for which
 // OnlyElsewhere holds can be read in no other way.
 func (r *Reader[T]) Everywhere() *Reader[T] {
 	return &Reader[T]{registry: r.registry, resource: r.resource, everywhere: true}
