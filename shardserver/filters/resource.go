@@ -67,6 +67,9 @@ func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *st
 	if !ok {
 		return req, nil
 	}
+	if resource == "" {
+		return req, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, schema.GroupResource{Group: info.APIGroup}, "", "", 0, true)
+	}
 	if identity == "" {
 		return req, apierrors.NewInternalError(fmt.Errorf("resource %q: the identity behind the colon is empty", info.Resource))
 	}
