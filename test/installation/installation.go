@@ -52,14 +52,14 @@ type Installation struct {
 
 // Build compiles the binaries into a directory. root is the path of the module's root from the working directory.
 func Build(ctx context.Context, root, directory string) error {
-	return programs.Build(ctx, root, directory, "./cmd/kcp", "./cmd/kcp-front-proxy")
+	return programs.Build(ctx, root, directory, "./cmd/kcp", "./cmd/kcp-front-proxy", "./cmd/cache-server")
 }
 
 // Start runs three shards, a cache server and a front proxy from the binaries in the directory bin until the test ends.
 // Additional flags go to every shard.
 func Start(t testing.TB, bin string, shardFlags ...string) *Installation {
 	t.Helper()
-	return StartSingle(t, bin, shardFlags...)
+	return StartWith(t, bin, sharded.Options{Shards: []string{Root, Alpha, Beta}, ShardFlags: shardFlags})
 }
 
 // StartSingle runs one shard, which is its own cache, and a front proxy.

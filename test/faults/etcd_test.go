@@ -1,0 +1,63 @@
+package faults
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/atoll-dev/atoll/test/programs"
+	"github.com/atoll-dev/atoll/test/sharded"
+)
+
+// member is one of the members of a shard's etcd.
+type member struct {
+	*programs.Process
+	name string
+	args []string
+}
+
+// startMembers runs an etcd of three members in a directory of the test's, and returns their client URLs.
+func startMembers(t *testing.T) ([]*member, string) {
+	t.Helper()
+	if err := programs.Build(t.Context(), "../..", binaries, "./cmd/etcd"); err != nil {
+		t.Fatal(err)
+	}
+	var members []*member
+	var peers, clients []string
+	for n := range 3 {
+		m := &member{name: fmt.Sprint("member-", n)}
+		client, peer := "http://"+programs.FreeAddress(t), "http://"+programs.FreeAddress(t)
+		m.args = []string{"--name=" + m.name, "--data-dir=" + m.name, "--unsafe-no-fsync", "--log-level=error",
+			"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer}
+		members, clients, peers = append(members, m), append(clients, client), append(peers, m.name+"="+peer)
+	}
+	directory := t.TempDir()
+	for _, m := range members {
+		m.args = append(m.args, "--initial-cluster="+strings.Join(peers, ","))
+		m.run(t, directory)
+	}
+	return members, strings.Join(clients, ",")
+}
+
+func (m *member) run(t *testing.T, directory string) {
+	m.Process = programs.StartAs(t, m.name, directory, filepath.Join(binaries, "etcd"), m.args...)
+}
+
+// TestAnEtcdMemberThatIsKilled: two of three members carry the shard. A request that is under way at the moment may
+// fail; what was acknowledged stays, and other shards do not notice.
+func TestAnEtcdMemberThatIsKilled(t *testing.T) {
+	members, urls := startMembers(t)
+	s := newSite(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls}}})
+	for _, m := range members {
+		before := s.mark()
+		m.Signal(t, syscall.SIGKILL)
+		m.Exit(t)
+		s.recovers(alpha)
+		s.serving(before, root, beta)
+		m.run(t, m.Directory())
+		s.recovers(alpha)
+	}
+	s.finish()
+}

@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/sharded"
+)
+
+// widgets are what the provider on shard alpha offers.
+var widgets = schema.GroupResource{Group: "faults.example.com", Resource: "widgets"}
+
+// site is an installation with a consumer of the provider's API on each shard, each of which somebody writes into.
+type site struct {
+	*installation.Installation
+	*testing.T
+	// whole is the test that the servers live as long as, whatever part of it T is.
+	whole    *testing.T
+	admin    client.Client
+	raw      rest.Interface
+	provider string
+	// consumers and writers are by shard.
+	consumers map[string]string
+	writers   map[string]*writer
+}
+
+func newSite(t *testing.T, options sharded.Options) *site {
+	t.Helper()
+	if options.Shards == nil {
+		options.Shards = []string{installation.Root, installation.Alpha, installation.Beta}
+	}
+	i := installation.StartWith(t, binaries, options)
+	config := i.Admin(t, "root")
+	config.Host = i.URL // the logical cluster is that of each request's context
+	admin, err := loopback.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{Installation: i, T: t, whole: t, admin: admin, raw: clients.CoreV1().RESTClient(), consumers: map[string]string{}, writers: map[string]*writer{}}
+	s.provider = s.workspace("provider", installation.Alpha)
+	shardtesting.NewExport(t, admin, s.provider, "widgets", widgets, "Widget")
+	for _, shard := range i.Shards() {
+		cluster := s.workspace("consumer-"+shard, shard)
+		s.bind(cluster)
+		s.consumers[shard] = cluster
+		s.writers[shard] = s.write(cluster)
+	}
+	return s
+}
+
+// workspace makes a workspace below root that lives on a shard, and returns its logical cluster.
+func (s *site) workspace(name, shard string) string {
+	s.Helper()
+	return shardtesting.NewWorkspace(s.T, s.admin, "root", name, shardtesting.OnShard(shard)).Spec.Cluster
+}
+
+func (s *site) bind(cluster string) {
+	s.Helper()
+	shardtesting.Bind(s.T, s.admin, cluster, s.provider, "widgets")
+}
+
+// again starts a server that has ended.
+func (s *site) again(server string) { s.Restart(s.whole, server) }
+
+// requestWorkspace asks for a workspace and does not wait.
+func (s *site) requestWorkspace(name, shard string) *tenancyv1alpha1.Workspace {
+	s.Helper()
+	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	shardtesting.OnShard(shard)(workspace)
+	if err := s.admin.Create(shardtesting.In(s.Context(), "root"), workspace); err != nil {
+		s.Fatal(err)
+	}
+	return workspace
+}
+
+// ready waits until a workspace below root is Ready.
+func (s *site) ready(name string) {
+	s.Helper()
+	shardtesting.WaitReady(s.T, s.admin, "root", name)
+}
+
+// widget makes a bound object in a logical cluster.
+func (s *site) widget(ctx context.Context, cluster, name string) error {
+	body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":%q}}`, widgets.Group, name)
+	return s.raw.Post().AbsPath("/clusters/"+cluster+"/apis/"+widgets.Group+"/v1/namespaces/default/"+widgets.Resource).
+		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
+}
+
+// serving holds shards to their word that a fault elsewhere fails no request: it waits until writes have gone on for a
+// while, and fails if one has failed since the mark, or a bound object cannot be written.
+func (s *site) serving(since mark, shards ...string) {
+	s.Helper()
+	const enough = 20
+	for _, shard := range shards {
+		w := s.writers[shard]
+		from := w.acknowledged()
+		shardtesting.Eventually(s.T, "writes go on on "+shard, func(context.Context) error {
+			if got := w.acknowledged() - from; got < enough {
+				return fmt.Errorf("%d of %d; last failure: %v", got, enough, w.lastFailure())
+			}
+			return nil
+		})
+		if failures := w.failures() - since[shard]; failures > 0 {
+			s.Errorf("%d requests failed on %s, the last with: %v", failures, shard, w.lastFailure())
+		}
+		if err := s.widget(s.Context(), s.consumers[shard], fmt.Sprint("w", w.acknowledged())); err != nil {
+			s.Errorf("writing a bound object on %s: %v", shard, err)
+		}
+	}
+}
+
+// recovers waits until writes on shards succeed again, however many have failed.
+func (s *site) recovers(shards ...string) {
+	s.Helper()
+	for _, shard := range shards {
+		from := s.writers[shard].acknowledged()
+		shardtesting.Eventually(s.T, "writes on "+shard+" succeed again", func(context.Context) error {
+			if s.writers[shard].acknowledged() < from+5 {
+				return s.writers[shard].lastFailure()
+			}
+			return nil
+		})
+	}
+}
+
+// status returns the code of the answer to a request for a logical cluster through the front proxy.
+func (s *site) status(path string) error {
+	err := s.admin.List(shardtesting.In(s.Context(), path), &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}})
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return fmt.Errorf("%d: %w", status.Status().Code, err)
+	}
+	return err
+}

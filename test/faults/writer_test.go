@@ -1,0 +1,126 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// pace is how long a writer rests between two writes: faults are to be found, not limits.
+const pace = 20 * time.Millisecond
+
+// writer writes into one logical cluster without end, and remembers what was acknowledged.
+type writer struct {
+	cluster string
+	stop    func()
+
+	mu     sync.Mutex
+	done   []string
+	failed int
+	last   error
+}
+
+// mark is how many requests had failed at a moment, by shard.
+type mark map[string]int
+
+func (s *site) mark() mark {
+	m := mark{}
+	for shard, w := range s.writers {
+		m[shard] = w.failures()
+	}
+	return m
+}
+
+// write starts a writer, which ends with the test.
+func (s *site) write(cluster string) *writer {
+	s.Helper()
+	w := &writer{cluster: cluster}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run(shardtesting.In(ctx, cluster), s.admin)
+	}()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	s.Cleanup(w.stop)
+	return w
+}
+
+func (w *writer) run(ctx context.Context, c client.Client) {
+	for n := 0; ctx.Err() == nil; n++ {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("write-", n)}}
+		request, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := c.Create(request, object)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		w.took(object.Name, err)
+		time.Sleep(pace)
+	}
+}
+
+func (w *writer) took(name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil || apierrors.IsAlreadyExists(err) { // a client that repeats a request by itself may meet its own write
+		w.done = append(w.done, name)
+		return
+	}
+	w.failed++
+	w.last = err
+}
+
+func (w *writer) acknowledged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.done)
+}
+
+func (w *writer) failures() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+func (w *writer) lastFailure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// finish ends all writers and looks for everything that was acknowledged. Tests call it while all servers run.
+func (s *site) finish() {
+	s.Helper()
+	for shard, w := range s.writers {
+		w.stop()
+		var stored corev1.ConfigMapList
+		if err := s.admin.List(shardtesting.In(context.Background(), w.cluster), &stored, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+			s.Errorf("listing what was written on %s: %v", shard, err)
+			continue
+		}
+		there := map[string]bool{}
+		for i := range stored.Items {
+			there[stored.Items[i].Name] = true
+		}
+		w.mu.Lock()
+		for _, name := range w.done {
+			if !there[name] {
+				s.Errorf("%s was acknowledged on %s and is lost", name, shard)
+			}
+		}
+		s.Logf("%s: %d writes acknowledged, %d failed", shard, len(w.done), w.failed)
+		w.mu.Unlock()
+	}
+}
