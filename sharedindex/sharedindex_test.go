@@ -174,7 +174,7 @@ func TestWhatShardsWriteIsRead(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	root, alpha := newObjects(), newObjects()
-	for n := range 2500 { // more than a page, and more than a request
+	for n := range 12_000 { // more than a page, and more than a request
 		root.set(cluster(fmt.Sprintf("early%d", n)), `{"type":"root:universal"}`)
 	}
 	root.set(shardKey("root"), `{"baseURL":"https://root"}`)

@@ -18,8 +18,8 @@ const (
 	// opsPerRequest and bytesPerRequest are below what etcd takes by default (128 operations, 1.5 MiB).
 	opsPerRequest   = 100
 	bytesPerRequest = 1 << 20
-	// keysPerPage is how many keys are read at a time.
-	keysPerPage = 1000
+	// keysPerPage is how many keys are read at a time, some 2 MiB. etcd counts all that are left with each page.
+	keysPerPage = 10_000
 	// requestTimeout bounds one request to etcd.
 	requestTimeout = 30 * time.Second
 )
