@@ -42,7 +42,7 @@ func OfShard(s desired.Shard) Cluster {
 	c := For(s.AsOwner(), spec.Etcd, spec.Image)
 	// A Shard may be told to go while workspaces are on it, and then it waits. Whoever deletes in the foreground, as some
 	// tools do, has its StatefulSet deleted meanwhile: with the volumes kept, it is made anew with all data. The
-	// volumes go once the Shard does.
+	// reconciler of the Shard deletes them in the end.
 	c.kept = !s.IsRoot()
 	return c
 }
@@ -67,6 +67,22 @@ func For(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operator
 		c.storage.Size = &size
 	}
 	return c
+}
+
+// ShardClaims are the labels of the volume claims of a Shard. They name the Shard, so that nobody else's are deleted with it.
+func ShardClaims(name string) map[string]string {
+	labels := desired.AppLabels(desired.ComponentEtcd, name)
+	labels[operatorv1alpha1.LabelShard] = name
+	return labels
+}
+
+// claimLabels are those of the volume claims. Where there was no label from the start there can be none: a StatefulSet does
+// not let them be changed.
+func (c Cluster) claimLabels() map[string]string {
+	if c.kept {
+		return ShardClaims(c.owner.Name)
+	}
+	return c.labels()
 }
 
 // Owner is the custom resource that the etcd is for.

@@ -96,7 +96,7 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 	if c.storage.EmptyDir == nil {
 		out.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-			ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Labels: c.labels()},
+			ObjectMeta: metav1.ObjectMeta{Name: dataVolume, Labels: c.claimLabels()},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				StorageClassName: c.storage.StorageClassName,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,11 +13,12 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
-	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=deletecollection
 
 const (
 	// forcePatience is how long a forced deletion waits for a root shard that does not answer, to remove the registration
@@ -58,7 +58,16 @@ func (r *Reconciler) deletion(ctx context.Context, s *scope) error {
 		return r.letGo(ctx, s)
 	}
 	s.report.Add(finding)
+	if goesDown(s.shard) {
+		return errStop
+	}
 	return nil
+}
+
+// goesDown says whether the cluster is taking down what was made for the Shard, as it does of a deletion in the foreground
+// before anything else. To make it anew meanwhile would be in vain; afterwards it is, with the data.
+func goesDown(shard *operatorv1alpha1.Shard) bool {
+	return controllerutil.ContainsFinalizer(shard, metav1.FinalizerDeleteDependents)
 }
 
 // mayGo takes the shard out of the installation once nothing is on it. New workspaces are kept off first: one that is
@@ -75,6 +84,8 @@ func (r *Reconciler) mayGo(ctx context.Context, s *scope) status.Finding {
 		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s, which does not take the shard out of service: %v; see to it, %s", s.root.Name, err, force)
 	case !known:
 		return status.OK(condition, "NeverRegistered", "the installation does not know the shard")
+	case goesDown(s.shard):
+		return status.Wait(condition, "ServersGoDown", "deletion in the foreground takes the servers down before what is on the shard is counted; then they come back for that")
 	}
 	count, err := r.Shards.LogicalClusters(ctx, s.root, s.shard)
 	switch {
@@ -105,40 +116,16 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// letGo ends the Shard: what was made for it goes with it, and the data too.
+// letGo ends the Shard: what was made for it goes with it, and the volumes of its etcd, which stay in all other cases.
 func (r *Reconciler) letGo(ctx context.Context, s *scope) error {
-	released, err := r.releaseVolumes(ctx, s.shard)
-	if err != nil {
-		return err
-	}
-	if !released {
-		s.report.Add(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "Ending", "the volumes of the etcd are about to go with it"))
-		return errStop
+	volumes := client.MatchingLabels(etcd.ShardClaims(s.shard.Name))
+	if err := r.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {
+		return fmt.Errorf("deleting the volumes of the etcd of Shard %s: %w", s.shard.Name, err)
 	}
 	if err := r.setFinalizer(ctx, s, false); err != nil {
 		return err
 	}
 	return errGone
-}
-
-// releaseVolumes lets the volumes of the etcd go with its StatefulSet, and says whether that is known by all. An etcd that
-// is the user's is left alone.
-func (r *Reconciler) releaseVolumes(ctx context.Context, shard *operatorv1alpha1.Shard) (bool, error) {
-	name := etcd.StatefulSetName(desired.Owner{Name: shard.Name})
-	live, err := apply.Get[appsv1.StatefulSet](ctx, r.Cluster, shard.Namespace, name)
-	if err != nil || live == nil || !metav1.IsControlledBy(live, shard) {
-		return err == nil, err
-	}
-	policy := live.Spec.PersistentVolumeClaimRetentionPolicy
-	if policy == nil || policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
-		return live.Status.ObservedGeneration >= live.Generation, nil
-	}
-	changed := live.DeepCopy()
-	changed.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-	if err := r.Cluster.Patch(ctx, changed, client.MergeFrom(live), client.FieldOwner(apply.FieldManager)); err != nil {
-		return false, fmt.Errorf("releasing the volumes of StatefulSet %s: %w", name, err)
-	}
-	return false, nil
 }
 
 func workspaces(count int) string {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +22,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -130,11 +130,13 @@ func TestDeletion(t *testing.T) {
 		text   string        // of what it waits for; "" is gone
 		asked  string
 	}{
-		"a shard without workspaces goes":         {asked: "cordon count unregister"},
-		"a shard with one waits and counts":       {site: func(s *site) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", asked: "cordon count"},
-		"a shard with several waits for ever":     {site: func(s *site) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", asked: "cordon count"},
-		"a shard that was never registered goes":  {site: func(s *site) { s.known = false }},
-		"a shard that cannot be asked waits":      {site: func(s *site) { s.fails = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
+		"a shard without workspaces goes":        {asked: "cordon count unregister"},
+		"a shard with one waits and counts":      {site: func(s *site) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", asked: "cordon count"},
+		"a shard with several waits for ever":    {site: func(s *site) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", asked: "cordon count"},
+		"a shard that was never registered goes": {site: func(s *site) { s.known = false }},
+		"a shard that cannot be asked waits":     {site: func(s *site) { s.fails = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
+		"in the foreground nobody is asked who is going down": {
+			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "then they come back", asked: "cordon"},
 		"force takes workspaces with it":          {change: force, site: func(s *site) { s.count = 12 }, asked: "unregister"},
 		"force waits a moment for the root shard": {change: force, site: func(s *site) { s.fails = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", asked: "unregister"},
 		"force does not wait for ever":            {change: force, site: func(s *site) { s.fails = errors.New("no connection") }, after: 3 * time.Minute, asked: "unregister"},
@@ -192,40 +194,36 @@ func TestAShardThatIsNamedAsItsRootShardNeverTakesThatOneWithIt(t *testing.T) {
 	}
 }
 
-func TestTheVolumesStayUntilTheShardGoes(t *testing.T) {
-	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "alpha-etcd", Namespace: "kcp", Generation: 2,
-			OwnerReferences: desired.OwnedBy("Shard", alpha(nil)),
-		},
-		Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-			WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-		}},
-		Status: appsv1.StatefulSetStatus{ObservedGeneration: 1},
+func TestOnlyTheVolumesOfTheShardGoWithIt(t *testing.T) {
+	claim := func(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp", Labels: labels}}
 	}
-	s := newSite(t, rootShard(), set, alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }))
+	others := desired.AppLabels(desired.ComponentEtcd, "alpha") // of a RootShard or CacheServer of that name
+	s := newSite(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }),
+		claim("own", etcd.ShardClaims("alpha")), claim("others", others))
+	s.count = 1
 	if err := s.client.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time nobody has acted on the change yet
+	names := func() string {
+		t.Helper()
 		s.reconcile()
-		if s.get() == nil {
-			t.Fatal("the Shard went before its volumes were released")
+		var list corev1.PersistentVolumeClaimList
+		if err := s.client.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
 		}
+		var out []string
+		for _, item := range list.Items {
+			out = append(out, item.Name)
+		}
+		return strings.Join(out, " ")
 	}
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
-		t.Fatal(err)
+	if have := names(); have != "others own" {
+		t.Errorf("while a workspace is there: %s", have)
 	}
-	if policy := set.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted; policy != appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
-		t.Errorf("the volumes are told to %s", policy)
-	}
-	set.Status.ObservedGeneration = set.Generation
-	if err := s.client.Status().Update(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	s.reconcile()
-	if s.get() != nil {
-		t.Error("the Shard stays")
+	s.count = 0
+	if have := names(); have != "others" {
+		t.Errorf("afterwards: %s", have)
 	}
 }
 
