@@ -23,7 +23,7 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 	gr := t.resource.GroupResource()
 	t.mu.Lock()
 	first := !t.listed()
-	t.at = at
+	t.at, t.relisting = at, false
 	t.unseen = 0
 	t.each(func(_ client.Key, e *entry) {
 		e.unseen = true
@@ -120,7 +120,10 @@ func (f *follower) version(object *client.Object) Version {
 
 // Connected notes that the cache answers again.
 func (f *follower) Connected() {
-	f.table.mirror.outage.end(f.ctx, f.table.resource.GroupResource())
+	m := f.table.mirror
+	for _, other := range m.outage.end(f.ctx, f.table.resource.GroupResource()) {
+		m.tables[other].nudge() // the cache is back: there is nothing to wait for
+	}
 	if f.lost {
 		f.lost = false
 		f.table.own.restart()

@@ -2,6 +2,8 @@ package mirror
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,16 +35,18 @@ func (o *outage) begin(ctx context.Context, resource schema.GroupResource, reaso
 	o.since[resource] = time.Now()
 }
 
-func (o *outage) end(ctx context.Context, resource schema.GroupResource) {
+// end returns which other streams are closed, if this one was.
+func (o *outage) end(ctx context.Context, resource schema.GroupResource) []schema.GroupResource {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, known := o.since[resource]; !known {
-		return
+		return nil
 	}
 	delete(o.since, resource)
 	if len(o.since) == 0 {
 		klog.FromContext(ctx).Info("The cache server answers again", "after", time.Since(o.began).Round(time.Millisecond))
 	}
+	return slices.Collect(maps.Keys(o.since))
 }
 
 // longest returns for how long the stream that is closed for longest has been.

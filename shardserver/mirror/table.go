@@ -34,8 +34,10 @@ type table struct {
 	unknown error
 	// end ends the stream, after which it begins anew, with a list.
 	end context.CancelFunc
-	// relisted is when that was done last.
-	relisted time.Time
+	// relisting says that this was done, and no list has come since.
+	relisting bool
+	// nudged is when the stream was last told to try again at once.
+	nudged time.Time
 }
 
 // entry is one object of another shard.
@@ -48,8 +50,8 @@ type entry struct {
 	unseen bool
 }
 
-// relistInterval bounds how often a list is asked for besides those that the stream needs.
-const relistInterval = 10 * time.Second
+// nudgeInterval keeps a stream that answers slowly from being ended over and over.
+const nudgeInterval = 5 * time.Second
 
 var errNeverHeard = errors.New("nothing was heard of the cache server since this shard was set up")
 
@@ -63,12 +65,10 @@ func newTable(m *Mirror, resource client.Resource) *table {
 // run feeds the table until the context ends.
 func (t *table) run(ctx context.Context, cache *client.Client) {
 	defer t.own.suspend()
+	follower := &follower{ctx: ctx, table: t}
 	for ctx.Err() == nil {
 		stream, cancel := context.WithCancel(ctx)
-		t.mu.Lock()
-		t.end = cancel
-		t.mu.Unlock()
-		cache.Follow(stream, t.resource.GroupVersionResource, client.Position{}, &follower{ctx: ctx, table: t})
+		cache.Follow(stream, t.resource.GroupVersionResource, t.begin(cancel), follower)
 		cancel()
 	}
 }
@@ -209,11 +209,32 @@ func (t *table) sweep(ctx context.Context) {
 	}
 }
 
+// begin notes how the stream is ended, and returns where it begins.
+func (t *table) begin(end context.CancelFunc) client.Position {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end = end
+	if t.relisting {
+		return client.Position{}
+	}
+	return t.at
+}
+
+// nudge has a stream that waits for the cache try again at once, where it was.
+func (t *table) nudge() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.nudged) > nudgeInterval {
+		t.nudged = time.Now()
+		t.end()
+	}
+}
+
 // restart has the stream begin anew, with a list.
 func (t *table) restart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.relisted = time.Now()
+	t.relisting = true
 	t.end()
 }
 
@@ -221,7 +242,7 @@ func (t *table) restart() {
 func (t *table) lags(ctx context.Context) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if !t.listed() || (t.unseen == 0 && t.unknown == nil) || time.Since(t.relisted) < relistInterval {
+	if !t.listed() || (t.unseen == 0 && t.unknown == nil) || t.relisting {
 		return false
 	}
 	now := future(t.at)

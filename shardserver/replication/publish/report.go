@@ -19,8 +19,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/mirror"
 )
 
-// firstRetry is when completeness is looked for again at first; later the time doubles up to the interval of reports.
-const firstRetry = 250 * time.Millisecond
+// Completeness is looked for again after firstRetry, then after twice that, and so on up to lastRetry.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
 
 var shardReports = shardingv1alpha1.Resource("shardreports")
 
@@ -42,7 +45,7 @@ func (p *Publisher) Run(ctx context.Context) {
 		if complete {
 			wait = p.cfg.Interval
 		} else {
-			wait = min(2*wait, p.cfg.Interval)
+			wait = min(2*wait, lastRetry, p.cfg.Interval)
 		}
 		timer := time.NewTimer(wait)
 		select {
