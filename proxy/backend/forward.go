@@ -23,8 +23,9 @@ type Forwarder struct {
 	transport http.RoundTripper
 	headers   identity.HeaderNames
 	metrics   *Metrics
-	buffers   *buffers
-	fail      Failure
+	// buffers are for answers that end, events for those that stay open and bring little at a time.
+	buffers, events *buffers
+	fail            Failure
 }
 
 // Failure answers a request that its backend did not answer. unsent tells that the backend has not seen the request, so
@@ -34,7 +35,8 @@ type Failure func(w http.ResponseWriter, req *http.Request, unsent bool)
 // NewForwarder returns a forwarder over the transport, with identities in the headers of the given names. A backend that
 // does not answer is told with status 502 and no body.
 func NewForwarder(transport http.RoundTripper, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
-	return &Forwarder{transport: transport, headers: headers, metrics: metrics, buffers: &buffers{},
+	return &Forwarder{transport: transport, headers: headers, metrics: metrics,
+		buffers: newBuffers(32 << 10), events: newBuffers(4 << 10),
 		fail: func(w http.ResponseWriter, _ *http.Request, _ bool) { w.WriteHeader(http.StatusBadGateway) }}
 }
 
@@ -78,7 +80,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 			return nil
 		},
 		FlushInterval: -1, // events leave when they come
-		BufferPool:    f.buffers,
+		BufferPool:    f.buffersFor(req),
 		ErrorLog:      quiet,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			f.metrics.failed(shard, err)
@@ -102,19 +104,31 @@ func (f *Forwarder) counted(body io.ReadCloser, add func(float64)) io.ReadCloser
 	return &countingBody{ReadCloser: body, count: func(n int64) { add(float64(n)) }}
 }
 
+// buffersFor returns where the buffer comes from through which an answer is copied. A watch holds it as long as it is
+// open: with large ones, they would be most of what an open watch costs.
+func (f *Forwarder) buffersFor(req *http.Request) *buffers {
+	query := req.URL.RawQuery
+	if strings.Contains(query, "watch=") || strings.Contains(query, "follow=") { // roughly is enough: either is right
+		return f.events
+	}
+	return f.buffers
+}
+
 // buffers lends the buffers of copying.
 type buffers struct{ pool sync.Pool }
 
-const bufferSize = 32 << 10
-
-func (b *buffers) Get() []byte {
-	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
-		return buffer[:]
-	}
-	return make([]byte, bufferSize)
+func newBuffers(size int) *buffers {
+	return &buffers{sync.Pool{New: func() any {
+		buffer := make([]byte, size)
+		return &buffer
+	}}}
 }
 
-func (b *buffers) Put(buffer []byte) { b.pool.Put((*[bufferSize]byte)(buffer)) }
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte { return *b.pool.Get().(*[]byte) }
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(buffer []byte) { b.pool.Put(&buffer) }
 
 // lastWord ends a request with its answer. A server may answer without reading the request, and a client of HTTP/2 that
 // is told an error stops sending then, without an end. The transport would wait for that end and the client for ours, for

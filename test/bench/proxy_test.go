@@ -233,7 +233,9 @@ func (s *site) indexDelay(b *testing.B, how string) {
 			})
 		}
 	})
-	c, err := newClusterClient(s.Admin(b, ""))
+	everywhere := rest.CopyConfig(s.admin)
+	everywhere.Host = s.URL
+	c, err := newClusterClient(everywhere)
 	if err != nil {
 		b.Fatal(err)
 	}
