@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
@@ -83,11 +84,16 @@ func (r *recorder) eventually(t *testing.T, what string, holds func() bool) {
 // follow runs a stream until the returned function is called.
 func follow(t *testing.T, c *client.Client, from client.Position, r *recorder) (stop func()) {
 	t.Helper()
+	return followOf(t, c, shards, from, r)
+}
+
+func followOf(t *testing.T, c *client.Client, gvr schema.GroupVersionResource, from client.Position, r *recorder) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.Follow(ctx, shards, from, r)
+		c.Follow(ctx, gvr, from, r)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)

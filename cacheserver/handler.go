@@ -16,8 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/cacheserver/api"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/cacheserver/garbage"
+	"github.com/atoll-dev/atoll/cacheserver/hierarchy"
+	"github.com/atoll-dev/atoll/cacheserver/metrics"
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
 )
@@ -53,12 +58,21 @@ type Handler struct {
 	config     HandlerConfig
 	backend    *store.Backend
 	api        *api.Handler
+	collector  *garbage.Collector
+	parent     *client.Client // nil at the top
 	authorizer Authorizer
 	chain      http.Handler
 }
 
 // NewHandler opens the store and returns the cache. Run does its work in the background; Close it afterwards.
 func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
+	var parent *client.Client
+	if config.Parent != nil {
+		var err error
+		if parent, err = client.New(config.Parent, ""); err != nil {
+			return nil, fmt.Errorf("the parent cache: %w", err)
+		}
+	}
 	backend, err := store.Open(ctx, config.Store)
 	if err != nil {
 		return nil, err
@@ -68,7 +82,9 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 		backend.Close()
 		return nil, err
 	}
-	h := &Handler{config: config, backend: backend, api: served, authorizer: Authorizer{AlwaysAllow: config.AlwaysAllow}}
+	h := &Handler{config: config, backend: backend, api: served, parent: parent, authorizer: Authorizer{AlwaysAllow: config.AlwaysAllow}}
+	h.collector = garbage.New(backend, served.Store(client.Shards), served.Store(client.Reports), config.Silence)
+	metrics.Register()
 	h.chain = scope.Strip(filters.WithRequestInfo(http.HandlerFunc(h.serve), requestInfos), h.refuse)
 	return h, nil
 }
@@ -105,7 +121,24 @@ func (h *Handler) Check(ctx context.Context) error { return h.backend.Check(ctx)
 func (h *Handler) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { h.backend.Run(ctx) })
+	running.Go(func() { h.collector.Run(ctx) })
+	if h.parent != nil {
+		running.Go(func() { h.backend.Lead(ctx, "hierarchy", h.carry) })
+	}
 	running.Wait()
+}
+
+// carry brings objects to the parent and takes others from it, until the context ends.
+func (h *Handler) carry(ctx context.Context) {
+	own := newLoopback(h)
+	defer own.Stop()
+	here, err := own.Client()
+	if err != nil {
+		klog.ErrorS(err, "Nothing is carried to the parent cache")
+		return
+	}
+	hierarchy.New(hierarchy.Config{Name: h.config.Name, Here: here, Parent: h.parent, Silence: h.config.Silence}).Run(ctx)
+	h.parent.CloseIdle()
 }
 
 // Close ends the connection to the store.

@@ -80,13 +80,12 @@ func New(backend *store.Backend, config Config) (*Handler, error) {
 	return h, nil
 }
 
-// Store returns the store of a resource that every cache has.
-func (h *Handler) Store(gvr schema.GroupVersionResource) (*store.Store, bool) {
-	one, ok := h.served[gvr]
-	if !ok {
-		return nil, false
+// Store returns the store of a resource that every cache has (client.Resources); nil for all others.
+func (h *Handler) Store(gvr schema.GroupVersionResource) *store.Store {
+	if one, ok := h.served[gvr]; ok {
+		return one.store
 	}
-	return one.store, true
+	return nil
 }
 
 func (h *Handler) serve(resource client.Resource) (*served, error) {

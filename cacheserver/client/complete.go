@@ -91,6 +91,14 @@ func (c *Completeness) At(shard string, at Position) bool {
 	return err == nil && reached >= since
 }
 
+// Now tells whether the shard says that its part is complete, as far as is known.
+func (c *Completeness) Now(shard string) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	_, ok := c.since[shard]
+	return ok
+}
+
 func complete(report *Object) bool {
 	var content struct {
 		Spec struct {

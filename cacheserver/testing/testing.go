@@ -36,6 +36,8 @@ type Cache struct {
 
 	authority *pki.Authority
 	serving   pki.Pair
+	configure []func(*options.Options)
+	started   testing.TB
 	stop      func() error
 }
 
@@ -52,28 +54,30 @@ func Start(t testing.TB, configure ...func(*options.Options)) *Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cache{Directory: directory, authority: authority, serving: serving}
-	c.Run(t, "127.0.0.1:0", configure...)
+	c := &Cache{Directory: directory, authority: authority, serving: serving, started: t}
+	c.run(t, "127.0.0.1:0", configure...)
 	return c
 }
 
 // Replica runs one more server on the same etcd, which has to be one outside of the process.
 func (c *Cache) Replica(t testing.TB, configure ...func(*options.Options)) *Cache {
 	t.Helper()
-	other := &Cache{Directory: t.TempDir(), authority: c.authority, serving: c.serving}
-	other.Run(t, "127.0.0.1:0", configure...)
+	other := &Cache{Directory: t.TempDir(), authority: c.authority, serving: c.serving, started: t}
+	other.run(t, "127.0.0.1:0", configure...)
 	return other
 }
 
-// Restart runs a server that was stopped again, at the same address and with the same directory.
-func (c *Cache) Restart(t testing.TB, configure ...func(*options.Options)) {
+// Restart runs a server that was stopped again, as it was, at the same address and with the same directory. It
+// stops with the test that started it first.
+func (c *Cache) Restart(t testing.TB) {
 	t.Helper()
-	c.Run(t, c.Address[len("https://"):], configure...)
+	c.run(t, c.Address[len("https://"):], c.configure...)
 }
 
-// Run starts the server at an address, "host:port".
-func (c *Cache) Run(t testing.TB, address string, configure ...func(*options.Options)) {
+// run starts the server at an address, "host:port".
+func (c *Cache) run(t testing.TB, address string, configure ...func(*options.Options)) {
 	t.Helper()
+	c.configure = configure
 	listener, port, err := genericoptions.CreateListener("tcp", address, net.ListenConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +110,7 @@ func (c *Cache) Run(t testing.TB, address string, configure ...func(*options.Opt
 		cancel()
 		return <-ended
 	})
-	t.Cleanup(c.stopped(t, c.stop))
+	c.started.Cleanup(c.stopped(c.started, c.stop))
 	c.waitReady(t)
 }
 

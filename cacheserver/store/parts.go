@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Part is what one shard has in a cache of one resource.
+type Part struct {
+	// Group is "core" for the legacy group. Identity is empty for resources under their plain names.
+	Group, Resource, Identity, Shard string
+
+	prefix string
+}
+
+// Parts returns the parts of all shards, those of cached resources of users included. It reads one key of each.
+func (b *Backend) Parts(ctx context.Context) ([]Part, error) {
+	root := path.Join("/", b.config.Prefix) + "/"
+	end := clientv3.GetPrefixRangeEnd(root)
+	var parts []Part
+	for from := root; from != "" && from < end; {
+		response, err := b.client.Client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		if err != nil {
+			return nil, fmt.Errorf("reading which shards have objects in the cache: %w", err)
+		}
+		if len(response.Kvs) == 0 {
+			break
+		}
+		key := string(response.Kvs[0].Key)
+		// "<group>/<resource>/<identity>/<shard>/<cluster>/<name>", and longer with a namespace
+		segments := strings.SplitN(strings.TrimPrefix(key, root), "/", 6)
+		if len(segments) < 6 {
+			from = key + "\x00" // not one of an object
+			continue
+		}
+		part := Part{Group: segments[0], Resource: segments[1], Identity: segments[2], Shard: segments[3]}
+		part.prefix = root + strings.Join(segments[:4], "/") + "/"
+		if part.Identity == plainSegment {
+			part.Identity = ""
+		}
+		parts = append(parts, part)
+		from = clientv3.GetPrefixRangeEnd(part.prefix)
+	}
+	return parts, nil
+}
+
+// Count returns how many objects a part has.
+func (b *Backend) Count(ctx context.Context, part Part) (int64, error) {
+	response, err := b.client.Client.Get(ctx, part.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("counting the %s of shard %s: %w", part.Resource, part.Shard, err)
+	}
+	return response.Count, nil
+}
+
+// Remove removes all objects of a part, and returns how many there were.
+func (b *Backend) Remove(ctx context.Context, part Part) (int64, error) {
+	response, err := b.client.Client.Delete(ctx, part.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return 0, fmt.Errorf("removing the %s of shard %s: %w", part.Resource, part.Shard, err)
+	}
+	return response.Deleted, nil
+}
