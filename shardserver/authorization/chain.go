@@ -106,6 +106,12 @@ func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attribu
 		shardLevel: shardLevel,
 		deep:       isDeep(ctx),
 	}
+	if mayBeElsewhere(ctx) {
+		var err error
+		if s.ctx, err = goAbroad(s.ctx, c.clusters.registry, cluster); err != nil {
+			return authorizer.DecisionNoOpinion, "", err
+		}
+	}
 	if !s.shardLevel && !s.deep {
 		var err error
 		if s.state, err = c.clusters.state(s.ctx); err != nil {

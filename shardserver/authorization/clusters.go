@@ -30,17 +30,18 @@ type state struct {
 
 // logicalClusters reads the LogicalCluster object of the context's logical cluster.
 type logicalClusters struct {
-	reader *storage.Reader[*corev1alpha1.LogicalCluster]
+	registry *storage.Registry
+	reader   *storage.Reader[*corev1alpha1.LogicalCluster]
 }
 
 func newLogicalClusters(registry *storage.Registry) logicalClusters {
-	return logicalClusters{storage.NewReader[*corev1alpha1.LogicalCluster](registry, schema.GroupResource{
+	return logicalClusters{registry, storage.NewReader[*corev1alpha1.LogicalCluster](registry, schema.GroupResource{
 		Group: corev1alpha1.SchemeGroupVersion.Group, Resource: "logicalclusters",
 	})}
 }
 
 func (c logicalClusters) state(ctx context.Context) (state, error) {
-	cluster, err := c.reader.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	cluster, err := at(ctx, c.reader).Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		return state{}, nil
 	}

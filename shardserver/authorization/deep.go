@@ -16,7 +16,7 @@ const DeepReviewHeader = "X-Kcp-Internal-Deep-SubjectAccessReview"
 type deepKey struct{}
 
 // WithDeep marks a context so that decisions in it skip required groups and workspace content. It is for the server's
-// own questions about a logical cluster that the asking user need not be able to enter.
+// own questions about a logical cluster, of whatever shard, that the asking user need not be able to enter.
 func WithDeep(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) }
 
 func isDeep(ctx context.Context) bool {

@@ -85,7 +85,10 @@ func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindin
 // ask asks RBAC of the export's logical cluster, by the names that users of others have there.
 func (p exportPolicy) ask(s *subject, export bindings.Export) verdict {
 	there := *s
-	there.ctx = logicalcluster.With(s.ctx, export.Cluster)
+	var err error
+	if there.ctx, err = goAbroad(logicalcluster.With(s.ctx, export.Cluster), p.registry, export.Cluster); err != nil {
+		return undecided(err)
+	}
 	there.attributes = s.addressed()
 	there.users = bindingUsers(s.cluster, export.Cluster, s.attributes.GetUser())
 	var v verdict

@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/kubernetes/pkg/apis/rbac"
@@ -43,8 +44,9 @@ func newPolicy(from source) policy {
 
 var rbacResources = []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
-// reader reads the RBAC objects of the context's logical cluster from the watch cache. Conversion to the versioned
-// types shares slices with the cache: what is read here is never written to.
+// reader reads the RBAC objects of the context's logical cluster from the watch cache, or, where that is abroad, from what
+// its shard has published: roles of namespaces are nobody's business there. Conversion to the versioned types shares
+// slices with the cache: what is read here is never written to.
 type reader struct {
 	roles               *storage.Reader[*rbac.Role]
 	roleBindings        *storage.Reader[*rbac.RoleBinding]
@@ -59,6 +61,14 @@ func newReader(registry *storage.Registry) *reader {
 		clusterRoles:        storage.NewReader[*rbac.ClusterRole](registry, rbac.Resource("clusterroles")),
 		clusterRoleBindings: storage.NewReader[*rbac.ClusterRoleBinding](registry, rbac.Resource("clusterrolebindings")),
 	}
+}
+
+// at returns what reads where the logical cluster of the context is.
+func at[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) *storage.Reader[T] {
+	if isAbroad(ctx) {
+		return reader.Everywhere()
+	}
+	return reader
 }
 
 func (r *reader) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
@@ -76,7 +86,7 @@ func (r *reader) ListRoleBindings(ctx context.Context, namespace string) ([]*rba
 }
 
 func (r *reader) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	internal, err := r.clusterRoles.Get(ctx, "", name)
+	internal, err := at(ctx, r.clusterRoles).Get(ctx, "", name)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +95,7 @@ func (r *reader) GetClusterRole(ctx context.Context, name string) (*rbacv1.Clust
 }
 
 func (r *reader) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
-	internal, err := r.clusterRoleBindings.List(ctx, "", nil)
+	internal, err := at(ctx, r.clusterRoleBindings).List(ctx, "", nil)
 	return convertAll(internal, err, rbacinternalv1.Convert_rbac_ClusterRoleBinding_To_v1_ClusterRoleBinding)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
@@ -148,7 +149,7 @@ func (a stepsAuthorizer) permitted(ctx context.Context, asked question, list lis
 // content asks whether the caller may act for the provider: do the same on apiexports/content, in the logical cluster of
 // the export.
 func (a stepsAuthorizer) content(ctx context.Context, asked question) answer {
-	decision, reason, err := a.rbac.Authorize(logicalcluster.With(ctx, asked.set.name.Cluster), authorizer.AttributesRecord{
+	decision, reason, err := a.rbac.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, asked.set.name.Cluster)), authorizer.AttributesRecord{
 		User:            asked.GetUser(),
 		Verb:            asked.GetVerb(),
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,

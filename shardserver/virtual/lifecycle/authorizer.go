@@ -8,6 +8,7 @@ import (
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
 // typeAuthorizer lets those in who may initialize (or terminate) workspaces of the type: in the logical cluster that
@@ -27,7 +28,7 @@ func (a typeAuthorizer) Authorize(ctx context.Context, attributes authorizer.Att
 	if !ok {
 		return authorizer.DecisionDeny, fmt.Sprintf("%q is no %s of a workspace type", owner, a.kind.noun), nil
 	}
-	decision, reason, err := a.delegate.Authorize(logicalcluster.With(ctx, cluster), authorizer.AttributesRecord{
+	decision, reason, err := a.delegate.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
 		User:            attributes.GetUser(),
 		Verb:            a.kind.verb,
 		APIGroup:        tenancyv1alpha1.SchemeGroupVersion.Group,

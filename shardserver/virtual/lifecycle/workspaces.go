@@ -71,7 +71,7 @@ func newWorkspace(cfg Config, k *kind) (*virtual.Workspace, error) {
 	inside := &content{
 		kind:       k,
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")),
+		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere(),
 		authorizer: cfg.Authorizer,
 		serializer: cfg.Serializer,
 	}

@@ -10,6 +10,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
 // auditKey begins the annotations that tell how a request was decided.
@@ -69,7 +70,7 @@ func (a stepsAuthorizer) refusal(ctx context.Context, attributes authorizer.Attr
 
 // content asks whether the caller may act for the provider of the export.
 func (a stepsAuthorizer) content(ctx context.Context, attributes authorizer.Attributes, what *shown) (bool, string, error) {
-	decision, reason, err := a.config.Authorizer.Authorize(logicalcluster.With(ctx, logicalcluster.Of(what.Export)), authorizer.AttributesRecord{
+	decision, reason, err := a.config.Authorizer.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, logicalcluster.Of(what.Export))), authorizer.AttributesRecord{
 		User:            attributes.GetUser(),
 		Verb:            attributes.GetVerb(),
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
