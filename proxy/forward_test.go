@@ -188,6 +188,9 @@ func TestUntrustedShard(t *testing.T) {
 		`kcp_listener_tls_connection_error{error_type="unknown_ca",shard="alpha"}`,
 		`kcp_indexed_logicalclusters{shard="root"} 4`,
 		`kcp_indexed_logicalclusters{shard="alpha"} 0`,
+		`atoll_front_proxy_index_current{source="shards"} 1`,
+		`atoll_front_proxy_index_current{source="shard alpha"} 0`,
+		`atoll_front_proxy_index_current{source="shard root"} 1`,
 		`proxy_request_duration_seconds_count{code="503",method="GET"}`,
 		`process_resident_memory_bytes`,
 	} {

@@ -174,6 +174,32 @@ func newIndexCollector(idx *index.Index) metrics.StableCollector {
 		"Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, "")}
 }
 
+// newSourcesCollector returns whether the index follows what happens, by where it comes from.
+func newSourcesCollector(from follower) metrics.StableCollector {
+	return &sourcesCollector{from: from, desc: metrics.NewDesc("atoll_front_proxy_index_current",
+		"1 while what is known of a source of the index follows what happens there, 0 while it is what was known last.", []string{"source"}, nil, metrics.ALPHA, "")}
+}
+
+type sourcesCollector struct {
+	metrics.BaseStableCollector
+	from follower
+	desc *metrics.Desc
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *sourcesCollector) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.desc }
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *sourcesCollector) CollectWithStability(ch chan<- metrics.Metric) {
+	for source, current := range c.from.Sources() {
+		value := 0.0
+		if current {
+			value = 1
+		}
+		ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, value, source)
+	}
+}
+
 // indexCollector counts when it is asked, so that updates of the index count nothing.
 type indexCollector struct {
 	metrics.BaseStableCollector

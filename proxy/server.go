@@ -35,6 +35,8 @@ type follower interface {
 	Run(ctx context.Context) error
 	WaitForShards(ctx context.Context) error
 	Ready() error
+	// Sources are where the index comes from, and whether it follows what happens there.
+	Sources() map[string]bool
 }
 
 // follow returns what fills the index and, unless it is nil, the catalog.
@@ -121,6 +123,7 @@ func (s *Server) build() error {
 			forward = forward.WithFailure(s.respond.absent)
 			r.toShards = true
 			s.shards = s.config.follow(s.index, r.types)
+			s.metrics.Registry.CustomMustRegister(newSourcesCollector(s.shards))
 		}
 		forwarders = append(forwarders, forward)
 	}

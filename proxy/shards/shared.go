@@ -45,8 +45,10 @@ func (s *Shared) Ready() error {
 	return nil
 }
 
-// Current returns nil while what is known follows what happens.
-func (s *Shared) Current() error { return s.follower.Current() }
+// Sources are where the index comes from, and whether it follows what happens there.
+func (s *Shared) Sources() map[string]bool {
+	return map[string]bool{"shared index": s.follower.Current() == nil}
+}
 
 // WaitForShards blocks until Ready returns nil.
 func (s *Shared) WaitForShards(ctx context.Context) error { return waitFor(ctx, s.Ready) }

@@ -146,6 +146,26 @@ func (w *Watcher) Ready() error {
 	return nil
 }
 
+// Sources are where the index comes from, shards by their names, and whether it follows what happens there. "shards" are
+// the Shard objects themselves.
+func (w *Watcher) Sources() map[string]bool {
+	current := func(h *health) bool {
+		synced, failure := h.get()
+		return synced && failure == nil
+	}
+	sources := map[string]bool{"shards": current(&w.rootHealth)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, f := range w.followers {
+		all := true
+		for _, h := range f.streams(w.types != nil) {
+			all = all && current(h)
+		}
+		sources["shard "+name] = all
+	}
+	return sources
+}
+
 // set starts to follow a shard, or follows it to its new base URL.
 func (w *Watcher) set(o *shardObject) {
 	led, followed := w.subset.choose(o.Name, o.Labels)
