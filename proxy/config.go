@@ -25,7 +25,7 @@ import (
 // Config is everything the server is built from, loaded from the files that the options name.
 type Config struct {
 	Mappings []mapping.Entry
-	// Shards holds the credentials for all shards.
+	// Shards holds the credentials for all shards; nil where they are not needed.
 	Shards *rest.Config
 	// Root reaches the root shard; nil where no kubeconfig is given.
 	Root *rest.Config
@@ -74,8 +74,10 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 	if c.Mappings, err = mapping.Load(o.MappingFile); err != nil {
 		return nil, fmt.Errorf("--mapping-file: %w", err)
 	}
-	if c.Shards, err = loadKubeconfig(o.ShardsKubeconfig); err != nil {
-		return nil, fmt.Errorf("--shards-kubeconfig: %w", err)
+	if o.ShardsKubeconfig != "" {
+		if c.Shards, err = loadKubeconfig(o.ShardsKubeconfig); err != nil {
+			return nil, fmt.Errorf("--shards-kubeconfig: %w", err)
+		}
 	}
 	if o.RootKubeconfig != "" {
 		if c.Root, err = loadKubeconfig(o.RootKubeconfig); err != nil {
@@ -94,6 +96,9 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		return nil, fmt.Errorf("--authentication-config: got a section for anonymous users, expected none: shards decide about them")
 	}
 	c.LookupServiceAccounts = c.Authentication.ServiceAccountPublicKeysGetter != nil && c.Authentication.ServiceAccountLookup
+	if c.LookupServiceAccounts && c.Shards == nil {
+		return nil, fmt.Errorf("--shards-kubeconfig: got nothing, expected credentials to look up tokens at their shards; or set --service-account-lookup=false")
+	}
 
 	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
 		return nil, fmt.Errorf("generating a serving certificate below --root-directory: %w", err)

@@ -80,7 +80,7 @@ func TestASharedIndexNeedsNoShard(t *testing.T) {
 	i := setUp(t, func(i *installation, o *options.Options) {
 		i.tell(t, e)
 		i.root.stop()
-		o.SharedIndex, o.RootKubeconfig = e.Options(), ""
+		o.SharedIndex, o.RootKubeconfig, o.ShardsKubeconfig = e.Options(), "", ""
 	})
 	alice := i.as("alice")
 	expect := func(when string) {

@@ -95,9 +95,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MappingFile, "mapping-file", o.MappingFile,
 		"YAML list of {path, backend, backend_server_ca, proxy_client_cert, proxy_client_key}. The entry with path /clusters/ leads to the shards. Required.")
 	fs.StringVar(&o.RootKubeconfig, "root-kubeconfig", o.RootKubeconfig,
-		"Kubeconfig of the root shard: Shard objects are read there, and access to /metrics is checked there.")
+		"Kubeconfig of the root shard: Shard objects are read there, unless there is a shared index, and access to /metrics is checked there.")
 	fs.StringVar(&o.ShardsKubeconfig, "shards-kubeconfig", o.ShardsKubeconfig,
-		"Kubeconfig whose credentials are good on all shards (group system:masters). Its server is not used. Required.")
+		"Kubeconfig whose credentials are good on all shards (group system:masters). Its server is not used. Required, but with a shared index and --service-account-lookup=false.")
 	o.SharedIndex.AddFlags(fs, "This proxy reads it instead of watching every shard, and starts without them.")
 	fs.StringSliceVar(&o.Shards, "shards", o.Shards,
 		"Names of the shards that this proxy leads to. Workspaces on others look as if they did not exist. Empty, and without --shard-selector: all.")
@@ -162,8 +162,8 @@ func (o Options) validate() error {
 	if o.MappingFile == "" {
 		errs = append(errs, errors.New("--mapping-file: got nothing, expected the file that says which path leads where"))
 	}
-	if o.ShardsKubeconfig == "" {
-		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards"))
+	if o.ShardsKubeconfig == "" && !o.SharedIndex.Enabled() {
+		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards, or a shared index"))
 	}
 	errs = append(errs, o.SharedIndex.Validate()...)
 	if _, err := labels.Parse(o.ShardSelector); err != nil {
