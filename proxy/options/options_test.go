@@ -28,7 +28,7 @@ func TestFlags(t *testing.T) {
 		"the rest of the contract": {line: required + "--service-account-issuer=https://i --api-audiences=a --cors-allowed-origins=^https://x$ --profiler-address=localhost:6060 --feature-gates=WorkspaceMounts=true --v=3 --root-directory=/d"},
 		"the defaults": {line: required, check: func(o Options) bool {
 			return o.SecureServing.BindPort == 443 && o.SecureServing.ServerCert.CertDirectory == ".kcp" && o.SecureServing.ServerCert.PairName == "apiserver" &&
-				len(o.DropGroups) == 4 && len(o.PassOnGroups) == 0 && o.Logs.Verbosity == 2 && o.Authentication.ServiceAccounts == nil
+				len(o.DropGroups) == 5 && !o.SharedIndex.Enabled() && len(o.Shards) == 0 && len(o.PassOnGroups) == 0 && o.Logs.Verbosity == 2 && o.Authentication.ServiceAccounts == nil
 		}},
 		"a list that came in quotes": {line: required + `--authentication-drop-groups="system:masters,x"`, check: func(o Options) bool {
 			return len(o.DropGroups) == 2 && o.DropGroups[0] == "system:masters" && o.DropGroups[1] == "x"
@@ -44,7 +44,14 @@ func TestFlags(t *testing.T) {
 		"a gate nobody knows":          {line: required + "--feature-gates=Foo=true", want: "unrecognized feature gate: Foo"},
 		"a gate of kcp":                {line: required + "--feature-gates=WorkspaceAuthentication=true,CacheAPIs=false"},
 		"profiles for the world":       {line: required + "--profiler-address=:6060", want: "expected a loopback host"},
-		"a bad origin":                 {line: required + "--cors-allowed-origins=(", want: "--cors-allowed-origins"},
+		"no credentials for shards":    {line: "--mapping-file=m", want: "--shards-kubeconfig"},
+		"none needed":                  {line: "--mapping-file=m --shared-index-etcd-servers=https://etcd:2379"},
+		"an index that is no URL":      {line: required + "--shared-index-etcd-servers=etcd", want: "--shared-index-etcd-servers"},
+		"some shards": {line: required + "--shards=a,b --shard-selector=region=east", check: func(o Options) bool {
+			return len(o.Shards) == 2 && o.ShardSelector == "region=east"
+		}},
+		"a selector that is none": {line: required + "--shard-selector=a==b==c", want: "--shard-selector"},
+		"a bad origin":            {line: required + "--cors-allowed-origins=(", want: "--cors-allowed-origins"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			o := New()
