@@ -110,6 +110,14 @@ func (s *Server) cacheControllers() []controller.Controller {
 	})
 }
 
+// sliceConfig is what the controller of endpoint slices gets, and what tells other shards of consumers.
+func (s *Server) sliceConfig() endpointslice.Config {
+	return endpointslice.Config{
+		Registry: s.Registry, Clients: s.config.clients, Exports: s.config.exports,
+		Consumers: s.referrers.consumers, Slices: s.referrers.slices, ShardName: s.options.Shard.Name,
+	}
+}
+
 // exportControllers returns the controllers of exports, endpoint slices and bindings.
 func (s *Server) exportControllers() []controller.Controller {
 	made := s.madeDefinitions()
@@ -117,10 +125,7 @@ func (s *Server) exportControllers() []controller.Controller {
 		Registry: s.Registry, Clients: s.config.clients, ShardName: s.options.Shard.Name,
 		DeprecatedURLs: s.options.FeatureEnabled(options.GateDeprecatedURLs),
 	})
-	controllers = append(controllers, endpointslice.Controllers(endpointslice.Config{
-		Registry: s.Registry, Clients: s.config.clients, Exports: s.config.exports,
-		Consumers: s.referrers.consumers, Slices: s.referrers.slices, ShardName: s.options.Shard.Name,
-	})...)
+	controllers = append(controllers, endpointslice.Controllers(s.sliceConfig())...)
 	controllers = append(controllers, binding.Controllers(binding.Config{
 		Registry: s.Registry, Clients: s.config.clients, Exports: s.config.exports, Consumers: s.referrers.consumers,
 		Definitions: made, Custom: s.config.definitions, Claims: claims.NewReleaser(s.claimsConfig()),

@@ -15,6 +15,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
 	"github.com/atoll-dev/atoll/shardserver/mirror"
@@ -130,6 +131,7 @@ func (s *Server) publishedSources() []publish.Source {
 	return slices.Concat(
 		publish.Copies(s.Registry),
 		tenancy.PublishedSources(s.tenancyConfig()),
+		[]publish.Source{endpointslice.ConsumersSource(s.sliceConfig())},
 	)
 }
 

@@ -111,11 +111,11 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 		return nil, err
 	}
 	s.addHealth()
+	s.followReferrers()
 	if err := s.addReplication(ctx); err != nil {
 		return nil, err
 	}
 	s.followBindings()
-	s.followReferrers()
 	s.followDefinitions()
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, append(s.replicationMetrics(), metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))...)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)

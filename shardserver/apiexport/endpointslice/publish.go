@@ -1,0 +1,86 @@
+package endpointslice
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	exportbindings "github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/replication/publish"
+)
+
+// ConsumersSource tells the other shards which exports have consumers on this one, whichever shard an export is on: the
+// slices that list this shard's address may be anywhere.
+func ConsumersSource(cfg Config) publish.Source {
+	s := &consumersSource{cfg}
+	return publish.Source{
+		Resource: consumers,
+		Inputs: []controller.Input{
+			{Resource: bindings, Keys: s.bindingKeys},
+			{Resource: exports, Keys: s.exportKeys, Everywhere: true},
+		},
+		Wanted: s.wanted,
+	}
+}
+
+type consumersSource struct{ cfg Config }
+
+// bindingKeys returns the export of a binding. What it is bound to is in its status; before that, it is where its path
+// leads.
+func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
+	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
+	if !ok {
+		return nil
+	}
+	s.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
+	reference, err := apiexport.ReferenceOf(binding)
+	if err != nil {
+		return nil
+	}
+	if cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName); err == nil {
+		return []controller.Key{{Cluster: cluster, Name: reference.Name}}
+	}
+	if export, err := s.cfg.Exports.ByPath(context.Background(), reference); err == nil {
+		return exportKey(export)
+	}
+	return nil // the export's own event brings it back
+}
+
+// exportKeys returns an export that has consumers, or had.
+func (s *consumersSource) exportKeys(event watch.Event) []controller.Key {
+	export, ok := event.Object.(*apisv1alpha2.APIExport)
+	if !ok {
+		return nil
+	}
+	return exportKey(export)
+}
+
+func exportKey(export *apisv1alpha2.APIExport) []controller.Key {
+	return []controller.Key{{Cluster: logicalcluster.Of(export), Name: export.Name}}
+}
+
+// wanted returns the word that an export has consumers here, or nil.
+func (s *consumersSource) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
+	export, err := s.cfg.Exports.Get(ctx, exportbindings.Export{Cluster: key.Cluster, Name: key.Name})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Consumers.WaitForSync(ctx); err != nil {
+		return nil, err
+	}
+	if !s.cfg.Consumers.Any(export) {
+		return nil, nil
+	}
+	return &shardingv1alpha1.ExportConsumers{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, nil
+}
