@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -25,7 +26,10 @@ import (
 	_ "github.com/atoll-dev/atoll/shardserver/apis/install"
 )
 
-var workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
+var (
+	workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
+	clusterRoles   = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+)
 
 // resources are all that the tests follow.
 func resources(t *testing.T) []client.Resource {
