@@ -188,7 +188,6 @@ func TestRegionsKnowOfEachOther(t *testing.T) {
 
 	t.Run("a shard may move to another region", func(t *testing.T) {
 		moved := publisherIn(t, asia, "alpha")
-		moved.put(exports, someLC, object(exports, "moved", global))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -196,6 +195,7 @@ func TestRegionsKnowOfEachOther(t *testing.T) {
 		}()
 		for stop := false; !stop; {
 			moved.beats = max(moved.beats, 100)
+			moved.put(exports, someLC, object(exports, "moved", global))
 			moved.beat(true)
 			select {
 			case <-done:

@@ -62,6 +62,8 @@ func decide(f facts) action {
 		return contested
 	}
 	switch {
+	case f.owned && f.above.exists && !f.here.exists && f.goneHere:
+		return deleteUp // also what came another way before the shard came to us
 	case f.above.exists && f.above.via == f.me:
 		// Ours, and missing here. A copy of it that was taken down is left to its shard, which comes to us.
 		if !f.here.exists && f.goneHere {

@@ -29,6 +29,8 @@ func TestDecide(t *testing.T) {
 		"what comes from elsewhere is taken down":                             {facts{above: others}, createDown},
 		"what shards publish above is taken down":                             {facts{above: direct}, createDown},
 		"what is regional above is not":                                       {facts{above: regional}, nothing},
+		"what a shard that came to us ended here ends above":                  {facts{above: others, owned: true, goneHere: true}, deleteUp},
+		"what it may not have looked at yet is taken down":                    {facts{above: others, owned: true}, createDown},
 		"what was taken down is done":                                         {facts{here: taken, above: others}, nothing},
 		"it is never brought up again":                                        {facts{here: taken, unowned: true}, nothing},
 		"what has changed above changes here":                                 {facts{here: taken, above: with(others, two)}, updateDown},
