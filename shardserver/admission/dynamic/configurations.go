@@ -87,6 +87,15 @@ func clusterOf(ctx context.Context) (logicalcluster.Name, error) {
 	return cluster, nil
 }
 
+// unread is the answer to a request whose webhooks and policies cannot be read: it is not admitted without them. Those of
+// another shard may not be known yet, which clients try again.
+func unread(err error) error {
+	if apierrors.IsServiceUnavailable(err) {
+		return apierrors.NewServiceUnavailable("the webhooks and policies of who provides this API are not known yet")
+	}
+	return apierrors.NewInternalError(err)
+}
+
 // readAll reads all configurations of a kind in the context's logical cluster, ordered by name.
 func readAll[T stored](ctx context.Context, reader *storage.Reader[T]) ([]T, error) {
 	found, err := reader.List(ctx, "", nil)

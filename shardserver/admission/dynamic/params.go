@@ -2,6 +2,7 @@ package dynamic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,9 +17,20 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
+// errParamsElsewhere is what is wrong with a policy of another shard that has parameters: shards publish policies, but
+// nothing of what they may refer to. What then becomes of a request is for the failurePolicy of the policy to say.
+var errParamsElsewhere = errors.New("the parameters of the policy are in a workspace of another shard and cannot be read here")
+
 // params returns what reads the parameters of a policy in the context's logical cluster, and their scope. It fails if
-// the cluster does not serve the kind in this version.
+// the cluster does not serve the kind in this version, or is on another shard.
 func (p *Plugins) params(ctx context.Context, kind schema.GroupVersionKind) (informers.GenericInformer, meta.RESTScope, error) {
+	cluster, err := clusterOf(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if here, err := p.config.Registry.Here(ctx, cluster); err != nil || !here {
+		return nil, nil, errors.Join(errParamsElsewhere, err)
+	}
 	resource, err := p.config.Registry.ForKind(ctx, kind.GroupKind())
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the resource of paramKind %v: %w", kind, err)

@@ -101,7 +101,7 @@ func (p *Plugins) Run(ctx context.Context) {
 func (p *Plugins) presenceOf(resource watchable) *presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := &presence{}
+	known := &presence{registry: p.config.Registry, resource: resource.Resource()}
 	p.followed = append(p.followed, follower{known, resource})
 	return known
 }

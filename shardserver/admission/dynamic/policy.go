@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -68,11 +67,11 @@ type policy[P, B runtime.Object] struct {
 }
 
 func newPolicies[IP, IB stored, P, B runtime.Object, E any](plugins *Plugins, of kind[IP, IB, P, B, E]) *policies[IP, IB, P, B, E] {
-	bindings := storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings))
+	bindings := storage.NewReader[IB](plugins.config.Registry, admissionregistration.Resource(of.bindings)).Everywhere()
 	return &policies[IP, IB, P, B, E]{
 		kind:     of,
 		plugins:  plugins,
-		policies: storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)),
+		policies: storage.NewReader[IP](plugins.config.Registry, admissionregistration.Resource(of.policies)).Everywhere(),
 		bindings: bindings,
 		present:  plugins.presenceOf(bindings),
 		known:    newPreparations[[]policy[P, B]](),
@@ -99,7 +98,7 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	there := logicalcluster.With(ctx, s.plugins.sourceOf(ctx, cluster, a))
 	applicable, err := s.applicable(there)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unread(err)
 	}
 	hooks := make([]generic.PolicyHook[P, B, E], 0, len(applicable))
 	for _, of := range applicable {
@@ -135,7 +134,7 @@ func (s *policies[IP, IB, P, B, E]) applicable(ctx context.Context) ([]policy[P,
 	if err != nil {
 		return nil, err
 	}
-	if !s.present.in(cluster) {
+	if s.present.absent(ctx, cluster) {
 		s.known.none(cluster)
 		return nil, nil
 	}

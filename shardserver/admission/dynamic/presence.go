@@ -15,7 +15,12 @@ import (
 // presence knows which logical clusters have any objects of a resource, from one watch of all of them: a set of names
 // for each cluster that has some, nothing for all others. It spares every write of the shard four lists, which would
 // find nothing but cost a few percent of the write. While it does not know, it says that there may be some.
+//
+// Of other shards it knows what they have published, which may be less than they have: there, absent tells.
 type presence struct {
+	registry *storage.Registry
+	resource schema.GroupResource
+
 	mu    sync.RWMutex
 	names map[logicalcluster.Name]map[string]struct{}
 	known bool
@@ -26,6 +31,18 @@ func (p *presence) in(cluster logicalcluster.Name) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return !p.known || len(p.names[cluster]) > 0
+}
+
+// absent tells whether a logical cluster, here or on another shard, certainly has no objects.
+func (p *presence) absent(ctx context.Context, cluster logicalcluster.Name) bool {
+	if p.in(cluster) {
+		return false
+	}
+	if p.registry.Elsewhere().Known(p.resource) == nil {
+		return true
+	}
+	here, err := p.registry.Here(ctx, cluster)
+	return err == nil && here
 }
 
 // run follows the resource until the context ends. It is called once.

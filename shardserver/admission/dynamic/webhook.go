@@ -62,7 +62,7 @@ type hooks struct {
 }
 
 func newWebhooks[C stored](plugins *Plugins, resource string, dispatcher generic.Dispatcher, webhooksOf func(C) ([]declared, error)) *webhooks[C] {
-	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource))
+	reader := storage.NewReader[C](plugins.config.Registry, admissionregistration.Resource(resource)).Everywhere()
 	return &webhooks[C]{
 		plugins: plugins, dispatcher: dispatcher, reader: reader, present: plugins.presenceOf(reader),
 		known: newPreparations[*hooks](), shared: newRecent[contentKey, webhook.WebhookAccessor](maxWebhooks, maxIdle),
@@ -80,13 +80,13 @@ func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o ad
 		return err
 	}
 	source := w.plugins.sourceOf(ctx, cluster, a)
-	if !w.present.in(source) {
+	if w.present.absent(ctx, source) {
 		w.known.none(source)
 		return nil
 	}
 	configurations, err := readAll(logicalcluster.With(ctx, source), w.reader)
 	if err != nil {
-		return apierrors.NewInternalError(err)
+		return unread(err)
 	}
 	if len(configurations) == 0 {
 		w.known.none(source)
