@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -55,6 +56,10 @@ type Server struct {
 	CAFile, CertFile, KeyFile string
 }
 
+// freePortAttempts bounds how often other ports are tried where they may be chosen: many processes that start at once choose
+// among the same ones.
+const freePortAttempts = 5
+
 // Start runs etcd in this process and returns when it serves. Stop it with Close.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
@@ -65,6 +70,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	server, err := start(ctx, cfg)
+	for range freePortAttempts {
+		if !errors.Is(err, syscall.EADDRINUSE) || cfg.ClientPort != 0 && cfg.PeerPort != 0 {
+			break
+		}
+		server, err = start(ctx, cfg) // somebody else took the port that was free a moment ago
+	}
 	if err != nil {
 		lock.Close()
 		return nil, err
