@@ -134,9 +134,11 @@ func (m *Mirror) Load(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Reading the copy of an object of another shard failed", "resource", key.resource, "object", key.Key)
 			return
 		}
-		t.put(key.Key, value.CacheVersion, obj)
-		t.find(key.Key).unseen = true
-		t.unseen++
+		t.put(key.Shard, value.CacheVersion, obj)
+		if e := t.find(key.Key); e != nil {
+			e.unseen = true
+			t.unseen++
+		}
 	})
 }
 
@@ -197,10 +199,10 @@ func (m *Mirror) compare(ctx context.Context, compared *bool) error {
 	}
 	for gr, t := range m.tables {
 		t.mu.RLock()
-		t.each(func(key client.Key, e *entry) {
-			of := diskKey{gr, key}
+		t.each(func(e *entry) {
+			of := diskKey{gr, e.key()}
 			if version, ok := stands[of]; !ok || version != e.version {
-				m.touch(gr, key)
+				m.touch(gr, of.Key)
 			}
 			delete(stands, of)
 		})

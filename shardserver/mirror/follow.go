@@ -25,7 +25,7 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 	first := !t.listed()
 	t.at, t.relisting = at, false
 	t.unseen = 0
-	t.each(func(_ client.Key, e *entry) {
+	t.each(func(e *entry) {
 		e.unseen = true
 		t.unseen++
 	})
@@ -96,7 +96,7 @@ func (f *follower) take(object *client.Object) {
 	}
 	version := t.at.Incarnation + "/" + object.Meta.ResourceVersion
 	if e := t.find(object.Key); e != nil && e.version == version {
-		t.put(object.Key, e.version, e.obj) // it was seen again
+		t.see(e)
 		return
 	}
 	obj, err := decode(t.resource, object.Raw)
@@ -106,7 +106,7 @@ func (f *follower) take(object *client.Object) {
 		undecoded.WithLabelValues(t.resource.GroupResource().String()).Inc()
 		return
 	}
-	t.put(object.Key, version, obj)
+	t.put(object.Shard, version, obj)
 }
 
 // version returns in which state an object of this shard is.

@@ -72,8 +72,8 @@ func (m *Mirror) Behind() time.Duration { return m.outage.longest() }
 func (t *table) size() (count int, unknown error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, byName := range t.clusters {
-		count += len(byName)
+	for _, entries := range t.clusters {
+		count += len(entries)
 	}
 	return count, t.unknown
 }

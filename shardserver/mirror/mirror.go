@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
@@ -86,9 +85,9 @@ func (m *Mirror) hurry(ctx context.Context) {
 }
 
 // Get implements storage.Elsewhere. Where several shards have published an object, that of the first by name is returned.
-func (m *Mirror) Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, name string) (runtime.Object, bool) {
+func (m *Mirror) Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, called string) (runtime.Object, bool) {
 	if table := m.tables[resource]; table != nil {
-		return table.get(cluster, types.NamespacedName{Namespace: namespace, Name: name})
+		return table.get(name{cluster, namespace, called})
 	}
 	return nil, false
 }

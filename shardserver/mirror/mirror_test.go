@@ -314,10 +314,9 @@ func TestWatches(t *testing.T) {
 func TestAWatcherThatDoesNotRead(t *testing.T) {
 	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
 	stream := table.watch(t.Context())
-	key := client.Key{Shard: "beta", Cluster: logicalcluster.MustParseName("one"), Name: "a"}
 	for version := range maxPending + 2 {
 		table.mu.Lock()
-		table.put(key, fmt.Sprint(version), workspaceType("a"))
+		table.put("beta", fmt.Sprint(version), workspaceType("a"))
 		table.mu.Unlock()
 	}
 	for range stream.ResultChan() {
@@ -330,4 +329,42 @@ func TestAWatcherThatDoesNotRead(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestSeveralShardsPublishUnderOneName: readers of one object get that of the first shard, whatever came and went.
+func TestSeveralShardsPublishUnderOneName(t *testing.T) {
+	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+	cluster := logicalcluster.MustParseName("one")
+	put := func(shard string) {
+		obj := workspaceType("a")
+		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
+		table.put(shard, "1", obj)
+	}
+	remove := func(shard string) { table.remove(client.Key{Shard: shard, Cluster: cluster, Name: "a"}) }
+	expect := func(first string, count int) {
+		t.Helper()
+		obj, found := table.get(name{cluster, "", "a"})
+		if found != (count > 0) || len(table.list(cluster)) != count || len(table.all()) != count {
+			t.Fatalf("found %t, %d of the cluster, %d in all, want %d", found, len(table.list(cluster)), len(table.all()), count)
+		}
+		if found && obj.(*tenancyv1alpha1.WorkspaceType).Annotations[client.ShardAnnotation] != first {
+			t.Errorf("got that of %v, want %s", obj.(*tenancyv1alpha1.WorkspaceType).Annotations, first)
+		}
+	}
+	put("c")
+	put("a")
+	put("d")
+	put("b")
+	expect("a", 4)
+	remove("a")
+	expect("b", 3)
+	remove("c")
+	remove("nobody")
+	expect("b", 2)
+	remove("d")
+	remove("b")
+	expect("", 0)
+	if len(table.objects)+len(table.clusters) != 0 {
+		t.Errorf("%v and %v are left", table.objects, table.clusters)
+	}
 }

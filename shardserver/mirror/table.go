@@ -1,15 +1,13 @@
 package mirror
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
@@ -23,8 +21,10 @@ type table struct {
 	own      *owned
 
 	mu sync.RWMutex
-	// clusters have the objects of other shards. A logical cluster stands in it only while there is an object.
-	clusters map[logicalcluster.Name]map[types.NamespacedName][]*entry
+	// objects are those of other shards by name, clusters the same by logical cluster, in no order. A logical cluster stands
+	// in it only while there is an object.
+	objects  map[name]*entry
+	clusters map[logicalcluster.Name][]*entry
 	watchers map[*watcher]struct{}
 	// at is how far the stream has come; zero before the first list.
 	at client.Position
@@ -40,14 +40,33 @@ type table struct {
 	nudged time.Time
 }
 
+// name is what readers know an object by.
+type name struct {
+	cluster         logicalcluster.Name
+	namespace, name string
+}
+
 // entry is one object of another shard.
 type entry struct {
 	shard string
 	obj   runtime.Object
 	// version is "<incarnation>/<resource version>" of the cache: what has the same is the same.
 	version string
+	// next is the object of the same name of the next shard, in the order of shards.
+	next *entry
+	// index is where the entry is in table.clusters.
+	index int
 	// unseen says that the object was known before, and is not in the cache that the stream reads now.
 	unseen bool
+}
+
+// key returns what the object is known by. Its strings are those of the object, so that nothing is kept twice.
+func (e *entry) key() client.Key {
+	obj, err := meta.Accessor(e.obj)
+	if err != nil {
+		return client.Key{} // it was decoded by its metadata
+	}
+	return client.Key{Shard: e.shard, Cluster: logicalcluster.Of(obj), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 // nudgeInterval keeps a stream that answers slowly from being ended over and over.
@@ -58,7 +77,7 @@ var errNeverHeard = errors.New("nothing was heard of the cache server since this
 func newTable(m *Mirror, resource client.Resource) *table {
 	return &table{
 		mirror: m, resource: resource, own: newOwned(), unknown: errNeverHeard, end: func() {},
-		clusters: map[logicalcluster.Name]map[types.NamespacedName][]*entry{}, watchers: map[*watcher]struct{}{},
+		objects: map[name]*entry{}, clusters: map[logicalcluster.Name][]*entry{}, watchers: map[*watcher]struct{}{},
 	}
 }
 
@@ -73,11 +92,11 @@ func (t *table) run(ctx context.Context, cache *client.Client) {
 	}
 }
 
-func (t *table) get(cluster logicalcluster.Name, name types.NamespacedName) (runtime.Object, bool) {
+func (t *table) get(of name) (runtime.Object, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if entries := t.clusters[cluster][name]; len(entries) > 0 {
-		return entries[0].obj, true
+	if e := t.objects[of]; e != nil {
+		return e.obj, true
 	}
 	return nil, false
 }
@@ -85,67 +104,82 @@ func (t *table) get(cluster logicalcluster.Name, name types.NamespacedName) (run
 func (t *table) list(cluster logicalcluster.Name) []runtime.Object {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var objects []runtime.Object
-	add := func(_ client.Key, e *entry) { objects = append(objects, e.obj) }
-	if cluster.IsWildcard() {
-		t.each(add)
-	} else {
-		t.eachOf(cluster, add)
+	if !cluster.IsWildcard() {
+		return appendObjects(nil, t.clusters[cluster])
+	}
+	return t.all()
+}
+
+// all returns all objects. The lock is held.
+func (t *table) all() []runtime.Object {
+	objects := make([]runtime.Object, 0, len(t.objects))
+	for _, entries := range t.clusters {
+		objects = appendObjects(objects, entries)
 	}
 	return objects
 }
 
-// each calls a function with all entries. The lock is held.
-func (t *table) each(do func(client.Key, *entry)) {
-	for cluster := range t.clusters {
-		t.eachOf(cluster, do)
+func appendObjects(objects []runtime.Object, entries []*entry) []runtime.Object {
+	for _, e := range entries {
+		objects = append(objects, e.obj)
 	}
+	return objects
 }
 
-func (t *table) eachOf(cluster logicalcluster.Name, do func(client.Key, *entry)) {
-	for name, entries := range t.clusters[cluster] {
+// each calls a function with all entries, which must not change the table. The lock is held.
+func (t *table) each(do func(*entry)) {
+	for _, entries := range t.clusters {
 		for _, e := range entries {
-			do(client.Key{Shard: e.shard, Cluster: cluster, Namespace: name.Namespace, Name: name.Name}, e)
+			do(e)
 		}
 	}
 }
 
 // find returns an entry, or nil. The lock is held.
 func (t *table) find(key client.Key) *entry {
-	for _, e := range t.clusters[key.Cluster][named(key)] {
-		if e.shard == key.Shard {
-			return e
-		}
+	e := t.objects[named(key)]
+	for e != nil && e.shard != key.Shard {
+		e = e.next
 	}
-	return nil
+	return e
 }
 
-func named(key client.Key) types.NamespacedName {
-	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-}
+func named(key client.Key) name { return name{key.Cluster, key.Namespace, key.Name} }
 
 // put keeps an object and tells the watchers. The lock is held.
-func (t *table) put(key client.Key, version string, obj runtime.Object) {
+func (t *table) put(shard, version string, obj runtime.Object) {
+	added := &entry{shard: shard, obj: obj, version: version}
+	key := added.key()
 	if e := t.find(key); e != nil {
-		if e.unseen {
-			e.unseen = false
-			t.unseen--
-		}
+		t.see(e)
 		if e.version != version {
+			// The key of the map goes on holding strings of the former object, which are the same.
 			e.obj, e.version = obj, version
 			t.changed(key, watch.Modified, obj)
 		}
 		return
 	}
-	byName := t.clusters[key.Cluster]
-	if byName == nil {
-		byName = map[types.NamespacedName][]*entry{}
-		t.clusters[key.Cluster] = byName
+	before := t.objects[named(key)]
+	if before == nil || before.shard > shard {
+		added.next = before
+		t.objects[named(key)] = added
+	} else {
+		for before.next != nil && before.next.shard < shard {
+			before = before.next
+		}
+		before.next, added.next = added, before.next
 	}
-	entries := append(byName[named(key)], &entry{shard: key.Shard, obj: obj, version: version})
-	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.shard, b.shard) })
-	byName[named(key)] = entries
+	added.index = len(t.clusters[key.Cluster])
+	t.clusters[key.Cluster] = append(t.clusters[key.Cluster], added)
 	t.changed(key, watch.Added, obj)
+}
+
+// see notes that an entry is in the cache. The lock is held.
+func (t *table) see(e *entry) {
+	if e.unseen {
+		e.unseen = false
+		t.unseen--
+	}
 }
 
 // remove forgets an object and tells the watchers. The lock is held.
@@ -154,15 +188,24 @@ func (t *table) remove(key client.Key) {
 	if e == nil {
 		return
 	}
-	if e.unseen {
-		t.unseen--
+	t.see(e)
+	switch first := t.objects[named(key)]; {
+	case first != e:
+		for first.next != e {
+			first = first.next
+		}
+		first.next = e.next
+	case e.next != nil:
+		t.objects[named(key)] = e.next
+	default:
+		delete(t.objects, named(key))
 	}
-	byName := t.clusters[key.Cluster]
-	byName[named(key)] = slices.DeleteFunc(byName[named(key)], func(other *entry) bool { return other == e })
-	if len(byName[named(key)]) == 0 {
-		delete(byName, named(key))
-	}
-	if len(byName) == 0 {
+	entries := t.clusters[key.Cluster]
+	last := len(entries) - 1
+	entries[e.index] = entries[last]
+	entries[e.index].index = e.index
+	entries[last] = nil
+	if t.clusters[key.Cluster] = entries[:last]; last == 0 {
 		delete(t.clusters, key.Cluster)
 	}
 	t.changed(key, watch.Deleted, e.obj)
@@ -182,17 +225,17 @@ func (t *table) sweep(ctx context.Context) {
 	if t.unseen > 0 && t.listed() {
 		var gone []client.Key
 		confirmed := map[string]bool{}
-		t.each(func(key client.Key, e *entry) {
+		t.each(func(e *entry) {
 			if !e.unseen {
 				return
 			}
-			sure, asked := confirmed[key.Shard]
+			sure, asked := confirmed[e.shard]
 			if !asked {
-				sure = t.mirror.complete(ctx, key.Shard, t.at)
-				confirmed[key.Shard] = sure
+				sure = t.mirror.complete(ctx, e.shard, t.at)
+				confirmed[e.shard] = sure
 			}
 			if sure {
-				gone = append(gone, key)
+				gone = append(gone, e.key())
 			}
 		})
 		for _, key := range gone {
@@ -251,10 +294,10 @@ func (t *table) lags(ctx context.Context) bool {
 	}
 	lags := false
 	confirmed := map[string]bool{}
-	t.each(func(key client.Key, e *entry) {
-		if _, asked := confirmed[key.Shard]; e.unseen && !asked {
-			confirmed[key.Shard] = t.mirror.complete(ctx, key.Shard, now)
-			lags = lags || confirmed[key.Shard]
+	t.each(func(e *entry) {
+		if _, asked := confirmed[e.shard]; e.unseen && !asked {
+			confirmed[e.shard] = t.mirror.complete(ctx, e.shard, now)
+			lags = lags || confirmed[e.shard]
 		}
 	})
 	return lags

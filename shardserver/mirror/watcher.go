@@ -105,14 +105,6 @@ func (t *table) watch(ctx context.Context) watch.Interface {
 		delete(t.watchers, w)
 	})
 	t.watchers[w] = struct{}{}
-	var initial []runtime.Object
-	for _, byName := range t.clusters {
-		for _, entries := range byName {
-			for _, e := range entries {
-				initial = append(initial, e.obj)
-			}
-		}
-	}
-	w.run(initial, true)
+	w.run(t.all(), true)
 	return w
 }

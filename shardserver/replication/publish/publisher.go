@@ -135,7 +135,8 @@ func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logica
 func (p *Publisher) publish(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
 	of := item{source.Resource, key}
 	if _, _, known := p.cfg.Mirror.Own(source.Resource, p.keyOf(key)); !known {
-		return controller.Result{}, nil // everything is looked at again when it is
+		// Everything is looked at again when it is, but for an object that is gone by then and was never written.
+		return controller.Result{RequeueAfter: p.retry(of)}, nil
 	}
 	wanted, err := p.wanted(ctx, source, key)
 	if errors.Is(err, ErrUnchanged) {
@@ -178,6 +179,9 @@ func (p *Publisher) wanted(ctx context.Context, source Source, key controller.Ke
 	content := &unstructured.Unstructured{}
 	if err := json.Unmarshal(raw, &content.Object); err != nil {
 		return nil, fmt.Errorf("decoding what was encoded: %w", err)
+	}
+	if content.GetName() != key.Name || content.GetNamespace() != key.Namespace {
+		return nil, fmt.Errorf("the source wants %s/%s to be published under this key", content.GetNamespace(), content.GetName())
 	}
 	far, err := p.reachesFar(ctx, source.Resource, key, content)
 	if err != nil {
@@ -266,6 +270,16 @@ func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, ke
 		return err
 	}
 	return p.cfg.Mirror.Wrote(resource, at, written)
+}
+
+// retry returns when to look again at an object, if it could not be written.
+func (p *Publisher) retry(of item) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, waits := p.waiting[of]; waits {
+		return unreachableRetry
+	}
+	return 0
 }
 
 // done and failed keep account of what could not be written. There is one line when that begins and one when it ends.

@@ -36,6 +36,7 @@ type reported struct {
 
 // Run publishes the heartbeat of the shard until the context ends, and in it whether everything is published.
 func (p *Publisher) Run(ctx context.Context) {
+	defer p.forget()
 	wait := firstRetry
 	for {
 		complete, err := p.beat(ctx)
@@ -58,6 +59,13 @@ func (p *Publisher) Run(ctx context.Context) {
 			wait = firstRetry
 		}
 	}
+}
+
+// forget forgets what could not be written: from now on that is the matter of another replica.
+func (p *Publisher) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.waiting)
 }
 
 // beat publishes one report and tells whether it says that everything is published.
