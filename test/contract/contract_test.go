@@ -97,7 +97,7 @@ func urls() []row {
 		{"5.4", "they are for those who may initialize", "alice", initializing + "*" + clusters, "", 403, 403, ""},
 		{"5.4", "what is no initializer", "admin", strings.Replace(initializing, "root:", "", 1) + "*" + clusters, "", 403, 403, ""},
 		{"5.4", "a workspace that does not initialize", "admin", initializing + "{a}" + own, "", 404, 404, ""},
-		{"5.4", "its content", "admin", initializing + "{a}" + namespaces, "", 403, 403, `initializer "root:universal" cannot access this workspace`},
+		{"5.4", "its content", "admin", initializing + "{b}" + namespaces, "", 403, 403, `initializer "root:universal" cannot access this workspace`},
 		{"5.4", "the content of none", "admin", initializing + "nope" + namespaces, "", 500, 403, ""},
 		{"5.1", "a workspace by its path", "admin", initializing + "root:a" + own, "", 403, 403, ""},
 		{"5.1", "a verb that is not offered", "admin", "DELETE " + initializing + "*" + clusters, "", 405, 405, ""},

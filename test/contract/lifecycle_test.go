@@ -41,7 +41,7 @@ type workspace struct {
 func TestLifecycle(t *testing.T) {
 	s := start(t)
 	initializing, terminating := s.procedures(t)
-	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"team"},"spec":{"type":{"name":"procedure"}}}`, proxy: true})
+	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"team"},"spec":{"type":{"name":"procedure"},"location":{"selector":{"matchLabels":{"name":"root"}}}}}`, proxy: true})
 	got := s.workspaceWhen(t, func(w workspace) bool {
 		return slices.Equal(w.Status.Initializers, []string{s.names.Replace("{a}:procedure")})
 	})
@@ -60,7 +60,8 @@ func TestLifecycle(t *testing.T) {
 	s.lose(t)
 }
 
-// procedures makes the type and returns the paths of its two virtual workspaces, as its status publishes them.
+// procedures makes the type and returns the paths of its two virtual workspaces, as its status publishes them: they are the
+// same on every shard.
 func (s *site) procedures(t *testing.T) (initializing, terminating string) {
 	t.Helper()
 	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: procedure, proxy: true})
@@ -69,9 +70,9 @@ func (s *site) procedures(t *testing.T) (initializing, terminating string) {
 			VirtualWorkspaces []struct{ URL, Type string }
 		}
 	}
-	shardtesting.Eventually(t, "the type has two virtual workspaces", func(context.Context) error {
+	shardtesting.Eventually(t, "the type has two virtual workspaces on each shard", func(context.Context) error {
 		s.must(t, request{as: "alice", path: "/clusters/root:a" + types + "/procedure"}).into(t, &kind)
-		if len(kind.Status.VirtualWorkspaces) != 2 {
+		if len(kind.Status.VirtualWorkspaces) != 2*len(s.Shards()) {
 			return fmt.Errorf("it has %+v", kind.Status.VirtualWorkspaces)
 		}
 		return nil

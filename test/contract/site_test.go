@@ -74,9 +74,11 @@ func start(t *testing.T) *site {
 	stranger.BearerToken = "wrong"
 	s.meet(t, "liar", stranger)
 
-	s.NewWorkspace(t, "a", "alice")
-	s.NewWorkspace(t, "b", "bob")
-	s.NewWorkspace(t, "idle", "bob")
+	// The provider of what is shared is not where its consumer is. Views are asked for at the root shard, as through the
+	// front proxy, so that the consumer is there.
+	s.NewWorkspace(t, "a", "alice", shardtesting.OnShard(installation.Alpha))
+	s.NewWorkspace(t, "b", "bob", shardtesting.OnShard(installation.Root))
+	s.NewWorkspace(t, "idle", "bob", shardtesting.OnShard(installation.Beta))
 	s.know("{a}", s.clusterOf(t, "a"), "{b}", s.clusterOf(t, "b"), "{idle}", s.clusterOf(t, "idle"))
 	s.must(t, request{as: "bob", method: http.MethodPatch, path: "/clusters/{idle}" + own, body: `{"metadata":{"annotations":{"core.kcp.io/inactive":"true"}}}`})
 	s.eventually(t, request{as: "bob", path: "/clusters/{idle}" + namespaces}, http.StatusForbidden)

@@ -62,7 +62,8 @@ func newSite(t *testing.T) *site {
 	i := installation.Start(t, binaries, "--feature-gates=CacheAPIs=true")
 	s := &site{T: t, callers: map[string]caller{}, clusters: map[string]string{}}
 	masters := i.User(t, "root", "somebody", "system:masters")
-	masters.Host = i.Shard
+	masters.Host = i.URL
+	masters = i.Direct(t, masters)
 	var err error
 	if s.masters, err = loopback.NewClient(masters); err != nil {
 		t.Fatal(err)
@@ -103,6 +104,11 @@ func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alph
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
 	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
+	// Views are asked for at the root shard, where consumers are. Who offers APIs and types to them is elsewhere.
+	shardtesting.OnShard(installation.Root)(workspace)
+	if name == "provider" {
+		shardtesting.OnShard(installation.Alpha)(workspace)
+	}
 	if err := s.masters.Create(root, workspace); err != nil {
 		s.Fatal(err)
 	}
