@@ -10,8 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Direct has a client ask shards directly: each request for a logical cluster by its name goes to the shard that has it, and
-// every other to the root shard. Credentials stay what they are.
+// Direct has a client ask shards directly: each request for a logical cluster, by name or path, goes to the shard that has
+// it, and every other to the root shard. A path that only another shard could resolve is replaced by the name, as the
+// front proxy does it. Credentials stay what they are.
 func (i *Installation) Direct(t testing.TB, config *rest.Config) *rest.Config {
 	t.Helper()
 	shards := map[string]*url.URL{}
@@ -25,40 +26,49 @@ func (i *Installation) Direct(t testing.TB, config *rest.Config) *rest.Config {
 	direct := rest.CopyConfig(config)
 	direct.Host = i.Shard + strings.TrimPrefix(config.Host, i.URL)
 	direct.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &router{next: next, shards: shards, known: map[string]string{}, find: func(cluster string) string { return i.ShardOf(t, cluster) }}
+		return &router{next: next, shards: shards, known: map[string]place{}, find: i.finder(t)}
 	})
 	return direct
 }
+
+// place is where a logical cluster is, and its name there.
+type place struct{ shard, cluster string }
 
 // router sends requests to the shards that they are for.
 type router struct {
 	next   http.RoundTripper
 	shards map[string]*url.URL
-	find   func(cluster string) string
+	find   func(path string) place
 
 	mu    sync.Mutex
-	known map[string]string
+	known map[string]place // by name; paths may lead elsewhere later
 }
 
 func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
-	cluster, ok := strings.CutPrefix(request.URL.Path, "/clusters/")
-	cluster, _, _ = strings.Cut(cluster, "/")
-	if shard := r.shards[r.shard(cluster)]; ok && shard != nil {
+	below, ok := strings.CutPrefix(request.URL.Path, "/clusters/")
+	path, rest, _ := strings.Cut(below, "/")
+	at := r.place(path)
+	if shard := r.shards[at.shard]; ok && shard != nil && at.shard != Root {
 		request = request.Clone(request.Context())
 		request.URL.Host, request.Host = shard.Host, shard.Host
+		request.URL.Path = "/clusters/" + at.cluster + "/" + rest
 	}
 	return r.next.RoundTrip(request)
 }
 
-// shard returns the name of the shard of a logical cluster, as far as it can have one.
-func (r *router) shard(cluster string) string {
-	if cluster == "" || strings.ContainsAny(cluster, "*:/") || cluster == Root {
-		return Root
+// place returns where a logical cluster is, as far as it can be on a shard of its own.
+func (r *router) place(path string) place {
+	if path == "" || path == Root || strings.ContainsAny(path, "*%") || strings.HasPrefix(path, "system:") {
+		return place{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known[cluster] == "" {
-		r.known[cluster] = r.find(cluster)
+	if at, ok := r.known[path]; ok {
+		return at
 	}
-	return r.known[cluster]
+	at := r.find(path)
+	if at.cluster == path {
+		r.known[path] = at
+	}
+	return at
 }

@@ -6,6 +6,8 @@ package installation
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/programs"
 	"github.com/atoll-dev/atoll/test/sharded"
@@ -98,15 +99,36 @@ func (i *Installation) ServerURL(name string) string { return i.layout.URL(name)
 // ShardOf returns the name of the shard that has the logical cluster at a path.
 func (i *Installation) ShardOf(t testing.TB, path string) string {
 	t.Helper()
-	c, err := loopback.NewClient(i.client(t, i.URL, adminName, admins))
+	find, shard := i.finder(t), ""
+	shardtesting.Eventually(t, "finding the shard of "+path, func(context.Context) error {
+		if shard = find(path).shard; shard == "" {
+			return errors.New("nobody has it")
+		}
+		return nil
+	})
+	return shard
+}
+
+// finder returns a function that tells where a logical cluster is; empty for what is nowhere.
+func (i *Installation) finder(t testing.TB) func(path string) place {
+	t.Helper()
+	admin, err := rest.HTTPClientFor(i.client(t, i.URL, adminName, admins))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := &corev1alpha1.LogicalCluster{}
-	shardtesting.Eventually(t, "reading the logical cluster of "+path, func(ctx context.Context) error {
-		return c.Get(shardtesting.In(ctx, path), client.ObjectKey{Name: corev1alpha1.LogicalClusterName}, cluster)
-	})
-	return cluster.Annotations[corev1alpha1.ShardAnnotationKey]
+	t.Cleanup(admin.CloseIdleConnections)
+	return func(path string) place {
+		response, err := admin.Get(i.URL + "/clusters/" + path + "/apis/core.kcp.io/v1alpha1/logicalclusters/" + corev1alpha1.LogicalClusterName)
+		if err != nil {
+			return place{}
+		}
+		defer response.Body.Close()
+		cluster := &corev1alpha1.LogicalCluster{}
+		if err := json.NewDecoder(response.Body).Decode(cluster); err != nil {
+			return place{}
+		}
+		return place{cluster.Annotations[corev1alpha1.ShardAnnotationKey], logicalcluster.Of(cluster).String()}
+	}
 }
 
 // Admin returns a client configuration of kcp's administrator at the front proxy, for the logical cluster at a path.

@@ -2,16 +2,13 @@ package installation
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
@@ -19,29 +16,13 @@ import (
 
 // NewWorkspace creates a universal workspace below root for somebody who is no administrator of kcp but may do
 // everything in there, and returns that tenant's client configuration, through the front proxy.
-func (i *Installation) NewWorkspace(t testing.TB, name, tenant string) *rest.Config {
+func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes ...func(*tenancyv1alpha1.Workspace)) *rest.Config {
 	t.Helper()
 	c, err := loopback.NewClient(i.client(t, i.URL, adminName, admins))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := shardtesting.In(context.Background(), "root")
-	workspace := &tenancyv1alpha1.Workspace{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}},
-	}
-	if err := c.Create(ctx, workspace); err != nil {
-		t.Fatalf("creating workspace %s: %v", name, err)
-	}
-	shardtesting.Eventually(t, "workspace "+name+" is ready", func(context.Context) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(workspace), workspace); err != nil {
-			return err
-		}
-		if workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
-			return fmt.Errorf("phase is %q, conditions %+v", workspace.Status.Phase, workspace.Status.Conditions)
-		}
-		return nil
-	})
+	shardtesting.NewWorkspace(t, c, "root", name, changes...)
 	path := "root:" + name
 	i.entitle(t, path, tenant)
 	config := i.User(t, path, tenant)
