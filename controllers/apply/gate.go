@@ -26,10 +26,10 @@ type Pods struct {
 }
 
 // Gate decides whether pods may be replaced now. It is asked each time a workload that exists is brought up, changed or
-// not, so that it knows who has come through. A finding that is not fine keeps the pods as they are; everything else
-// about the workload is applied.
+// not, so that it knows who has come through. Without leave the pods stay as they are, and everything else about the
+// workload is applied. The finding is for the user.
 type Gate interface {
-	MayRoll(ctx context.Context, pods Pods) (status.Finding, error)
+	MayRoll(ctx context.Context, pods Pods) (leave bool, finding status.Finding, err error)
 }
 
 // gated asks the gate about a Deployment. When its pods may not be replaced, wanted gets the template of live.
@@ -60,8 +60,8 @@ func (c Cluster) gate(ctx context.Context, pods Pods, wanted client.Object, live
 	if pods.Change, err = replaces(pods.Live, liveTemplate, wanted, wantedTemplate); err != nil {
 		return status.Finding{}, err
 	}
-	finding, err := c.Gate.MayRoll(ctx, pods)
-	if err != nil || finding.Kind == status.Fine || !pods.Change {
+	leave, finding, err := c.Gate.MayRoll(ctx, pods)
+	if err != nil || leave || !pods.Change {
 		return finding, err
 	}
 	liveTemplate.DeepCopyInto(wantedTemplate)

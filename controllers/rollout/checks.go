@@ -46,6 +46,11 @@ const (
 	ReasonCurrent    = "Current"
 )
 
+// Beginning is what is said of pods that are about to be replaced, and of those that are being.
+const Beginning = "rolling out: " + replacing
+
+const replacing = "pods are being replaced"
+
 func userSaysNow(in Input) Verdict {
 	if in.Now || in.Self.Now {
 		return Verdict{Outcome: Exempt}
@@ -132,7 +137,7 @@ func nothingElseIsWeakened(in Input) Verdict {
 
 func podsReplaced(in Input) Verdict {
 	if !in.Self.Ready {
-		return refuse(ReasonRollingOut, "pods are being replaced")
+		return refuse(ReasonRollingOut, replacing)
 	}
 	return pass
 }

@@ -43,15 +43,15 @@ const condition = operatorv1alpha1.ConditionRolledOut
 
 // MayRoll decides for one Deployment or StatefulSet. A component that several installations share, as cache servers can
 // be, needs the slot of each.
-func (g *Gate) MayRoll(ctx context.Context, pods apply.Pods) (status.Finding, error) {
+func (g *Gate) MayRoll(ctx context.Context, pods apply.Pods) (leave bool, finding status.Finding, err error) {
 	namespace, name := pods.Live.GetNamespace(), pods.Live.GetName()
 	all, err := g.observe(ctx, namespace)
 	if err != nil {
-		return status.Finding{}, err
+		return false, status.Finding{}, err
 	}
 	self, ok := all.find(name)
 	if !ok { // taken over from another operator, or on its way out
-		return status.Finding{}, nil
+		return true, status.Finding{}, nil
 	}
 	firstSeen := g.seen.look(all.sight(self, pods), g.now())
 	self.Pending, self.Ready, self.Serves, self.Unknown = pods.Change, pods.Ready.Kind == status.Fine, pods.Serve, ""
@@ -60,28 +60,29 @@ func (g *Gate) MayRoll(ctx context.Context, pods apply.Pods) (status.Finding, er
 		in := all.input(root, self, g.now())
 		in.Seen = firstSeen
 		if in.Slot, err = g.slot(ctx, root); err != nil {
-			return status.Finding{}, err
+			return false, status.Finding{}, err
 		}
 		verdict, err := g.decide(ctx, all, root, in, pods)
 		var late errTaken
 		if errors.As(err, &late) {
-			return status.Wait(condition, rollout.ReasonSlotTaken, "%s", late.Error()), nil
+			return false, status.Wait(condition, rollout.ReasonSlotTaken, "%s", late.Error()), nil
 		}
 		if err != nil {
-			return status.Finding{}, err
+			return false, status.Finding{}, err
 		}
 		switch verdict.Outcome {
 		case rollout.Pass, rollout.Exempt:
 		case rollout.Stopped:
-			return status.Stall(condition, verdict.Reason, "%s%s", self.part, verdict.Message), nil
+			return false, status.Stall(condition, verdict.Reason, "%s%s", self.part, verdict.Message), nil
 		default:
-			return status.Wait(condition, verdict.Reason, "%s%s", self.part, verdict.Message), nil
+			return false, status.Wait(condition, verdict.Reason, "%s%s", self.part, verdict.Message), nil
 		}
 	}
 	if pods.Change {
 		g.seen.passed(all.sight(self, pods))
+		return true, status.Wait(condition, rollout.ReasonRollingOut, "%s%s", self.part, rollout.Beginning), nil
 	}
-	return status.OK(condition, rollout.ReasonCurrent, "the pods are those of the newest revision"), nil
+	return true, status.OK(condition, rollout.ReasonCurrent, "the pods are those of the newest revision"), nil
 }
 
 // decide comes to a verdict for one installation, and takes or gives back its slot accordingly.
