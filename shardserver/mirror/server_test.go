@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -177,13 +179,19 @@ func TestWhatIsPublished(t *testing.T) {
 		}
 	})
 	t.Run("what somebody changed in the cache is changed back", func(t *testing.T) {
-		object, err := writer.Get(t.Context(), gvr, key("kept"))
-		must(t, err)
-		changed, err := object.Unstructured()
-		must(t, err)
-		changed.SetLabels(map[string]string{"forged": "true"})
-		_, err = writer.Update(t.Context(), gvr, logicalcluster.Root, changed)
-		must(t, err)
+		shardtesting.Eventually(t, "the forgery", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, gvr, key("kept"))
+			if err != nil {
+				return err
+			}
+			changed, err := object.Unstructured()
+			if err != nil {
+				return err
+			}
+			changed.SetLabels(map[string]string{"forged": "true"})
+			_, err = writer.Update(ctx, gvr, logicalcluster.Root, changed)
+			return err
+		})
 		shardtesting.Eventually(t, "the original", func(ctx context.Context) error {
 			object, err := writer.Get(ctx, gvr, key("kept"))
 			if err == nil && object.Meta.Labels["forged"] != "" {
@@ -209,6 +217,45 @@ func TestWhatIsPublished(t *testing.T) {
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 		shardtesting.Eventually(t, "the end of the copy", gone("held"))
 	})
+	t.Run("what others say about a logical cluster that is here is ignored", func(t *testing.T) {
+		here := root.NewWorkspace(t, "root", "here").Spec.Cluster
+		stranger := cache.Client(t, "beta")
+		for _, cluster := range []string{here, "elsewhere"} {
+			obj := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "of-beta"}}
+			_, err := stranger.Create(t.Context(), gvr, logicalcluster.MustParseName(cluster), obj)
+			must(t, err)
+		}
+		reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](root.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+		shardtesting.Eventually(t, "what beta has", func(ctx context.Context) error {
+			_, err := reader.Get(in(ctx, "elsewhere"), "", "of-beta")
+			return err
+		})
+		if _, err := reader.Get(in(t.Context(), here), "", "of-beta"); !apierrors.IsNotFound(err) {
+			t.Errorf("a get returned %v", err)
+		}
+		if found, err := reader.List(in(t.Context(), here), "", nil); err != nil || len(found) != 0 {
+			t.Errorf("a list returned %v, %v", found, err)
+		}
+		all, err := reader.List(logicalcluster.With(t.Context(), logicalcluster.Wildcard), "", nil)
+		must(t, err)
+		listed := clustersOf(all, "of-beta")
+		stream, err := reader.WatchAll(t.Context())
+		must(t, err)
+		defer stream.Stop()
+		var seen []*tenancyv1alpha1.WorkspaceType
+		for event := range stream.ResultChan() {
+			if event.Type == watch.Bookmark {
+				break
+			}
+			seen = append(seen, event.Object.(*tenancyv1alpha1.WorkspaceType))
+		}
+		if watched := clustersOf(seen, "of-beta"); !slices.Equal(listed, []string{"elsewhere"}) || !slices.Equal(watched, listed) {
+			t.Errorf("listed in %v, watched in %v", listed, watched)
+		}
+		if len(seen) != len(all) {
+			t.Errorf("watched %d, listed %d", len(seen), len(all))
+		}
+	})
 	t.Run("logical clusters of the shard itself, and those without a mark, do not travel", func(t *testing.T) {
 		resource, _ := cacheclient.Find(corev1alpha1.Resource("logicalclusters"))
 		root.NewWorkspace(t, "root", "plain")
@@ -220,6 +267,17 @@ func TestWhatIsPublished(t *testing.T) {
 			}
 		}
 	})
+}
+
+// clustersOf returns the logical clusters that have a type of that name.
+func clustersOf(all []*tenancyv1alpha1.WorkspaceType, name string) []string {
+	var clusters []string
+	for _, obj := range all {
+		if obj.Name == name {
+			clusters = append(clusters, logicalcluster.Of(obj).String())
+		}
+	}
+	return clusters
 }
 
 func createType(t *testing.T, c client.Client, name string, finalizers ...string) *tenancyv1alpha1.WorkspaceType {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,6 +52,8 @@ type Publisher struct {
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	// reported is what the last report says, by which completeness is known.
 	reported reported
+	// running says that this is the replica that publishes.
+	running atomic.Bool
 
 	mu sync.Mutex
 	// waiting are the objects that could not be written, and since when. They leave when they are written.
@@ -312,6 +315,9 @@ func (p *Publisher) failed(ctx context.Context, of item, reason error) {
 
 // Behind returns for how long the oldest object has been waiting to be published; 0 if none does.
 func (p *Publisher) Behind() time.Duration {
+	if !p.running.Load() {
+		return 0
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var longest time.Duration

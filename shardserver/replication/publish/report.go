@@ -36,7 +36,8 @@ type reported struct {
 
 // Run publishes the heartbeat of the shard until the context ends, and in it whether everything is published.
 func (p *Publisher) Run(ctx context.Context) {
-	defer p.forget()
+	p.begin()
+	defer p.running.Store(false)
 	wait := firstRetry
 	for {
 		complete, err := p.beat(ctx)
@@ -61,11 +62,12 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// forget forgets what could not be written: from now on that is the matter of another replica.
-func (p *Publisher) forget() {
+// begin forgets what could not be written when this replica ran last: others have written it since.
+func (p *Publisher) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.waiting)
+	p.running.Store(true)
 }
 
 // beat publishes one report and tells whether it says that everything is published.
