@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -133,7 +131,7 @@ func (f *Follower) once(ctx context.Context) (worked bool, err error) {
 				return true, errors.New("the watch ended")
 			}
 			if err := response.Err(); err != nil {
-				if errors.Is(err, rpctypes.ErrCompacted) {
+				if response.CompactRevision > 0 { // what happened since is not known any more
 					f.revision = 0
 				}
 				return true, fmt.Errorf("watching: %w", err)
@@ -244,7 +242,7 @@ func (f *Follower) apply(ctx context.Context, event *clientv3.Event) error {
 	switch {
 	case !ok:
 		return nil
-	case path == completeKey && event.Type == mvccpb.PUT:
+	case path == completeKey && event.Type == clientv3.EventTypePut:
 		return f.listBelow(ctx, f.space.shard(shard), event.Kv.ModRevision)
 	case path == completeKey:
 		delete(f.marks, shard)
@@ -256,7 +254,7 @@ func (f *Follower) apply(ctx context.Context, event *clientv3.Event) error {
 		return nil // no record, or one of a later version
 	}
 	change := Change{Key: k}
-	if event.Type == mvccpb.PUT {
+	if event.Type == clientv3.EventTypePut {
 		change.Value = event.Kv.Value
 	}
 	f.reader.Changed(shard, change)

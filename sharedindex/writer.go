@@ -98,20 +98,20 @@ func (w *Writer) session(ctx context.Context) (worked bool, err error) {
 		return false, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	synced, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- w.source.Stream(ctx, s.changes.add, func() { close(synced) }) }()
-	streaming := true
+	synced, ended := make(chan struct{}), make(chan struct{})
+	var streamed error
+	go func() {
+		defer close(ended)
+		streamed = w.source.Stream(ctx, s.changes.add, func() { close(synced) })
+	}()
 	defer func() {
 		cancel()
-		if streaming {
-			<-ended
-		}
+		<-ended
 	}()
 	select {
 	case <-synced:
-	case err := <-ended:
-		streaming = false
-		return false, fmt.Errorf("reading the shard: %w", err)
+	case <-ended:
+		return false, fmt.Errorf("reading the shard: %w", streamed)
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -130,9 +130,8 @@ func (w *Writer) session(ctx context.Context) (worked bool, err error) {
 			if err := s.commit(ctx); err != nil {
 				return true, err
 			}
-		case err := <-ended:
-			streaming = false
-			return true, fmt.Errorf("reading the shard: %w", err)
+		case <-ended:
+			return true, fmt.Errorf("reading the shard: %w", streamed)
 		case <-ctx.Done():
 			return true, ctx.Err()
 		}
