@@ -135,7 +135,7 @@ func namespaces(t *testing.T, s *site) {
 // hooks puts a webhook that nobody answers and a policy that denies everything into a third workspace, which then
 // cannot write, while a and b can.
 func hooks(t *testing.T, s *site) {
-	c := newSide(t, s.shard, "c")
+	c := s.newSide(t, "c")
 	c.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
 	rule := `[{"apiGroups":[""],"apiVersions":["*"],"resources":[%q],"operations":["*"],"scope":"*"}]`
 	c.must(t, http.MethodPost, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"broken"},

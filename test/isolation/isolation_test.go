@@ -190,9 +190,9 @@ func defineKinds(t *testing.T, s *site) {
 func shareKinds(t *testing.T, s *site) {
 	t.Helper()
 	shared := schema.GroupResource{Group: "shared.example.com", Resource: "sharedthings"}
-	for name, consumers := range map[string][]*side{"provider": {s.a, s.b}, "rival": {newSide(t, s.shard, "c")}} {
-		provider := newSide(t, s.shard, name)
-		s.shard.NewExport(t, provider.cluster, "shared", shared, "SharedThing")
+	for name, consumers := range map[string][]*side{"provider": {s.a, s.b}, "rival": {s.newSide(t, "c")}} {
+		provider := s.newSideOn(t, "beta", s.other, name)
+		s.other.NewExport(t, provider.cluster, "shared", shared, "SharedThing")
 		for _, consumer := range consumers {
 			s.shard.Bind(t, consumer.cluster, provider.cluster, "shared")
 			shardtesting.Eventually(t, "what is bound is served", consumer.answers("/apis/shared.example.com/v1/sharedthings"))

@@ -33,30 +33,38 @@ type side struct {
 	client                *http.Client
 }
 
-// site is two workspaces on one shard.
+// site is two workspaces on one shard of three, where they could meet. It is not the root shard; who provides APIs to them
+// is on a third one.
 type site struct {
-	shard *shardtesting.Shard
-	a, b  *side
+	root, shard, other *shardtesting.Shard
+	a, b               *side
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	shard := shardtesting.Start(t)
-	s := &site{shard: shard, a: newSide(t, shard, "a"), b: newSide(t, shard, "b")}
+	s := &site{root: shardtesting.Start(t)}
+	s.shard, s.other = shardtesting.StartShard(t, s.root, "alpha"), shardtesting.StartShard(t, s.root, "beta")
+	s.a, s.b = s.newSide(t, "a"), s.newSide(t, "b")
 	for _, side := range []*side{s.a, s.b} {
 		side.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))
 	}
 	return s
 }
 
-func newSide(t *testing.T, shard *shardtesting.Shard, name string) *side {
+func (s *site) newSide(t *testing.T, name string) *side {
 	t.Helper()
-	config := shardtesting.At(shard.Admin(t), "root:"+name)
+	return s.newSideOn(t, "alpha", s.shard, name)
+}
+
+// newSideOn is newSide on another shard.
+func (s *site) newSideOn(t *testing.T, shardName string, shard *shardtesting.Shard, name string) *side {
+	t.Helper()
+	cluster := shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", name, shardtesting.OnShard(shardName)).Spec.Cluster
+	config := shardtesting.At(shard.Admin(t), cluster)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := shard.NewWorkspace(t, "root", name).Spec.Cluster
 	return &side{name: name, cluster: cluster, marker: "marker-of-" + name + "-" + cluster, url: config.Host, client: client}
 }
 
