@@ -30,10 +30,12 @@ func TestShardedInstallation(t *testing.T) {
 	if !t.Run("a provider on one shard has consumers on others", in.consumersOnOtherShards) {
 		t.FailNow()
 	}
+	t.Run("the provider learns the addresses of all shards with consumers", in.providerLearnsAddresses)
 	t.Run("applying the manifests again changes nothing", in.applyingAgainChangesNothing)
 	if !t.Run("a new version rolls out in order, without a failed request, over the death of the operator", in.rollsOutUnderLoad) {
 		t.FailNow()
 	}
+	t.Run("a renewed certificate is served and restarts nothing", in.renewedCertificateRestartsNothing)
 	t.Run("a version that does not start stops the rollout", in.brokenVersionStops)
 	t.Run("a shard with workspaces is not deleted", in.shardWithWorkspacesStays)
 	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
@@ -110,12 +112,16 @@ spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
 			return client.IgnoreAlreadyExists(newClient(t, consumer.config).Create(ctx, widget))
 		})
 	}
-	// The provider learns where its consumers are: one address for each shard.
+}
+
+// providerLearnsAddresses waits until the endpoint slice has one address for each shard with a consumer.
+func (in *installation) providerLearnsAddresses(t *testing.T) {
+	provider := newClient(t, inWorkspace(in.admin, "root:provider"))
 	eventually(t, time.Minute, "the addresses of all shards in the endpoint slice", func(ctx context.Context) error {
 		slice := &unstructured.Unstructured{}
 		slice.SetAPIVersion("apis.kcp.io/v1alpha1")
 		slice.SetKind("APIExportEndpointSlice")
-		if err := provider.client.Get(ctx, client.ObjectKey{Name: "widgets"}, slice); err != nil {
+		if err := provider.Get(ctx, client.ObjectKey{Name: "widgets"}, slice); err != nil {
 			return err
 		}
 		endpoints, _, _ := unstructured.NestedSlice(slice.Object, "status", "endpoints")

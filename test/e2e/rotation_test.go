@@ -1,0 +1,99 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// renewedCertificateRestartsNothing has cert-manager issue certificates of a shard anew, as it does in their last third.
+// The shard serves the new one, and every pod is the one it was.
+func (in *installation) renewedCertificateRestartsNothing(t *testing.T) {
+	pod := onePod(t, in.host, client.MatchingLabels{"app.kubernetes.io/component": "shard", "app.kubernetes.io/instance": "alpha"})
+	address := in.podAddress(t, pod, 6443)
+	before, err := servedBy(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := in.podUIDs(t)
+	for _, certificate := range []string{"alpha-server", "alpha-client", "root-proxy-requestheader"} {
+		in.renew(t, certificate)
+	}
+	// The kubelet writes the new files within a minute or two, and the server looks at them every minute.
+	eventually(t, 5*time.Minute, "the renewed certificate to be served", func(ctx context.Context) error {
+		after, err := servedBy(ctx, address)
+		if err == nil && after == before {
+			err = errors.New("the old one is served")
+		}
+		return err
+	})
+	eventually(t, time.Minute, "readiness", in.allReady)
+	for uid, name := range in.podUIDs(t) {
+		if _, there := pods[uid]; !there {
+			t.Errorf("pod %s is new", name)
+		}
+	}
+	for shard, consumer := range in.consumers {
+		if err := get(t.Context(), in.admin, "/clusters/"+consumer.path+"/api/v1/namespaces"); err != nil {
+			t.Errorf("a workspace on %s: %v", shard, err)
+		}
+	}
+}
+
+// renew asks cert-manager for a new certificate, as its command line does.
+func (in *installation) renew(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the renewal of certificate "+name, func(ctx context.Context) error {
+		certificate := &unstructured.Unstructured{}
+		certificate.SetAPIVersion("cert-manager.io/v1")
+		certificate.SetKind("Certificate")
+		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, certificate); err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
+		conditions = append(conditions, map[string]any{
+			"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "asked for by a test",
+			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+		})
+		if err := unstructured.SetNestedSlice(certificate.Object, conditions, "status", "conditions"); err != nil {
+			return err
+		}
+		return in.host.Status().Update(ctx, certificate)
+	})
+}
+
+// servedBy is the serial number of the certificate that a server shows.
+func servedBy(ctx context.Context, address string) (string, error) {
+	// Which certificate it is counts here, not who signed it.
+	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("connecting to %s: %w", address, err)
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+}
+
+// podUIDs are the pods of the installation.
+func (in *installation) podUIDs(t *testing.T) map[types.UID]string {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := in.host.List(t.Context(), pods, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	out := map[types.UID]string{}
+	for i := range pods.Items {
+		out[pods.Items[i].UID] = pods.Items[i].Name
+	}
+	return out
+}
