@@ -101,6 +101,7 @@ func followOf(t *testing.T, c *client.Client, gvr schema.GroupVersionResource, f
 }
 
 func TestAStreamResumes(t *testing.T) {
+	t.Parallel()
 	own := cachetesting.Start(t)
 	alpha, beta := own.Client(t, "alpha"), own.Client(t, "beta")
 	publish := func(c *client.Client, name string) {
@@ -164,6 +165,7 @@ func TestAStreamResumes(t *testing.T) {
 }
 
 func TestAStreamOfAQuietResourceGetsOn(t *testing.T) {
+	t.Parallel()
 	quiet, c := &recorder{objects: map[client.Key]bool{}}, cache.Client(t, "quiet")
 	follow(t, c, client.Position{}, quiet)
 	quiet.eventually(t, "the list", func() bool { return quiet.lists == 1 })

@@ -101,10 +101,11 @@ func stands(t *testing.T, in *client.Client, gvr schema.GroupVersionResource, wa
 	t.Helper()
 	slices.Sort(want)
 	var got []string
+	var last error
 	deadline := time.Now().Add(60 * time.Second)
 	for time.Now().Before(deadline) {
 		objects, _, err := in.List(t.Context(), gvr)
-		if err == nil {
+		if last = err; err == nil {
 			got = nil
 			for _, object := range objects {
 				got = append(got, object.Key.String())
@@ -116,10 +117,11 @@ func stands(t *testing.T, in *client.Client, gvr schema.GroupVersionResource, wa
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%s has the %s %s, want %s", in.Address(), gvr.Resource, strings.Join(got, ", "), strings.Join(want, ", "))
+	t.Fatalf("%s has the %s %s, want %s (%v)", in.Address(), gvr.Resource, strings.Join(got, ", "), strings.Join(want, ", "), last)
 }
 
 func TestRegionsKnowOfEachOther(t *testing.T) {
+	t.Parallel()
 	top := cachetesting.Start(t)
 	intoEurope, intoAsia := below(t, top, "europe"), below(t, top, "asia")
 	europe, asia := cachetesting.Start(t, intoEurope), cachetesting.Start(t, intoAsia)

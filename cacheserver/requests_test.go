@@ -1,0 +1,193 @@
+package cacheserver_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// ask sends a request and returns the answer.
+func ask(t *testing.T, config *rest.Config, method, path, media, body string, header ...string) (int, string) {
+	t.Helper()
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if media != "" {
+		req.Header.Set("Content-Type", media)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	response, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(answer)
+}
+
+const (
+	ofMine = "/services/cache/shards/mine/clusters/abc/apis/apis.kcp.io/v1alpha2/apiexports"
+	export = `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"x"}}`
+)
+
+func TestWhoMayDoWhat(t *testing.T) {
+	who := map[string]*rest.Config{
+		"masters": cache.Masters(t), "the shard": cache.Shard(t, "mine"), "another shard": cache.Shard(t, "other"),
+		"a cache": cache.User(t, "system:kcp:cache:x", "system:kcp:cache"), "a user": cache.User(t, "joe", "system:authenticated"),
+		"the shard's name without its group": cache.User(t, "system:kcp:shard:mine", "system:kcp:admin"),
+		"the shards' group without a name":   cache.User(t, "system:kcp:shard:", "system:kcp:shard"),
+		"nobody":                             cache.Anonymous(),
+	}
+	readers := []string{"masters", "the shard", "another shard", "a cache"}
+	writers := []string{"masters", "the shard", "a cache"}
+	for name, tc := range map[string]struct {
+		method, path, media, body string
+		allowed                   []string
+	}{
+		"health":                  {"GET", "/healthz", "", "", nil},
+		"readiness":               {"GET", "/readyz", "", "", nil},
+		"health in a scope":       {"GET", "/services/cache/shards/mine/healthz", "", "", nil},
+		"metrics":                 {"GET", "/metrics", "", "", []string{"masters"}},
+		"version":                 {"GET", "/version", "", "", []string{"masters"}},
+		"profiles":                {"GET", "/debug/pprof/cmdline", "", "", []string{"masters"}},
+		"discovery":               {"GET", "/services/cache/shards/mine/clusters/*/apis", "", "", readers},
+		"a list of all":           {"GET", "/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "", "", readers},
+		"a list without a prefix": {"GET", "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "", "", readers},
+		"creation":                {"POST", ofMine + "?dryRun=All", "application/json", export, writers},
+		"deletion of all":         {"DELETE", ofMine, "", "", writers},
+		"cached resources":        {"DELETE", "/services/cache/shards/mine/clusters/abc/api/v1/configmaps:123", "", "", writers},
+	} {
+		for user, config := range who {
+			code, answer := ask(t, config, tc.method, tc.path, tc.media, tc.body)
+			if allowed := tc.allowed == nil || slices.Contains(tc.allowed, user); allowed == (code == http.StatusForbidden) || code >= 500 {
+				t.Errorf("%s for %s: %d %s", name, user, code, answer)
+			}
+		}
+	}
+}
+
+func TestWhatMakesNoSense(t *testing.T) {
+	masters := cache.Masters(t)
+	all := strings.Replace(ofMine, "mine/clusters/abc", "*/clusters/*", 1)
+	for name, tc := range map[string]struct {
+		method, path, media, body string
+		code                      int
+		says                      string
+	}{
+		"no shard":                        {"GET", "/services/cache/apis/apis.kcp.io/v1alpha2/apiexports", "", "", 400, "a shard name is required"},
+		"no shard at the root":            {"GET", "/", "", "", 400, "a shard name is required"},
+		"an empty shard":                  {"GET", "/services/cache/shards//clusters/x/apis", "", "", 400, "a shard name is required"},
+		"a shard that is no name":         {"GET", "/services/cache/shards/A_b/clusters/*/apis", "", "", 400, "invalid shard"},
+		"a shard with a long name":        {"GET", "/services/cache/shards/" + strings.Repeat("a", 62) + "/clusters/*/apis", "", "", 400, "invalid shard"},
+		"a cluster that is no name":       {"GET", "/services/cache/shards/a/clusters/A_b/apis", "", "", 400, ""},
+		"an escaped slash":                {"GET", "/services/cache/shards/a%2Fb/clusters/c/apis", "", "", 404, ""},
+		"metrics of a shard":              {"GET", "/services/cache/shards/a/clusters/*/metrics", "", "", 501, "shard-level endpoint not available"},
+		"a group that is not stored":      {"GET", strings.Replace(all, "apis.kcp.io", "apps", 1), "", "", 404, ""},
+		"a resource that is not stored":   {"GET", strings.Replace(all, "apiexports", "apibindings", 1), "", "", 404, ""},
+		"another version":                 {"GET", strings.Replace(all, "v1alpha2", "v1alpha1", 1), "", "", 404, ""},
+		"a namespace where none belongs":  {"GET", strings.Replace(ofMine, "apiexports", "namespaces/x/apiexports", 1), "", "", 404, ""},
+		"a subresource":                   {"GET", ofMine + "/x/status", "", "", 404, ""},
+		"one object of all":               {"GET", all + "/x", "", "", 405, ""},
+		"creation in all":                 {"POST", all, "application/json", export, 405, ""},
+		"deletion in all":                 {"DELETE", all, "", "", 405, ""},
+		"an object without a name":        {"POST", ofMine, "application/json", strings.Replace(export, `"name":"x"`, "", 1), 422, "name is required"},
+		"an object without a kind":        {"POST", ofMine, "application/json", `{"apiVersion":"apis.kcp.io/v1alpha2","metadata":{"name":"x"}}`, 400, ""},
+		"another kind":                    {"POST", ofMine, "application/json", strings.Replace(export, "APIExport", "APIBinding", 1), 400, "does not match"},
+		"another version in the object":   {"POST", ofMine, "application/json", strings.Replace(export, "v1alpha2", "v1alpha1", 1), 400, "does not match"},
+		"a name with a slash":             {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"x/y"`, 1), 400, "is no name"},
+		"a name that goes up":             {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `".."`, 1), 400, "is no name"},
+		"a resource version":              {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"x","resourceVersion":"1"`, 1), 400, "resourceVersion"},
+		"labels that are none":            {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"x","labels":[1]`, 1), 400, "metadata"},
+		"a list":                          {"POST", ofMine, "application/json", `{"apiVersion":"v1","kind":"List","items":[]}`, 400, ""},
+		"no JSON":                         {"POST", ofMine, "application/json", `{`, 400, ""},
+		"nothing":                         {"POST", ofMine, "application/json", ``, 400, ""},
+		"protobuf":                        {"POST", ofMine, "application/vnd.kubernetes.protobuf", export, 415, ""},
+		"server-side apply":               {"PATCH", ofMine + "/x?fieldManager=me", "application/apply-patch+yaml", export, 415, ""},
+		"an update of what is not there":  {"PUT", ofMine + "/x", "application/json", export, 404, ""},
+		"an object that is too large":     {"POST", ofMine, "application/json", strings.Replace(export, `"x"`, `"`+strings.Repeat("x", 4<<20)+`"`, 1), 413, ""},
+		"a selector for an unknown field": {"GET", ofMine + "?fieldSelector=spec.x%3Dy", "", "", 400, "field selector"},
+		"a watch of the future":           {"GET", all + "?watch=true&resourceVersion=99999999", "", "", 410, "ahead of this cache"},
+	} {
+		code, answer := ask(t, masters, tc.method, tc.path, tc.media, tc.body)
+		if code != tc.code || !strings.Contains(answer, tc.says) {
+			t.Errorf("%s: %d %.300s, want %d %s", name, code, answer, tc.code, tc.says)
+		}
+		// Below no API, the stock server says no more than that there is nothing.
+		if status := (metav1.Status{}); tc.code != 404 && (json.Unmarshal([]byte(answer), &status) != nil || int(status.Code) != tc.code) {
+			t.Errorf("%s: the answer is no status: %.300s", name, answer)
+		}
+	}
+}
+
+func TestOtherForms(t *testing.T) {
+	masters := cache.Masters(t)
+	forms := strings.Replace(ofMine, "mine", "forms", 1)
+	if code, answer := ask(t, masters, "POST", forms, "application/yaml", "apiVersion: apis.kcp.io/v1alpha2\nkind: APIExport\nmetadata:\n  name: yy\n  labels: {a: b}\nspec: {big: 9007199254740993}\n"); code != 201 {
+		t.Fatalf("creation with YAML: %d %s", code, answer)
+	}
+	all := strings.Replace(forms, "forms/clusters/abc", "*/clusters/abc", 1) + "?labelSelector=a%3Db"
+	for name, tc := range map[string]struct {
+		method, path, media, body, accept string
+		code                              int
+		says                              string
+	}{
+		"numbers are kept":            {"GET", forms + "/yy", "", "", "application/json", 200, "9007199254740993"},
+		"YAML":                        {"GET", forms + "/yy", "", "", "application/yaml", 200, "big: 9007199254740993"},
+		"a list of a cluster":         {"GET", all, "", "", "application/json", 200, `"kcp.io/shard":"forms"`},
+		"a list by another label":     {"GET", strings.Replace(all, "a%3Db", "a%3Dc", 1), "", "", "application/json", 200, `"items":[]`},
+		"an empty list has a kind":    {"GET", strings.Replace(all, "a%3Db", "a%3Dc", 1), "", "", "application/json", 200, `"kind":"APIExportList"`},
+		"a table":                     {"GET", all, "", "", "application/json;as=Table;g=meta.k8s.io;v=v1", 200, `"cells":["yy","forms","abc",`},
+		"metadata alone":              {"GET", all, "", "", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", 200, `"kind":"PartialObjectMetadataList"`},
+		"an update without a version": {"PUT", forms + "/yy", "application/json", strings.Replace(export, `"x"`, `"yy"`, 1), "application/json", 422, "must be specified for an update"},
+		"discovery of a version":      {"GET", "/services/cache/shards/*/clusters/*/apis/rbac.authorization.k8s.io/v1", "", "", "application/json", 200, `"name":"clusterroles"`},
+		"discovery of groups":         {"GET", "/services/cache/shards/*/clusters/*/apis", "", "", "application/json", 200, `"name":"sharding.kcp.io"`},
+		"discovery of a group":        {"GET", "/services/cache/shards/*/clusters/*/apis/apis.kcp.io", "", "", "application/json", 200, `"preferredVersion":{"groupVersion":"apis.kcp.io/v1alpha2"`},
+		"no legacy group":             {"GET", "/services/cache/shards/*/clusters/*/api", "", "", "application/json", 200, `"versions":[]`},
+		"a watch with what is there":  {"GET", all + "&watch=true&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "", "", "application/json", 200, `"k8s.io/initial-events-end":"true"`},
+		"a watch of another store":    {"GET", all + "&watch=true&resourceVersion=1", "", "", "another", 410, ""},
+	} {
+		header := []string{"Accept", tc.accept}
+		if tc.accept == "another" {
+			header = []string{client.IncarnationHeader, tc.accept}
+		}
+		if code, answer := ask(t, masters, tc.method, tc.path, tc.media, tc.body, header...); code != tc.code || !strings.Contains(answer, tc.says) {
+			t.Errorf("%s: %d %.600s, want %d %s", name, code, answer, tc.code, tc.says)
+		}
+	}
+	for _, tc := range []struct {
+		name, query, media, body string
+		code                     int
+		says                     string
+	}{
+		{"a merge patch", "", "application/merge-patch+json", `{"status":{"phase":"ok"}}`, 200, `"phase":"ok"`},
+		{"a JSON patch", "", "application/json-patch+json", `[{"op":"replace","path":"/status/phase","value":"better"}]`, 200, `"phase":"better"`},
+		{"a patch that only tries", "?dryRun=All", "application/merge-patch+json", `{"status":{"phase":"tried"}}`, 200, `"phase":"tried"`},
+		{"what only was tried is not there", "", "application/merge-patch+json", `{}`, 200, `"phase":"better"`},
+		{"a JSON patch with a test that fails", "", "application/json-patch+json", `[{"op":"test","path":"/kind","value":"better"}]`, 422, ""},
+		{"a patch of an old version", "", "application/merge-patch+json", `{"metadata":{"resourceVersion":"1"}}`, 409, ""},
+		{"a patch of the name", "", "application/merge-patch+json", `{"metadata":{"name":"z"}}`, 400, ""},
+		{"a patch in another's name", "", "application/merge-patch+json", `{"metadata":{"annotations":{"kcp.io/shard":"evil","kcp.io/cluster":"evil"}}}`, 200, `"kcp.io/cluster":"abc","kcp.io/shard":"forms"`},
+	} {
+		if code, answer := ask(t, masters, "PATCH", forms+"/yy"+tc.query, tc.media, tc.body); code != tc.code || !strings.Contains(answer, tc.says) {
+			t.Errorf("%s: %d %.600s, want %d %s", tc.name, code, answer, tc.code, tc.says)
+		}
+	}
+}
