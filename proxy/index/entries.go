@@ -36,7 +36,7 @@ func (s *Snapshot) countUnread() {
 
 func (s *Snapshot) putCluster(o *owner, cluster Cluster) {
 	name, kind := cluster.Name, unique.Make(cluster.Type)
-	if name.Empty() || name.IsSystem() || name.IsWildcard() {
+	if name.Empty() || name.IsSystem() || name.IsWildcard() || name == logicalcluster.Root && o.name != rootShard {
 		return
 	}
 	existing, _ := s.clusters.get(name)

@@ -23,6 +23,9 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
+// rootShard is the shard that has the logical cluster "root", whatever others say.
+const rootShard = "root"
+
 // Shard is one shard as its Shard object describes it. It is immutable.
 type Shard struct {
 	Name string

@@ -190,6 +190,22 @@ func TestUpdates(t *testing.T) {
 			i.PutCluster("root", Cluster{Name: name("team1")})
 			i.DeleteCluster("root", name("team1"))
 		}, "team1", "alpha"},
+		"root is where it is, whatever other shards say": {func(i *Index) { i.PutCluster("alpha", Cluster{Name: name("root")}) }, "root", "root"},
+		"no shard leads through another shard's logical clusters": {func(i *Index) {
+			i.PutWorkspace("alpha", Workspace{Parent: name("root"), Name: "evil", Cluster: name("team1")})
+		}, "root:evil", ""},
+		"nor astray": {func(i *Index) {
+			i.PutWorkspace("alpha", Workspace{Parent: name("root"), Name: "org", Cluster: name("team1")})
+		}, "root:org", "root"},
+		"a logical cluster that moved is led through by its new shard": {func(i *Index) {
+			i.PutCluster("alpha", Cluster{Name: name("org1")})
+			i.PutWorkspace("alpha", Workspace{Parent: name("org1"), Name: "team", Cluster: name("org1")})
+		}, "root:org:team", "alpha"},
+		"and by its old one if the new one has let go": {func(i *Index) {
+			i.PutCluster("alpha", Cluster{Name: name("org1")})
+			i.PutWorkspace("alpha", Workspace{Parent: name("org1"), Name: "team", Cluster: name("root")})
+			i.DeleteCluster("alpha", name("org1"))
+		}, "root:org:team", "alpha"},
 		"a relist of the old shard is no event": {func(i *Index) {
 			i.PutCluster("root", Cluster{Name: name("team1")})
 			i.ReplaceClusters("alpha", []Cluster{{Name: name("team1")}})

@@ -64,8 +64,9 @@ func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 	for rest != "" {
 		var name string
 		name, rest, _ = strings.Cut(rest, ":")
-		w, ok := s.workspaces.get(workspaceKey{cluster, name})
-		if !ok {
+		head, _ := s.workspaces.get(workspaceKey{cluster, name})
+		w := head.saidBy(at)
+		if w == nil {
 			return Route{}, s.unknownIn(at)
 		}
 		unavailable = unavailable || w.unavailable
@@ -96,6 +97,17 @@ func (s *Snapshot) cluster(name logicalcluster.Name) (Route, Verdict) {
 		return Route{}, NotFound
 	}
 	return Route{Cluster: e.name, Shard: shard, Type: e.kind.Value()}, Found
+}
+
+// saidBy returns what the shard of the logical cluster that holds the workspace says about it. Other shards have no say:
+// one that is in wrong hands must not lead the paths of others astray.
+func (e *workspaceEntry) saidBy(holder *clusterEntry) *workspaceEntry {
+	for ; e != nil && holder != nil; e = e.older {
+		if e.owner == holder.owner {
+			return e
+		}
+	}
+	return nil
 }
 
 // unknown is the verdict on a logical cluster that is not indexed. Any shard may have it, those that were not read too.

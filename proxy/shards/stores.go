@@ -26,11 +26,9 @@ type store[T any] struct {
 
 var _ sink = &store[string]{}
 
-// page with no objects at all forgets the pages before: the list failed.
+func (s *store[T]) begin() { s.listed = nil }
+
 func (s *store[T]) page(objects []runtime.Object) {
-	if len(objects) == 0 {
-		s.listed = nil
-	}
 	for _, object := range objects {
 		read, err := s.read(object)
 		if err != nil {

@@ -46,7 +46,8 @@ func (h *health) get() (synced bool, failure error) {
 
 // sink takes what a stream brings.
 type sink interface {
-	// page takes some of what there is; done says that it was all.
+	// begin starts a list, page takes some of what there is, and done says that it was all. A list that fails begins anew.
+	begin()
 	page(objects []runtime.Object)
 	done()
 	put(object runtime.Object) error
@@ -162,10 +163,10 @@ func (s *stream) recovered(ctx context.Context) {
 // list hands all there is to the sink and returns the version of the list.
 func (s *stream) list(ctx context.Context) (string, error) {
 	token := ""
+	s.to.begin()
 	for {
 		list, err := s.page(ctx, token)
 		if err != nil {
-			s.to.page(nil)
 			return "", fmt.Errorf("listing %s: %w", s.resource, err)
 		}
 		objects, err := meta.ExtractList(list)
