@@ -7,6 +7,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -94,6 +95,9 @@ func DescribeKey(key Key) []any { return []any{"namespace", key.Namespace, "name
 type running struct {
 	Controller
 	*Loop[Key]
+	// unheard counts the sources that have not told what exists. Work begins without those that tell nothing for a while:
+	// what a look before that saw, and what is deleted before the source's own look, would be seen by nobody.
+	unheard sync.WaitGroup
 }
 
 func newRunning(c Controller) *running {

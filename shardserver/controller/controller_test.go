@@ -343,3 +343,32 @@ func TestManagersRefuseControllersThatCannotWork(t *testing.T) {
 		})
 	}
 }
+
+func TestWorkBeginsWhenAllInputsHaveToldWhatExists(t *testing.T) {
+	registry, store := newRegistry(t)
+	create(t, store, "a", "x")
+	late := watch.NewFakeWithChanSize(10, false)
+	var seen log
+	c := recording("one", &seen)
+	var told atomic.Bool
+	c.Inputs[0].Keys = func(event watch.Event) []Key {
+		defer told.Store(true)
+		return ObjectKey(event)
+	}
+	c.Inputs = append(c.Inputs, Input{
+		Resource: schema.GroupResource{Resource: "late"},
+		Keys:     ObjectKey,
+		Stream:   func(context.Context) (watch.Interface, error) { return late, nil },
+	})
+	start(t, Config{Registry: registry, Controllers: []Controller{c}})
+	object := func(annotations map[string]string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "y", Annotations: annotations}}
+	}
+	eventually(t, "the first input's events", told.Load)
+	if seen.count("a a|default/x") > 0 {
+		t.Error("work began before the second input had told what exists")
+	}
+	late.Add(object(map[string]string{logicalcluster.AnnotationKey: "a"}))
+	late.Action(watch.Bookmark, object(nil))
+	seen.waitFor(t, "a a|default/x")
+}

@@ -66,10 +66,15 @@ func (m *Manager) runControllers(ctx context.Context) {
 	for _, c := range m.cfg.Controllers {
 		r := newRunning(c)
 		all = append(all, r)
-		group.Go(func() { r.Run(ctx) })
 	}
 	for _, s := range sources(m.cfg.Registry, all) {
 		group.Go(func() { s.run(ctx) })
+	}
+	for _, r := range all {
+		group.Go(func() {
+			r.unheard.Wait()
+			r.Run(ctx)
+		})
 	}
 	for _, task := range m.cfg.Tasks {
 		group.Go(func() { task(ctx) })

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +36,18 @@ type source struct {
 	feed
 	registry  *storage.Registry
 	followers []follower
+	// begin lets the followers begin, as far as this source is concerned; begun tells that this has happened.
+	begin func()
+	begun atomic.Bool
+
+	// replays are those of streams that may be silent for long; replayed are the followers that wait for one.
+	replays  sync.WaitGroup
+	mu       sync.Mutex
+	replayed map[follower]struct{}
 }
+
+// startPatience is for how long controllers wait for a source that has nothing to tell at the start.
+const startPatience = 10 * time.Second
 
 // sources returns what serves all inputs of all controllers.
 func sources(registry *storage.Registry, controllers []*running) []*source {
@@ -43,17 +56,31 @@ func sources(registry *storage.Registry, controllers []*running) []*source {
 		for at := range c.Inputs {
 			for _, from := range c.feeds(at) {
 				if byFeed[from] == nil {
-					byFeed[from] = &source{feed: from, registry: registry}
+					byFeed[from] = &source{feed: from, registry: registry, replayed: map[follower]struct{}{}}
 				}
 				byFeed[from].followers = append(byFeed[from].followers, follower{c, at})
+				c.unheard.Add(1)
 			}
 		}
 	}
-	return slices.Collect(maps.Values(byFeed))
+	all := slices.Collect(maps.Values(byFeed))
+	for _, s := range all {
+		s.begin = sync.OnceFunc(func() {
+			s.begun.Store(true)
+			for _, follower := range s.followers {
+				follower.unheard.Done()
+			}
+		})
+	}
+	return all
 }
 
 // run follows the resource until the context ends.
 func (s *source) run(ctx context.Context) {
+	defer s.replays.Wait()
+	defer s.begin()
+	patience := time.AfterFunc(startPatience, s.begin)
+	defer patience.Stop()
 	newBackoff := func() wait.Backoff {
 		return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 10 * time.Second}
 	}
@@ -63,6 +90,7 @@ func (s *source) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.begin()
 		if synced {
 			backoff = newBackoff()
 		}
@@ -97,9 +125,10 @@ func (s *source) follow(ctx context.Context, again bool) (synced bool, err error
 				continue
 			}
 			synced = true
-			if again {
+			if again || s.begun.Load() {
 				s.replayOthers(ctx)
 			}
+			s.begin()
 		case watch.Error:
 			return synced, fmt.Errorf("watching %s: %w", s.resource, apierrors.FromObject(event.Object))
 		}
@@ -108,23 +137,47 @@ func (s *source) follow(ctx context.Context, again bool) (synced bool, err error
 }
 
 // replayOthers makes the followers look at everything again, because deletions of this resource that happened between
-// two watches were seen by nobody.
+// two watches, or after a follower began without this source, were seen by nobody.
 func (s *source) replayOthers(ctx context.Context) {
 	for _, of := range s.followers {
-		for at, input := range of.Inputs {
+		for at := range of.Inputs {
 			other := follower{of.running, at}
 			for _, from := range of.feeds(at) {
-				if from == s.feed {
-					continue
-				}
-				err := from.list(ctx, s.registry, func(obj runtime.Object) error {
-					other.enqueue(watch.Event{Type: watch.Added, Object: obj})
-					return nil
-				})
-				if err != nil {
-					klog.FromContext(ctx).Error(err, "Replaying a resource to a controller failed", "controller", of.Name, "resource", input.Resource)
+				switch {
+				case from == s.feed:
+				case from.of != nil:
+					s.replayLater(ctx, from, other)
+				default:
+					s.replay(ctx, from, other)
 				}
 			}
 		}
+	}
+}
+
+// replayLater replays a stream of the follower's own, which may be silent for as long as it likes. One replay that has not
+// ended stands for all that are asked for meanwhile.
+func (s *source) replayLater(ctx context.Context, from feed, to follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, pending := s.replayed[to]; pending {
+		return
+	}
+	s.replayed[to] = struct{}{}
+	s.replays.Go(func() {
+		s.replay(ctx, from, to)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.replayed, to)
+	})
+}
+
+func (s *source) replay(ctx context.Context, from feed, to follower) {
+	err := from.list(ctx, s.registry, func(obj runtime.Object) error {
+		to.enqueue(watch.Event{Type: watch.Added, Object: obj})
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Replaying a resource to a controller failed", "controller", to.Name, "resource", from.resource)
 	}
 }
