@@ -30,6 +30,8 @@ const (
 	hookMirror = "kcp-follow-cache"
 	// heartbeat is how often a shard reports on itself.
 	heartbeat = 10 * time.Second
+	// knownPatience bounds how long a shard that has never been ready waits for what other shards have.
+	knownPatience = 5 * time.Second
 	// trustInterval is how often it is looked whether the cache is that of this installation.
 	trustInterval = time.Second
 )
@@ -78,6 +80,10 @@ func (s *Server) addReplication(ctx context.Context) error {
 	})
 	return s.Generic.AddPostStartHook(hookMirror, func(hook genericapiserver.PostStartHookContext) error {
 		s.running.Go(func() { s.followCache(hook) })
+		// Who is sent here from now on should not hear that something is not known yet, if that can be helped.
+		ctx, cancel := context.WithTimeout(hook, knownPatience)
+		defer cancel()
+		r.mirror.WaitKnown(ctx)
 		return nil
 	})
 }

@@ -17,6 +17,9 @@ import (
 // hurryInterval is how often it is looked whether streams lag behind what shards say.
 const hurryInterval = time.Second
 
+// knownInterval is how often WaitKnown looks.
+const knownInterval = 20 * time.Millisecond
+
 // Config is what a mirror is made of.
 type Config struct {
 	// Shard is the name of this shard, Root that of the one which has the logical cluster root.
@@ -62,6 +65,29 @@ func (m *Mirror) Run(ctx context.Context, cache *client.Client) {
 	}
 	running.Go(func() { m.hurry(ctx) })
 	running.Wait()
+}
+
+// WaitKnown returns when everything that other shards have is known, the cache turns out to be away, or the context ends.
+func (m *Mirror) WaitKnown(ctx context.Context) {
+	ticker := time.NewTicker(knownInterval)
+	defer ticker.Stop()
+	for !m.outage.lasts() && m.unknown() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// unknown tells whether anything may be unknown.
+func (m *Mirror) unknown() bool {
+	for _, table := range m.tables {
+		if table.whyUnknown() != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // hurry has resources listed anew that could be judged by what shards say by now, if only their streams had come as far

@@ -49,6 +49,13 @@ func (o *outage) end(ctx context.Context, resource schema.GroupResource) []schem
 	return slices.Collect(maps.Keys(o.since))
 }
 
+// lasts tells whether any stream is closed.
+func (o *outage) lasts() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.since) > 0
+}
+
 // longest returns for how long the stream that is closed for longest has been.
 func (o *outage) longest() time.Duration {
 	o.mu.Lock()
