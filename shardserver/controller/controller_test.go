@@ -358,7 +358,10 @@ func TestWorkBeginsWhenAllInputsHaveToldWhatExists(t *testing.T) {
 	c.Inputs = append(c.Inputs, Input{
 		Resource: schema.GroupResource{Resource: "late"},
 		Keys:     ObjectKey,
-		Stream:   func(context.Context) (watch.Interface, error) { return late, nil },
+		Stream: func(ctx context.Context) (watch.Interface, error) {
+			context.AfterFunc(ctx, late.Stop)
+			return late, nil
+		},
 	})
 	start(t, Config{Registry: registry, Controllers: []Controller{c}})
 	object := func(annotations map[string]string) *metav1.PartialObjectMetadata {

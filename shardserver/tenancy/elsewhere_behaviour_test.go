@@ -2,7 +2,6 @@ package tenancy_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,6 +23,8 @@ import (
 
 // installation is three shards and the cache that root embeds.
 type installation struct {
+	// t is that of the whole test: shards outlive the part of it that restarts them.
+	t       *testing.T
 	shards  map[string]*shardtesting.Shard
 	clients map[string]client.Client
 }
@@ -31,7 +32,7 @@ type installation struct {
 func startInstallation(t *testing.T, names ...string) *installation {
 	t.Helper()
 	root := shardtesting.Start(t)
-	in := &installation{shards: map[string]*shardtesting.Shard{}, clients: map[string]client.Client{}}
+	in := &installation{t: t, shards: map[string]*shardtesting.Shard{}, clients: map[string]client.Client{}}
 	in.is(t, "root", root)
 	for _, name := range names {
 		in.is(t, name, shardtesting.StartShard(t, root, name))
@@ -56,7 +57,7 @@ func (in *installation) stop(t *testing.T, name string) {
 
 func (in *installation) restart(t *testing.T, name string, configure ...func(*options.Options)) {
 	t.Helper()
-	in.is(t, name, shardtesting.StartShardIn(t, in.shards[name].Directory, in.shards["root"], name, configure...))
+	in.is(t, name, shardtesting.StartShardIn(in.t, in.shards[name].Directory, in.shards["root"], name, configure...))
 }
 
 // waitHeard waits until a shard takes workspaces of root.
@@ -130,6 +131,16 @@ func (in *installation) assertOn(t *testing.T, workspace *tenancyv1alpha1.Worksp
 	return cluster
 }
 
+// assertNoKey checks that a shard stores nothing of a logical cluster, but for what it knows of other shards.
+func (in *installation) assertNoKey(t *testing.T, shard, cluster string) {
+	t.Helper()
+	for _, key := range in.shards[shard].Keys(t, "/"+cluster+"/") {
+		if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/mirror/") {
+			t.Errorf("shard %s: key %s is left", shard, key)
+		}
+	}
+}
+
 // assertNothingPublished checks that no shard asks or answers another any more.
 func (in *installation) assertNothingPublished(t *testing.T) {
 	t.Helper()
@@ -139,11 +150,18 @@ func (in *installation) assertNothingPublished(t *testing.T) {
 	}
 	defer cache.CloseIdle()
 	shardtesting.Eventually(t, "an empty cache", func(ctx context.Context) error {
+		var found []string
 		for _, resource := range []string{"logicalclusterrequests", "logicalclusterreports"} {
 			objects, _, err := cache.List(ctx, shardingv1alpha1.SchemeGroupVersion.WithResource(resource))
-			if err != nil || len(objects) > 0 {
-				return fmt.Errorf("%s: %v, %w", resource, objects, errors.Join(err))
+			if err != nil {
+				return err
 			}
+			for _, object := range objects {
+				found = append(found, string(object.Raw))
+			}
+		}
+		if len(found) > 0 {
+			return fmt.Errorf("there is %v", found)
 		}
 		return nil
 	})
@@ -161,9 +179,7 @@ func TestWorkspacesOnOtherShards(t *testing.T) {
 		if path := cluster.Annotations[corev1alpha1.LogicalClusterPathAnnotationKey]; path != "root:selected" {
 			t.Errorf("path %q", path)
 		}
-		if len(in.shards["root"].Keys(t, "/"+workspace.Spec.Cluster+"/")) > 0 {
-			t.Error("the shard of the workspace has something of its logical cluster")
-		}
+		in.assertNoKey(t, "root", workspace.Spec.Cluster)
 		in.assertNothingPublished(t)
 	})
 
@@ -180,11 +196,7 @@ func TestWorkspacesOnOtherShards(t *testing.T) {
 		in.delete(t, "root", "root", "top")
 		in.waitGone(t, "root", "root", "top")
 		for shard, workspace := range map[string]*tenancyv1alpha1.Workspace{"alpha": top, "beta": middle, "root": leaf} {
-			for _, key := range in.shards[shard].Keys(t, "/"+workspace.Spec.Cluster+"/") {
-				if !strings.Contains(key, "/cache/") && !strings.Contains(key, "elsewhere") {
-					t.Errorf("shard %s: key %s is left", shard, key)
-				}
-			}
+			in.assertNoKey(t, shard, workspace.Spec.Cluster)
 		}
 		in.assertNothingPublished(t)
 	})
@@ -299,29 +311,26 @@ func (in *installation) waitFor(t *testing.T, name string, condition conditionsv
 func TestAShardThatEndsAtAnyMomentCarriesOn(t *testing.T) {
 	in := startInstallation(t, "alpha", "beta")
 	parent := in.ready(t, "root", "root", "parent", "alpha")
-	for round, delay := range []time.Duration{0, 15, 40, 80, 120, 200} {
-		name := fmt.Sprintf("child-%d", round)
-		for _, ended := range []string{"alpha", "beta"} {
-			name := name + "-" + ended
-			t.Run(fmt.Sprintf("shard %s ends after %d ms", ended, delay), func(t *testing.T) {
-				in.create(t, "alpha", parent.Spec.Cluster, name, "beta")
-				time.Sleep(delay * time.Millisecond) //nolint:forbidigo // the moment is what is tested
-				in.stop(t, ended)
-				in.restart(t, ended)
-				workspace := waitReady(t, in.clients["alpha"], parent.Spec.Cluster, name)
-				in.assertOn(t, workspace, "beta")
-				in.delete(t, "alpha", parent.Spec.Cluster, name)
-				time.Sleep(delay * time.Millisecond) //nolint:forbidigo // as above
-				in.stop(t, ended)
-				in.restart(t, ended)
-				in.waitGone(t, "alpha", parent.Spec.Cluster, name)
-				for _, key := range in.shards["beta"].Keys(t, "/"+workspace.Spec.Cluster+"/") {
-					if !strings.Contains(key, "elsewhere") {
-						t.Errorf("key %s is left", key)
-					}
-				}
-				in.assertNothingPublished(t)
-			})
-		}
+	for _, moment := range []struct {
+		ended string
+		delay time.Duration
+	}{{"alpha", 0}, {"beta", 40}, {"alpha", 80}, {"beta", 150}, {"alpha", 30}, {"beta", 5}} {
+		ended, delay := moment.ended, moment.delay*time.Millisecond
+		name := fmt.Sprintf("child-%s-%d", ended, moment.delay)
+		t.Run(fmt.Sprintf("shard %s ends after %s", ended, delay), func(t *testing.T) {
+			in.create(t, "alpha", parent.Spec.Cluster, name, "beta")
+			time.Sleep(delay) //nolint:forbidigo // the moment is what is tested
+			in.stop(t, ended)
+			in.restart(t, ended)
+			workspace := waitReady(t, in.clients["alpha"], parent.Spec.Cluster, name)
+			in.assertOn(t, workspace, "beta")
+			in.delete(t, "alpha", parent.Spec.Cluster, name)
+			time.Sleep(delay) //nolint:forbidigo // as above
+			in.stop(t, ended)
+			in.restart(t, ended)
+			in.waitGone(t, "alpha", parent.Spec.Cluster, name)
+			in.assertNoKey(t, "beta", workspace.Spec.Cluster)
+			in.assertNothingPublished(t)
+		})
 	}
 }
