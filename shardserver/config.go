@@ -209,6 +209,9 @@ func (c *Config) applyAuthentication(ctx context.Context) error {
 		tokens = c.admin.Tokens()
 	}
 	config := authentication.Config{Stock: stock, Registry: c.registry, Types: c.typeIndex, AdminTokens: tokens}
+	if config.Proxy, err = c.options.ProxyConfig(); err != nil {
+		return err
+	}
 	if c.options.FeatureEnabled(options.GateWorkspaceAuthentication) {
 		config.Issuers = issuers.New(ctx, authenticator.Audiences(c.options.Authentication.APIAudiences), stock.APIAudiences)
 	}

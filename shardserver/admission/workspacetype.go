@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"k8s.io/apiserver/pkg/admission"
@@ -9,6 +10,9 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -19,6 +23,7 @@ const rootTypeName = "root"
 type workspaceType struct {
 	*admission.Handler
 	types      *workspacetype.Resolver
+	exports    exportAccess
 	permission permission
 }
 
@@ -26,6 +31,7 @@ func newWorkspaceType(config Config) admission.Interface {
 	return &workspaceType{
 		Handler:    admission.NewHandler(admission.Create, admission.Update),
 		types:      config.Types,
+		exports:    newExportAccess(config),
 		permission: permission{config.Authorizer, config.Deep},
 	}
 }
@@ -104,6 +110,11 @@ func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attribute
 		return false
 	}
 	cluster, err := w.types.Locate(ctx, parsed)
+	if errors.Is(err, paths.ErrElsewhere) { // nobody here can follow the path: only an export that exists can be found by it
+		var found bindings.Export
+		found, err = w.exports.find(ctx, apiexport.Reference{Path: parsed, Name: export})
+		cluster = found.Cluster
+	}
 	if err != nil {
 		return false
 	}

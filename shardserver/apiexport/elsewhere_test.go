@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +27,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -55,6 +58,8 @@ func TestSharedAcrossShards(t *testing.T) {
 		{"a workspace gets the type and the default bindings that another shard has", typeOfAnotherShard},
 		{"partitions are over all shards, and slices follow them", partitionsOverAllShards},
 		{"who may no longer bind does not", permissionWithdrawn},
+		{"a service account of the provider works on the consumer's shard", serviceAccountOfAnotherShard},
+		{"an export of another shard becomes a default for who may bind it", defaultOfAnotherShard},
 		{"while the provider's shard is away, consumers go on", providersShardAway},
 		{"while root and the cache are away, consumers go on", cacheAway},
 		{"an export that was deleted stays bound", exportDeleted},
@@ -67,9 +72,9 @@ func TestSharedAcrossShards(t *testing.T) {
 
 func newStory(t *testing.T) *story {
 	root := shardtesting.Start(t)
-	s := &story{shards: map[string]*shardtesting.Shard{
-		"root": root, "alpha": shardtesting.StartShard(t, root, "alpha"), "beta": shardtesting.StartShard(t, root, "beta"),
-	}}
+	alpha := shardtesting.StartShard(t, root, "alpha")
+	beta := shardtesting.StartShard(t, root, "beta", trusting(t, alpha))
+	s := &story{shards: map[string]*shardtesting.Shard{"root": root, "alpha": alpha, "beta": beta}}
 	masters := root.Client(t, root.Masters(t))
 	for _, name := range []string{"alpha", "beta"} {
 		shardtesting.Eventually(t, "shard "+name+" being ready", func(ctx context.Context) error {
@@ -97,7 +102,16 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// masters returns a client of system:masters, as a user one of somebody else.
+// trusting makes a shard accept service accounts of another one, which it asks for them as it would a front proxy.
+func trusting(t *testing.T, other *shardtesting.Shard) func(*options.Options) {
+	proxy := other.PeerKubeconfig(t)
+	return func(o *options.Options) {
+		o.Shard.ExternalLogicalClusterAdminKubeconfig = proxy
+		o.Authentication.ServiceAccounts.KeyFiles = []string{filepath.Join(o.RootDirectory, "sa.key"), filepath.Join(other.Directory, "sa.key")}
+	}
+}
+
+// masters returns a client of system:masters, as one of somebody else.
 func (s *story) masters(t *testing.T, shard string) client.Client {
 	return s.shards[shard].Client(t, s.shards[shard].Masters(t))
 }
@@ -453,6 +467,50 @@ func permissionWithdrawn(t *testing.T, s *story) {
 			return fmt.Errorf("got %w", errors.Join(errors.New("not refused"), err))
 		}
 		return nil
+	})
+}
+
+func serviceAccountOfAnotherShard(t *testing.T, s *story) {
+	c := s.masters(t, "alpha")
+	create(t, c, s.provider, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "operator", Namespace: "default"}})
+	create(t, c, s.provider, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "operator"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "operators"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "operator", Namespace: "default"}},
+	})
+	alpha := s.shards["alpha"]
+	issued, err := alpha.Kubernetes(t, shardtesting.At(alpha.Masters(t), s.provider)).CoreV1().ServiceAccounts("default").
+		CreateToken(t.Context(), "operator", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(s.shards["beta"].Masters(t))
+	config.Host = strings.TrimSuffix(config.Host, "/") + "/services/apiexport/" + s.provider + "/widgets/clusters/*"
+	config.BearerToken = issued.Status.Token
+	view := dynamic.NewForConfigOrDie(config).Resource(widgets)
+	shardtesting.Eventually(t, "the operator sees the widgets of consumers", func(ctx context.Context) error { return sees(ctx, view, "first") })
+	config.BearerToken = issued.Status.Token + "x"
+	if _, err := dynamic.NewForConfigOrDie(config).Resource(widgets).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a token without a valid signature: %v", err)
+	}
+}
+
+func defaultOfAnotherShard(t *testing.T, s *story) {
+	of := func(name string) *tenancyv1alpha1.WorkspaceType {
+		return &tenancyv1alpha1.WorkspaceType{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: tenancyv1alpha1.WorkspaceTypeSpec{
+				DefaultAPIBindings: []tenancyv1alpha1.APIExportReference{{Path: "root:provider", Export: "widgets"}},
+			},
+		}
+	}
+	alice := s.as(t, "beta", "alice")
+	if err := alice.Create(shardtesting.In(t.Context(), s.another), of("refused")); !apierrors.IsForbidden(err) {
+		t.Fatalf("who may not bind: %v", err)
+	}
+	s.grant(t, "alpha", s.provider, "binders-again", "binders", "alice")
+	shardtesting.Eventually(t, "alice may bind again", func(ctx context.Context) error {
+		return alice.Create(shardtesting.In(ctx, s.another), of("allowed"))
 	})
 }
 

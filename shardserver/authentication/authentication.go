@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
 	"github.com/atoll-dev/atoll/issuers"
@@ -41,6 +42,9 @@ type Config struct {
 	Stock kubeauthenticator.Config
 	// Registry gives access to service accounts and secrets. Needed for service account tokens.
 	Registry *storage.Registry
+	// Proxy leads to all shards through the front proxy, as somebody who may read service accounts and their secrets. Nil
+	// leaves tokens of logical clusters of other shards unknown.
+	Proxy *rest.Config
 	// Issuers, if given, verifies tokens of the issuers that workspace types bring (feature gate WorkspaceAuthentication).
 	Issuers *issuers.Authenticators
 	// Types finds workspace types by path. Needed with Issuers.
@@ -77,12 +81,12 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	if tokens != nil {
 		requests = append(requests, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
-	rest, err := upstream(ctx, stock)
+	others, err := upstream(ctx, stock)
 	if err != nil {
 		return nil, err
 	}
-	if rest != nil {
-		requests = append(requests, rest)
+	if others != nil {
+		requests = append(requests, others)
 	}
 	if config.Issuers != nil {
 		if config.Registry == nil {
@@ -104,7 +108,7 @@ func tokenAuthenticator(config Config) (authenticator.Token, error) {
 		if config.Registry == nil {
 			return nil, errors.New("authentication: service account tokens need a storage registry")
 		}
-		accounts, err := serviceAccountTokens(config.Stock, newTokenGetter(config.Registry))
+		accounts, err := serviceAccountTokens(config.Stock, newEverywhereGetter(config.Registry, config.Proxy))
 		if err != nil {
 			return nil, err
 		}

@@ -47,6 +47,14 @@ func (o *Options) CacheConfig() (*rest.Config, error) {
 	return o.peer("--cache-kubeconfig", o.Shard.CacheKubeconfig, "")
 }
 
+// ProxyConfig returns how this shard reaches the logical clusters of others, through the front proxy, or nil if nobody says.
+func (o *Options) ProxyConfig() (*rest.Config, error) {
+	if o.Shard.ExternalLogicalClusterAdminKubeconfig == "" {
+		return nil, nil
+	}
+	return o.peer("--external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "")
+}
+
 // peer reads a kubeconfig. Where it holds no credentials, the shard shows its client certificate.
 func (o *Options) peer(flag, file, context string) (*rest.Config, error) {
 	kubeconfig, err := clientcmd.LoadFromFile(file)

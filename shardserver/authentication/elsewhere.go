@@ -1,0 +1,153 @@
+package authentication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+const (
+	// Answers of other shards are remembered: what is there for foundTTL, what is not, or could not be asked, for missedTTL.
+	foundTTL, missedTTL = time.Minute, 10 * time.Second
+	// maxAnswers is how many of them are kept. Beyond it those that were not used for longest are asked for again.
+	maxAnswers = 8192
+	// askTimeout bounds one question.
+	askTimeout = 10 * time.Second
+)
+
+var errNotAsked = errors.New("it belongs to a logical cluster of another shard, and no way to ask that is configured (--external-logical-cluster-admin-kubeconfig)")
+
+// everywhereGetter reads what a token is bound to, in the logical cluster of the context: here, or through the front
+// proxy where it is on another shard. Only tokens with a valid signature come this far.
+type everywhereGetter struct {
+	tokenGetter
+	registry *storage.Registry
+	// proxy leads to all shards; nil if nobody says how they are reached.
+	proxy   *rest.Config
+	asking  singleflight.Group
+	answers *utilcache.LRUExpireCache
+}
+
+var _ serviceaccount.ServiceAccountTokenGetter = &everywhereGetter{}
+
+func newEverywhereGetter(registry *storage.Registry, proxy *rest.Config) *everywhereGetter {
+	return &everywhereGetter{tokenGetter: newTokenGetter(registry), registry: registry, proxy: proxy, answers: utilcache.NewLRUExpireCache(maxAnswers)}
+}
+
+// question names what is asked for.
+type question struct {
+	cluster         logicalcluster.Name
+	kind            string
+	namespace, name string
+}
+
+// answer is what was said, and is shared: copy before changing.
+type answer struct {
+	object any
+	err    error
+}
+
+func (g *everywhereGetter) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	cluster, here, err := g.whose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if here {
+		return g.tokenGetter.GetServiceAccount(ctx, namespace, name)
+	}
+	return ask(g, question{cluster, "serviceaccount", namespace, name}, func(ctx context.Context, there kubernetes.Interface) (*corev1.ServiceAccount, error) {
+		return there.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+}
+
+// GetSecret returns a secret of another shard as one that has just been used: that it was is for its own shard to note.
+func (g *everywhereGetter) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	cluster, here, err := g.whose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if here {
+		return g.tokenGetter.GetSecret(ctx, namespace, name)
+	}
+	found, err := ask(g, question{cluster, "secret", namespace, name}, func(ctx context.Context, there kubernetes.Interface) (*corev1.Secret, error) {
+		return there.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if err != nil {
+		return nil, err
+	}
+	used := found.DeepCopy()
+	if used.Labels == nil {
+		used.Labels = map[string]string{}
+	}
+	used.Labels[serviceaccount.LastUsedLabelKey] = time.Now().UTC().Format(time.DateOnly)
+	return used, nil
+}
+
+// whose returns the logical cluster of the context, and whether it is on this shard.
+func (g *everywhereGetter) whose(ctx context.Context) (logicalcluster.Name, bool, error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() {
+		return cluster, false, errors.New("looking for what a token is bound to: no single logical cluster in the context")
+	}
+	here, err := g.registry.Here(ctx, cluster)
+	return cluster, here, err
+}
+
+// ask returns what is remembered, or asks the shard of the logical cluster. Who asks the same at one time asks once.
+func ask[T any](g *everywhereGetter, of question, read func(context.Context, kubernetes.Interface) (T, error)) (T, error) {
+	var none T
+	if g.proxy == nil {
+		return none, fmt.Errorf("%s %s/%s of %q: %w", of.kind, of.namespace, of.name, of.cluster, errNotAsked)
+	}
+	said, known := g.answers.Get(of)
+	if !known {
+		said, _, _ = g.asking.Do(fmt.Sprint(of), func() (any, error) {
+			got := g.asked(of, func(ctx context.Context, there kubernetes.Interface) (any, error) { return read(ctx, there) })
+			ttl := foundTTL
+			if got.err != nil {
+				ttl = missedTTL
+			}
+			g.answers.Add(of, got, ttl)
+			return got, nil
+		})
+	}
+	got, _ := said.(answer)
+	if got.err != nil {
+		return none, got.err
+	}
+	object, ok := got.object.(T)
+	if !ok {
+		return none, fmt.Errorf("asking another shard for a %s brought %T", of.kind, got.object)
+	}
+	return object, nil
+}
+
+func (g *everywhereGetter) asked(of question, read func(context.Context, kubernetes.Interface) (any, error)) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout) // nobody's own: others may wait for the answer
+	defer cancel()
+	config := rest.CopyConfig(g.proxy)
+	config.Host = strings.TrimSuffix(config.Host, "/") + of.cluster.Path().URLPath()
+	there, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return answer{err: fmt.Errorf("reaching the shard of %q: %w", of.cluster, err)}
+	}
+	object, err := read(ctx, there)
+	if err != nil && !apierrors.IsNotFound(err) {
+		err = fmt.Errorf("asking the shard of %q for %s %s/%s: %w", of.cluster, of.kind, of.namespace, of.name, err)
+	}
+	return answer{object, err}
+}
