@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// ShardGroup is the group of shards. The user name of a shard is ShardUserPrefix + its name. It may read everything
-	// and write its own part.
+	// ShardGroup is the group of shards, and of servers beside them: it may read everything. The user name of a shard is
+	// ShardUserPrefix + its name, which lets it write its own part.
 	ShardGroup      = "system:kcp:shard"
 	ShardUserPrefix = "system:kcp:shard:"
 	// CacheGroup is the group of caches below this one. The user name of a cache is CacheUserPrefix + its name. It may
@@ -43,8 +43,11 @@ func (a Authorizer) Authorize(ctx context.Context, attributes authorizer.Attribu
 	case who == nil || !scoped:
 		return authorizer.DecisionDeny, "only system:masters may do this", nil
 	}
+	if slices.Contains(who.GetGroups(), ShardGroup) && attributes.IsReadOnly() {
+		return authorizer.DecisionAllow, "", nil
+	}
 	if shard, ok := member(who, ShardGroup, ShardUserPrefix); ok {
-		if attributes.IsReadOnly() || target.Shard == shard {
+		if target.Shard == shard {
 			return authorizer.DecisionAllow, "", nil
 		}
 		return authorizer.DecisionDeny, fmt.Sprintf("shard %q writes its own part of the cache alone", shard), nil

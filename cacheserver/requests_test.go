@@ -53,10 +53,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"masters": cache.Masters(t), "the shard": cache.Shard(t, "mine"), "another shard": cache.Shard(t, "other"),
 		"a cache": cache.User(t, "system:kcp:cache:x", "system:kcp:cache"), "a user": cache.User(t, "joe", "system:authenticated"),
 		"the shard's name without its group": cache.User(t, "system:kcp:shard:mine", "system:kcp:admin"),
-		"the shards' group without a name":   cache.User(t, "system:kcp:shard:", "system:kcp:shard"),
+		"the shards' group without a name":   cache.User(t, "system:kcp:virtual-workspace:x", "system:kcp:shard"),
+		"an empty name of a shard":           cache.User(t, "system:kcp:shard:", "system:kcp:shard"),
 		"nobody":                             cache.Anonymous(),
 	}
-	readers := []string{"masters", "the shard", "another shard", "a cache"}
+	readers := []string{"masters", "the shard", "another shard", "a cache", "the shards' group without a name", "an empty name of a shard"}
 	writers := []string{"masters", "the shard", "a cache"}
 	for name, tc := range map[string]struct {
 		method, path, media, body string

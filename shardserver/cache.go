@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
@@ -21,9 +23,19 @@ import (
 const (
 	// hookCache is the name of the post-start hook that begins what an embedded cache does in the background.
 	hookCache = "kcp-start-embedded-cache"
-	// cachePrefix is where the embedded cache keeps its objects in the shard's etcd, beside the shard's own prefix.
+	// cachePrefix is where the embedded cache keeps its objects in the shard's etcd, beside the shard's own prefix if that
+	// is the stock one.
 	cachePrefix = "/cache"
 )
+
+// prefixOfCache returns what the keys of an embedded cache begin with. Installations that share an etcd by prefixes of their
+// own have caches of their own.
+func prefixOfCache(shard string) string {
+	if path.Join("/", shard) == kubeoptions.DefaultEtcdPathPrefix {
+		return cachePrefix
+	}
+	return path.Join("/", shard) + strings.ReplaceAll(cachePrefix, "/", "-")
+}
 
 // Cache is a cache server that a shard serves on its own port, below its own chain.
 type Cache interface {
@@ -62,7 +74,7 @@ func (s *Server) addCache(ctx context.Context, create NewCache) error {
 	generic := s.config.Generic
 	config := CacheConfig{
 		Transport:   s.StorageTransport(),
-		Prefix:      cachePrefix,
+		Prefix:      prefixOfCache(s.options.Etcd.StorageConfig.Prefix),
 		MinWatch:    time.Duration(generic.MinRequestTimeout) * time.Second,
 		MaxBody:     generic.MaxRequestBodyBytes,
 		AlwaysAllow: s.options.Authorization.AlwaysAllowPaths,

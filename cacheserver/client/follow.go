@@ -95,7 +95,7 @@ func (s *stream) once(ctx context.Context) (progressed bool, err error) {
 		s.follower.Replaced(objects, at)
 	}
 	received, err := s.watch(ctx)
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		s.at = Position{}
 		return true, nil
 	}
