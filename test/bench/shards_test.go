@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// member is a shard of an installation, with etcd of its own.
+type member struct {
+	name  string
+	shard *shardtesting.Shard
+	etcd  *store
+}
+
+// BenchmarkWorkspacesOverShards measures the creation of workspaces below root where each is placed on one of three shards,
+// and of what it costs there and in the cache, against workspaces that stay on the shard of their parent.
+func BenchmarkWorkspacesOverShards(b *testing.B) {
+	timed(b)
+	for range b.N {
+		members := startMembers(b, "alpha", "beta")
+		root := members[0]
+		creator := newCreator(b, root.shard, "root")
+		creator.create(b, "warm", 30)
+		for _, run := range []struct {
+			name, what string
+			open       []string
+		}{
+			{"here", "on the shard of their parent", []string{"root"}},
+			{"elsewhere", "all on two other shards", []string{"alpha", "beta"}},
+			{"anywhere", "over three shards", []string{"root", "alpha", "beta"}},
+		} {
+			schedulable(b, root, members, run.open)
+			before, begun := revisions(b, members), time.Now()
+			workspaces := latencies(creator.create(b, run.name, some))
+			record("workspaces created until Ready, "+run.what, rate(some, begun), "1/s", fmt.Sprintf("%d writers, %d workspaces; all shards and the cache in one process", writers, some))
+			record("workspace create to Ready p50, "+run.what, milliseconds(quantile(workspaces, 0.5)), "ms", "same run")
+			record("workspace create to Ready p99, "+run.what, milliseconds(quantile(workspaces, 0.99)), "ms", "same run")
+			quiet(b, root)
+			record("etcd writes per workspace created, "+run.what, float64(revisions(b, members)-before)/float64(some), "", "revisions of all three; the cache is in one of them")
+		}
+		creator.stop()
+		begun := time.Now()
+		deleteAll(b, root.shard, "root")
+		record(fmt.Sprintf("deletion of %d workspaces over three shards", 3*some+30), time.Since(begun).Seconds(), "s", "until the last is gone")
+		for _, member := range members[1:] {
+			stop(b, member.shard)
+		}
+		stop(b, root.shard)
+	}
+}
+
+func startMembers(b *testing.B, names ...string) []member {
+	b.Helper()
+	root := member{name: "root", etcd: startEtcd(b)}
+	root.shard = shardtesting.StartIn(b, b.TempDir(), root.etcd.use)
+	members := []member{root}
+	for _, name := range names {
+		other := member{name: name, etcd: startEtcd(b)}
+		other.shard = shardtesting.StartShard(b, root.shard, name, other.etcd.use)
+		members = append(members, other)
+	}
+	c := root.shard.Client(b, root.shard.Masters(b))
+	for _, name := range names {
+		eventually(b, "shard "+name+" is ready", func(ctx context.Context) error {
+			shard := &corev1alpha1.Shard{}
+			if err := c.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
+				return err
+			}
+			if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
+				return fmt.Errorf("conditions %+v", shard.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	return members
+}
+
+// schedulable has only some shards take new workspaces.
+func schedulable(b *testing.B, root member, members []member, open []string) {
+	b.Helper()
+	c := root.shard.Client(b, root.shard.Masters(b))
+	in := shardtesting.In(b.Context(), "root")
+	for _, member := range members {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			shard := &corev1alpha1.Shard{}
+			if err := c.Get(in, client.ObjectKey{Name: member.name}, shard); err != nil {
+				return err
+			}
+			if shard.Annotations == nil {
+				shard.Annotations = map[string]string{}
+			}
+			shard.Annotations[corev1alpha1.UnschedulableAnnotationKey] = ""
+			for _, name := range open {
+				if name == member.name {
+					delete(shard.Annotations, corev1alpha1.UnschedulableAnnotationKey)
+				}
+			}
+			return c.Update(in, shard)
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second) // until the watch cache of root has it
+}
+
+// revisions returns how many transactions have changed something, in all stores.
+func revisions(b *testing.B, members []member) (sum int64) {
+	b.Helper()
+	for _, member := range members {
+		response, err := member.etcd.client.Get(b.Context(), "x")
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += response.Header.Revision
+	}
+	return sum
+}
+
+// quiet waits until no shard asks another for anything.
+func quiet(b *testing.B, root member) {
+	b.Helper()
+	cache, err := cacheclient.New(root.shard.Masters(b), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cache.CloseIdle()
+	eventually(b, "nothing is asked for or reported", func(ctx context.Context) error {
+		for _, resource := range []schema.GroupResource{shardingv1alpha1.Resource("logicalclusterrequests"), shardingv1alpha1.Resource("logicalclusterreports")} {
+			objects, _, err := cache.List(ctx, shardingv1alpha1.SchemeGroupVersion.WithResource(resource.Resource))
+			if err != nil {
+				return err
+			}
+			if len(objects) > 0 {
+				return fmt.Errorf("there are %d %s", len(objects), resource)
+			}
+		}
+		return nil
+	})
+}
