@@ -353,3 +353,68 @@ func TestOldRevisionsAreRemoved(t *testing.T) {
 		t.Errorf("the first revision is still there: %v", err)
 	}
 }
+
+// TestAFollowerThatWasAwayForLong: what happened since was removed, so that it reads everything anew and misses nothing.
+func TestAFollowerThatWasAwayForLong(t *testing.T) {
+	t.Parallel()
+	e := indextesting.Start(t)
+	alpha := newObjects()
+	alpha.set(cluster("a1"), `{}`)
+	alpha.set(cluster("a2"), `{}`)
+	write(t, e, "alpha", alpha)
+	k := newKnown()
+	f := sharedindex.NewFollower(e.Options(), k)
+	runOnce := func() (stop func()) {
+		return running(t, func(ctx context.Context) {
+			if err := f.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if f.Ready() == nil {
+		t.Error("ready before it ran")
+	}
+	stop := runOnce()
+	k.eventually(t, "before", "alpha", alpha)
+	if err := f.Ready(); err != nil {
+		t.Error(err)
+	}
+	stop()
+
+	alpha.remove(cluster("a1"))
+	alpha.set(cluster("a3"), `{}`)
+	client, other := e.Client(), follow(t, e)
+	other.eventually(t, "written meanwhile", "alpha", alpha)
+	now := revision(t, e)
+	if _, err := client.Compact(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	runOnce()
+	k.eventually(t, "after", "alpha", alpha)
+}
+
+// TestWhatCannotBeReadIsLeftOut: keys and values of others, and of later versions.
+func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
+	t.Parallel()
+	e := indextesting.Start(t)
+	client := e.Client()
+	for _, key := range []string{"/kcp-index/alpha/clusters/UPPER", "/kcp-index/alpha/later/x", "/kcp-index/alpha", "/kcp-index/", "/kcp-index/alpha/clusters/a/b"} {
+		if _, err := client.Put(t.Context(), key, `{}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alpha := newObjects()
+	alpha.set(cluster("a1"), `{}`)
+	k := follow(t, e)
+	write(t, e, "alpha", alpha)
+	k.eventually(t, "what can be read", "alpha", alpha)
+	follow(t, e).eventually(t, "what can be read", "alpha", alpha)
+	root := newObjects()
+	root.set(shardKey("alpha"), `{}`)
+	write(t, e, "root", root)
+	k.eventually(t, "what can be read", "root", root)
+	answer, err := client.Get(t.Context(), "/kcp-index/alpha/later/x")
+	if err != nil || answer.Count != 1 {
+		t.Errorf("the key of a later version was removed: %v", err)
+	}
+}

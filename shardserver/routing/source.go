@@ -36,7 +36,7 @@ func NewSource(registry *storage.Registry, shard string) *Source {
 	return &Source{registry: registry, root: shard == sharedindex.RootShard}
 }
 
-// read turns an object into its record: nil for one that has none.
+// read turns an object into its record: nil for one that has none (any more), no key for one that concerns no record.
 type read func(runtime.Object) (sharedindex.Key, any)
 
 func (s *Source) reads() map[schema.GroupResource]read {
@@ -113,6 +113,9 @@ func changeOf(read read, event watch.Event) (change sharedindex.Change, ok bool)
 		return change, false // what every shard has, and nobody reaches
 	}
 	key, record := read(event.Object)
+	if key.Kind == "" {
+		return change, false
+	}
 	change.Key = key
 	if event.Type == watch.Deleted || record == nil {
 		return change, true
@@ -160,9 +163,8 @@ func ofConfiguration(object runtime.Object) (sharedindex.Key, any) {
 
 func ofShard(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*corev1alpha1.Shard)
-	key := sharedindex.Key{Kind: sharedindex.Shards, Name: o.Name}
 	if logicalcluster.Of(o) != logicalcluster.Root {
-		return key, nil // no shard: those are in root
+		return sharedindex.Key{}, nil // those are in root; one that is not must not take the name of one that is
 	}
-	return key, sharedindex.Shard{BaseURL: o.Spec.BaseURL, Labels: o.Labels}
+	return sharedindex.Key{Kind: sharedindex.Shards, Name: o.Name}, sharedindex.Shard{BaseURL: o.Spec.BaseURL, Labels: o.Labels}
 }
