@@ -169,12 +169,25 @@ func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequireme
 	}, spec)
 }
 
+// mergedResources puts a spec over defaults. No container may ask for more than its limit: a default that does, beside what
+// the spec says, gives way.
 func mergedResources(defaults corev1.ResourceRequirements, spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
-	if spec != nil {
-		maps.Copy(defaults.Requests, spec.Requests)
-		maps.Copy(defaults.Limits, spec.Limits)
-		defaults.Claims = spec.Claims
+	if spec == nil {
+		return defaults
 	}
+	for name, limit := range spec.Limits {
+		if request, ok := defaults.Requests[name]; ok && request.Cmp(limit) > 0 {
+			defaults.Requests[name] = limit
+		}
+	}
+	for name, request := range spec.Requests {
+		if limit, ok := defaults.Limits[name]; ok && request.Cmp(limit) > 0 {
+			defaults.Limits[name] = request
+		}
+	}
+	maps.Copy(defaults.Requests, spec.Requests)
+	maps.Copy(defaults.Limits, spec.Limits)
+	defaults.Claims = spec.Claims
 	return defaults
 }
 

@@ -1,0 +1,231 @@
+package desired_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/internal/golden"
+)
+
+// full is the installation of config/samples/full.
+func full(t *testing.T) (root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, around desired.Surroundings) {
+	t.Helper()
+	root = golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
+	shard = golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml")
+	return root, shard, desired.Surroundings{
+		Cache:   golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml"),
+		Views:   golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml"),
+		Signers: []string{"root", "alpha", "beta"},
+	}
+}
+
+var managed = desired.Etcd{Servers: []string{"https://alpha-etcd-0.alpha-etcd:2379"}, Credentials: "alpha-etcd-client"}
+
+func minimalShard() *operatorv1alpha1.Shard {
+	return &operatorv1alpha1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp", UID: "1"},
+		Spec:       operatorv1alpha1.ShardSpec{RootShard: operatorv1alpha1.RootShardReference{Reference: &corev1.LocalObjectReference{Name: "root"}}},
+	}
+}
+
+func minimalCache() *operatorv1alpha1.CacheServer {
+	return &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp", UID: "1"}}
+}
+
+func TestRenderedShards(t *testing.T) {
+	root, shard, around := full(t)
+	minimalRoot := golden.Sample[operatorv1alpha1.RootShard](t, "rootshard_minimal.yaml")
+	for name, tc := range map[string]struct {
+		shard  desired.Shard
+		around desired.Surroundings
+	}{
+		"minimal_shard": {desired.FurtherShard(minimalShard(), minimalRoot), desired.Surroundings{}},
+		"full_shard":    {desired.FurtherShard(shard, root), around},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{desired.ShardDeployment(tc.shard, image, managed, tc.around), desired.ShardService(tc.shard)}
+			kubeconfigs, err := desired.ShardKubeconfigs(tc.shard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, secret := range kubeconfigs {
+				objects = append(objects, readable(secret))
+			}
+			golden.Check(t, name, objects...)
+		})
+	}
+}
+
+func TestRenderedCacheServers(t *testing.T) {
+	_, _, around := full(t)
+	for name, tc := range map[string]struct {
+		cache *operatorv1alpha1.CacheServer
+		etcd  desired.Etcd
+	}{
+		"minimal_cacheserver": {minimalCache(), desired.Etcd{}},
+		"full_cacheserver":    {around.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := desired.CacheServerOf(tc.cache)
+			kubeconfig, err := desired.CacheServerKubeconfig(server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Check[client.Object](t, name, desired.CacheServerDeployment(server, image, tc.etcd), desired.CacheServerService(server), readable(kubeconfig))
+		})
+	}
+}
+
+func TestRenderedVirtualWorkspaces(t *testing.T) {
+	root, shard, around := full(t)
+	for name, tc := range map[string]struct {
+		views  *operatorv1alpha1.VirtualWorkspace
+		target desired.Shard
+		cache  *operatorv1alpha1.CacheServer
+	}{
+		"full_virtualworkspace":   {around.Views, desired.FurtherShard(shard, root), around.Cache},
+		"custom_virtualworkspace": {golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml"), desired.ShardOf(root), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := desired.VirtualWorkspaceOf(tc.views, tc.target)
+			golden.Check[client.Object](t, name, desired.VirtualWorkspaceDeployment(server, image, tc.cache), desired.VirtualWorkspaceService(server))
+		})
+	}
+}
+
+func TestWhichCacheAShardUses(t *testing.T) {
+	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
+	for sentence, tc := range map[string]struct {
+		root, shard *corev1.LocalObjectReference
+		want        string // the Secret of the kubeconfig's volume; "" for none
+		flag        string
+	}{
+		"the root shard's where nobody names one": {nil, nil, "", "--cache-kubeconfig=/etc/kcp/client-kubeconfig/kubeconfig"},
+		"that of the installation":                {ref("world"), nil, "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
+		"its own":                                 {ref("world"), ref("europe"), "europe", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
+		"a name that is empty is none":            {ref("world"), ref(""), "world", "--cache-kubeconfig=/etc/cache-server/kubeconfig/kubeconfig"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			shard := minimalShard()
+			shard.Spec.Cache.Ref = tc.shard
+			member := desired.FurtherShard(shard, root(func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = tc.root }))
+			name, _ := member.CacheRef()
+			if name != tc.want {
+				t.Errorf("got %q", name)
+			}
+			around := desired.Surroundings{}
+			if name != "" {
+				around.Cache = &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
+			}
+			if have := args(desired.ShardDeployment(member, image, managed, around)); !slices.Contains(have, tc.flag) {
+				t.Errorf("%s is missing from %q", tc.flag, have)
+			}
+		})
+	}
+}
+
+func TestAShardMountsItsOwnCertificateForTheCache(t *testing.T) {
+	member := desired.FurtherShard(minimalShard(), root(nil))
+	mounts := desired.MountsOf(&desired.ShardDeployment(member, image, managed, desired.Surroundings{Cache: minimalCache()}).Spec.Template.Spec)
+	if !slices.Contains(mounts.Secrets, "alpha-cache-client") || slices.Contains(mounts.Secrets, "cache-client-certificate") {
+		t.Errorf("got %v", mounts.Secrets)
+	}
+}
+
+func TestTokensOfAllShardsAreTaken(t *testing.T) {
+	enabled := &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
+	installation := root(nil)
+	shard := minimalShard()
+	shard.Spec.Auth = enabled
+	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: operatorv1alpha1.FrontProxySpec{Auth: enabled}}
+	signers := []string{"root", "alpha", "beta"}
+	for sentence, deployment := range map[string]*appsv1.Deployment{
+		"by a shard":       desired.ShardDeployment(desired.FurtherShard(shard, installation), image, managed, desired.Surroundings{Signers: signers}),
+		"by a front proxy": desired.ProxyDeployment(desired.FrontProxy(front, installation, signers...), image),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			var keys []string
+			for _, arg := range args(deployment) {
+				if file, ok := strings.CutPrefix(arg, "--service-account-key-file=/etc/kcp/tls/"); ok && strings.Contains(file, "/service-account/") {
+					keys = append(keys, strings.TrimSuffix(file, "/service-account/tls.crt"))
+				}
+			}
+			if !slices.Equal(keys, signers) {
+				t.Errorf("got %v", keys)
+			}
+		})
+	}
+}
+
+func TestReplicasOfACacheServer(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		spec operatorv1alpha1.CacheServerSpec
+		want *int32
+	}{
+		"an embedded store belongs to one pod":      {operatorv1alpha1.CacheServerSpec{}, ptr.To[int32](1)},
+		"whatever is asked for":                     {operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](3)}, ptr.To[int32](1)},
+		"or to none":                                {operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](0)}, ptr.To[int32](0)},
+		"with an etcd an autoscaler may choose":     {operatorv1alpha1.CacheServerSpec{Etcd: &operatorv1alpha1.EtcdConfig{}}, nil},
+		"with an etcd there are as many as one has": {operatorv1alpha1.CacheServerSpec{Etcd: &operatorv1alpha1.EtcdConfig{}, Replicas: ptr.To[int32](3)}, ptr.To[int32](3)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			cache := minimalCache()
+			cache.Spec = tc.spec
+			have := desired.CacheServerDeployment(desired.CacheServerOf(cache), image, managed).Spec.Replicas
+			if (have == nil) != (tc.want == nil) || (have != nil && *have != *tc.want) {
+				t.Errorf("got %v", ptr.Deref(have, -1))
+			}
+		})
+	}
+}
+
+func TestDefaultResourcesGiveWay(t *testing.T) {
+	quantity := func(s string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
+	}
+	for sentence, tc := range map[string]struct {
+		spec           corev1.ResourceRequirements
+		request, limit string
+	}{
+		"to nothing":                         {corev1.ResourceRequirements{}, "1Gi", "2Gi"},
+		"to a limit below the request":       {corev1.ResourceRequirements{Limits: quantity("512Mi")}, "512Mi", "512Mi"},
+		"to a request above the limit":       {corev1.ResourceRequirements{Requests: quantity("4Gi")}, "4Gi", "4Gi"},
+		"to a limit above the request alone": {corev1.ResourceRequirements{Limits: quantity("4Gi")}, "1Gi", "4Gi"},
+		"to both":                            {corev1.ResourceRequirements{Requests: quantity("3Gi"), Limits: quantity("3Gi")}, "3Gi", "3Gi"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			shard := minimalShard()
+			shard.Spec.Resources = &tc.spec
+			have := desired.ShardDeployment(desired.FurtherShard(shard, root(nil)), image, managed, desired.Surroundings{}).Spec.Template.Spec.Containers[0].Resources
+			if request, limit := have.Requests.Memory().String(), have.Limits.Memory().String(); request != tc.request || limit != tc.limit {
+				t.Errorf("got %s and %s", request, limit)
+			}
+		})
+	}
+}
+
+func TestAServerOfTheUsersOwnHasItsCredentialsAndNoOthers(t *testing.T) {
+	views := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml")
+	pod := desired.VirtualWorkspaceDeployment(desired.VirtualWorkspaceOf(views, desired.ShardOf(root(nil))), image, nil).Spec.Template.Spec
+	for _, secret := range desired.MountsOf(&pod).Secrets {
+		if strings.Contains(secret, "admin") || strings.HasSuffix(secret, "-client") {
+			t.Errorf("Secret %s is mounted", secret)
+		}
+	}
+	if clash := desired.Clash(&pod); clash != "" {
+		t.Error(clash)
+	}
+	if pod.Containers[0].ReadinessProbe != nil || !slices.Equal(pod.Containers[0].Command, []string{"/catalogue", "serve"}) {
+		t.Errorf("command %v, probe %v", pod.Containers[0].Command, pod.Containers[0].ReadinessProbe)
+	}
+}

@@ -1,0 +1,84 @@
+package pki_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/internal/golden"
+	"github.com/atoll-dev/atoll/controllers/pki"
+)
+
+func TestRenderedCertificatesOfMembers(t *testing.T) {
+	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
+	shard := desired.FurtherShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root)
+	views := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml")
+	cache := golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")
+	golden.Check(t, "full_shard", pki.Shard(shard, cache).Certificates...)
+	golden.Check(t, "full_virtualworkspace", pki.VirtualWorkspace(desired.VirtualWorkspaceOf(views, shard), views, cache).Certificates...)
+	objects := pki.CacheServer(cache)
+	golden.Check(t, "full_cacheserver", objects.Certificates...)
+	golden.Check(t, "full_cacheserver_issuers", objects.Issuers...)
+}
+
+// TestEachShardIsKnownToTheCacheByItsName: a shard that could write what others publish would hold power over all.
+func TestEachShardIsKnownToTheCacheByItsName(t *testing.T) {
+	cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
+	alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
+	views := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp"}}
+	installation := rootShard()
+	installation.Name = "main"
+	member := desired.FurtherShard(alpha, installation)
+	for sentence, tc := range map[string]struct {
+		objects    pki.Objects
+		name, user string
+	}{
+		"the root shard goes by root":      {pki.RootShard(installation, cache), "main-cache-client", "system:kcp:shard:root"},
+		"another one by its own name":      {pki.Shard(member, cache), "alpha-cache-client", "system:kcp:shard:alpha"},
+		"a server of views is not a shard": {pki.VirtualWorkspace(desired.VirtualWorkspaceOf(views, member), views, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			spec := find(t, tc.objects, tc.name).Spec
+			if spec.CommonName != tc.user || !slices.Equal(spec.Subject.Organizations, []string{"system:kcp:shard"}) || spec.IssuerRef.Name != "cache-ca" {
+				t.Errorf("got %s of %v by %s", spec.CommonName, spec.Subject.Organizations, spec.IssuerRef.Name)
+			}
+		})
+	}
+	for _, certificate := range pki.Shard(member, nil).Certificates {
+		if certificate.Name == "alpha-cache-client" {
+			t.Error("there is a certificate for a cache that is not there")
+		}
+	}
+}
+
+func TestTheAuthorityOfACacheServer(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		spec   operatorv1alpha1.Certificates
+		signer string // of the CA; "" where the user brought it
+	}{
+		"signs itself":         {operatorv1alpha1.Certificates{}, "cache-selfsigned"},
+		"is signed by another": {operatorv1alpha1.Certificates{IssuerRef: &operatorv1alpha1.IssuerReference{Name: "company"}}, "company"},
+		"is the user's":        {operatorv1alpha1.Certificates{CASecretRef: &corev1.LocalObjectReference{Name: "own"}}, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			objects := pki.CacheServer(&operatorv1alpha1.CacheServer{
+				ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}, Spec: operatorv1alpha1.CacheServerSpec{Certificates: tc.spec},
+			})
+			signer := ""
+			for _, certificate := range objects.Certificates {
+				if certificate.Name == "cache-ca" {
+					signer = certificate.Spec.IssuerRef.Name
+				} else if certificate.Spec.IssuerRef.Name != "cache-ca" {
+					t.Errorf("%s is signed by %s", certificate.Name, certificate.Spec.IssuerRef.Name)
+				}
+			}
+			if signer != tc.signer {
+				t.Errorf("signed by %q", signer)
+			}
+		})
+	}
+}
