@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	namespace = "kcp"
+	namespace = "atoll"
 	subsystem = "cache"
 )
 
