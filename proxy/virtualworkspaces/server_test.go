@@ -279,4 +279,17 @@ func TestTheServerOfVirtualWorkspaces(t *testing.T) {
 		s.stop()
 		_, _ = io.Copy(io.Discard, answer.Body) // returns: the watch has ended, in good order or not
 	})
+	t.Run("without its shard it lives, and is not ready", func(t *testing.T) {
+		s := *s
+		s.T = t
+		s.start()
+		if err := s.shard.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusInternalServerError, "/readyz/shard": http.StatusInternalServerError} {
+			if code, body := s.get(s.bare(), path); code != want {
+				t.Errorf("%s: got %d, want %d: %.300s", path, code, want, body)
+			}
+		}
+	})
 }
