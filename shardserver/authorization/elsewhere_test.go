@@ -1,0 +1,136 @@
+package authorization_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	rbacapi "k8s.io/kubernetes/pkg/apis/rbac"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
+	"github.com/atoll-dev/atoll/shardserver/bindings"
+)
+
+// published is what other shards have published, and why that may not be all.
+type published struct {
+	objects map[schema.GroupResource][]metav1.Object
+	unknown error
+}
+
+func (p *published) Get(resource schema.GroupResource, cluster logicalcluster.Name, _, name string) (runtime.Object, bool) {
+	for _, object := range p.List(resource, cluster) {
+		if object.(metav1.Object).GetName() == name {
+			return object, true
+		}
+	}
+	return nil, false
+}
+
+func (p *published) List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object {
+	var found []runtime.Object
+	for _, object := range p.objects[resource] {
+		if cluster.IsWildcard() || logicalcluster.Of(object) == cluster {
+			found = append(found, object.(runtime.Object))
+		}
+	}
+	return found
+}
+
+func (p *published) Watch(context.Context, schema.GroupResource) (watch.Interface, error) {
+	return watch.NewFake(), nil
+}
+
+func (p *published) Known(schema.GroupResource) error { return p.unknown }
+
+// abroad is what a shard publishes of a logical cluster that alice may enter and bind exports of.
+func abroad(cluster logicalcluster.Name) map[schema.GroupResource][]metav1.Object {
+	at := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster.String()}}
+	}
+	binding := shardtest.Binding("consumers", "consumers", shardtest.User("alice"))
+	binding.ObjectMeta = at(binding.Name)
+	return map[schema.GroupResource][]metav1.Object{
+		corev1alpha1.Resource("logicalclusters"): {&corev1alpha1.LogicalCluster{
+			ObjectMeta: at(corev1alpha1.LogicalClusterName), Status: corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseReady},
+		}},
+		rbacapi.Resource("clusterroles"): {&rbacapi.ClusterRole{ObjectMeta: at("consumers"), Rules: []rbacapi.PolicyRule{
+			access, {Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}},
+		}}},
+		rbacapi.Resource("clusterrolebindings"): {binding},
+	}
+}
+
+func TestQuestionsAboutLogicalClustersOfOtherShards(t *testing.T) {
+	s := shardtest.Start(t)
+	s.Cluster(t, clusterA, nil)
+	s.Grant(t, clusterA, "alice", shardtest.User("alice"), access)
+	shardtest.Eventually(t, func() bool {
+		decision, _, err := s.Authorizer.Authorize(logicalcluster.With(t.Context(), clusterA), authorizer.AttributesRecord{User: named("alice"), Verb: "access", Path: "/"})
+		return err == nil && decision == authorizer.DecisionAllow
+	})
+	bind := func(name string) authorizer.AttributesRecord {
+		return authorizer.AttributesRecord{User: named(name), Verb: "bind", APIGroup: "apis.kcp.io", Resource: "apiexports", Name: "widgets", ResourceRequest: true}
+	}
+	plain := func(ctx context.Context) context.Context { return ctx }
+	for name, tc := range map[string]struct {
+		cluster logicalcluster.Name
+		mark    func(context.Context) context.Context
+		unknown error
+		user    string
+		allowed bool
+		undone  bool
+	}{
+		"a deep question is answered by what is published":        {cluster: clusterB, mark: authorization.WithDeep, user: "alice", allowed: true},
+		"so is one of the server's own, with the door":            {cluster: clusterB, mark: authorization.WithElsewhere, user: "alice", allowed: true},
+		"others are refused":                                      {cluster: clusterB, mark: authorization.WithDeep, user: "bob"},
+		"a request itself never is":                               {cluster: clusterB, mark: plain, user: "alice"},
+		"a logical cluster here has nothing from elsewhere":       {cluster: clusterA, mark: authorization.WithDeep, user: "alice"},
+		"what may be there is undecided":                          {cluster: clusterB, mark: authorization.WithDeep, user: "bob", unknown: errors.New("the cache is away"), undone: true},
+		"so is the door of what may be there":                     {cluster: logicalcluster.MustParseName("c"), mark: authorization.WithElsewhere, user: "alice", unknown: errors.New("the cache is away"), undone: true},
+		"what is here is decided, whatever is known of elsewhere": {cluster: clusterA, mark: authorization.WithDeep, user: "alice", unknown: errors.New("the cache is away")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := abroad(clusterB)
+			for resource, more := range abroad(clusterA) { // somebody who lies
+				objects[resource] = append(objects[resource], more...)
+			}
+			s.Registry.SetElsewhere(&published{objects: objects, unknown: tc.unknown})
+			decision, _, err := s.Authorizer.Authorize(tc.mark(logicalcluster.With(t.Context(), tc.cluster)), bind(tc.user))
+			if (err != nil) != tc.undone {
+				t.Errorf("got error %v, want one: %t", err, tc.undone)
+			}
+			if allowed := decision == authorizer.DecisionAllow; allowed != tc.allowed {
+				t.Errorf("allowed = %t, want %t", allowed, tc.allowed)
+			}
+		})
+	}
+}
+
+// TestOwnersThatAreNotKnown is about claimed resources: who does not know all owners cannot tell whether one sets bounds.
+func TestOwnersThatAreNotKnown(t *testing.T) {
+	s := shardtest.Start(t)
+	locate := func(context.Context, logicalcluster.Path) (logicalcluster.Name, error) { return clusterA, nil }
+	chain, err := authorization.New(authorization.Config{
+		Registry: s.Registry, Bound: bindings.NewIndex(s.Registry), Exports: apiexport.NewCatalog(s.Registry, locate),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Registry.SetElsewhere(&published{unknown: errors.New("the cache is away")})
+	if decision, _, err := chain.AuthorizeClaimed(t.Context(), clusterA, getConfigMap(named("alice")), "1d"); err == nil || decision == authorizer.DecisionAllow {
+		t.Errorf("got decision %v, error %v; want it undecided", decision, err)
+	}
+	s.Registry.SetElsewhere(&published{})
+	if decision, _, err := chain.AuthorizeClaimed(t.Context(), clusterA, getConfigMap(named("alice")), "1d"); err != nil || decision != authorizer.DecisionDeny {
+		t.Errorf("got decision %v, error %v; want it denied: nobody owns it", decision, err)
+	}
+}
