@@ -59,7 +59,9 @@ func TestThePortIsGivenBack(t *testing.T) {
 		t.Errorf("the next server of the port answers %d", code)
 	}
 	_ = next.Close()
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("the next server ended with %v", err)
+	}
 }
 
 func ask(t *testing.T, url string) (int, string) {
