@@ -23,7 +23,7 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 	gr := t.resource.GroupResource()
 	t.mu.Lock()
 	first := !t.listed()
-	t.at, t.relisting = at, false
+	t.at, t.relisting, t.failed = at, false, false
 	t.unseen = 0
 	t.each(func(e *entry) {
 		e.unseen = true
@@ -121,6 +121,7 @@ func (f *follower) version(object *client.Object) Version {
 // Connected notes that the cache answers again.
 func (f *follower) Connected() {
 	m := f.table.mirror
+	f.table.fail(false)
 	for _, other := range m.outage.end(f.ctx, f.table.resource.GroupResource()) {
 		m.tables[other].nudge() // the cache is back: there is nothing to wait for
 	}
@@ -133,6 +134,7 @@ func (f *follower) Connected() {
 // Disconnected notes that the cache does not answer.
 func (f *follower) Disconnected(err error) {
 	f.lost = true
+	f.table.fail(true)
 	f.table.own.suspend()
 	f.table.mirror.outage.begin(f.ctx, f.table.resource.GroupResource(), err)
 }

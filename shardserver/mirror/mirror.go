@@ -91,7 +91,8 @@ func (m *Mirror) unknown() bool {
 }
 
 // hurry has resources listed anew that could be judged by what shards say by now, if only their streams had come as far
-// as that: on a quiet stream it may take a minute until the cache tells.
+// as that: on a quiet stream it may take a while until the cache tells. Streams that cannot be opened wait up to half a
+// minute before they try again, which it shortens as well.
 func (m *Mirror) hurry(ctx context.Context) {
 	ticker := time.NewTicker(hurryInterval)
 	defer ticker.Stop()
@@ -100,6 +101,9 @@ func (m *Mirror) hurry(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if reports := m.tables[shardReports]; reports != nil {
+			reports.nudge() // one stream asks for the cache often enough to tell the others when it is back
 		}
 		for _, table := range m.tables {
 			table.sweep(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,8 +35,8 @@ type table struct {
 	end context.CancelFunc
 	// relisting says that this was done, and no list has come since.
 	relisting bool
-	// nudged is when the stream was last told to try again at once.
-	nudged time.Time
+	// failed says that the stream could not be opened, and may be waiting before it tries again.
+	failed bool
 }
 
 // name is what readers know an object by.
@@ -68,9 +67,6 @@ func (e *entry) key() client.Key {
 	}
 	return client.Key{Shard: e.shard, Cluster: logicalcluster.Of(obj), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
-
-// nudgeInterval keeps a stream that answers slowly from being ended over and over.
-const nudgeInterval = 5 * time.Second
 
 var errNeverHeard = errors.New("nothing was heard of the cache server since this shard was set up")
 
@@ -263,14 +259,21 @@ func (t *table) begin(end context.CancelFunc) client.Position {
 	return t.at
 }
 
-// nudge has a stream that waits for the cache try again at once, where it was.
+// nudge has a stream that could not be opened try again at once, where it was. What it tries then is not broken off.
 func (t *table) nudge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.nudged) > nudgeInterval {
-		t.nudged = time.Now()
+	if t.failed {
+		t.failed = false
 		t.end()
 	}
+}
+
+// fail notes that the stream could not be opened, or that it is open.
+func (t *table) fail(failed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = failed
 }
 
 // restart has the stream begin anew, with a list.
