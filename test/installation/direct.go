@@ -62,13 +62,20 @@ func (r *router) place(path string) place {
 		return place{}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at, ok := r.known[path]; ok {
+	at, ok := r.known[path]
+	r.mu.Unlock()
+	if ok {
 		return at
 	}
-	at := r.find(path)
-	if at.cluster == path {
+	if at = r.find(path); at.cluster == path {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.known[path] = at
+	}
+	if last := strings.LastIndex(path, ":"); at.shard == "" && last >= 0 { // the shard of the parent knows what it leads to
+		if at = r.place(path[:last]); at.shard != "" {
+			at.cluster += path[last:]
+		}
 	}
 	return at
 }
