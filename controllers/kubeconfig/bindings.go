@@ -2,32 +2,21 @@ package kubeconfig
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"net/http"
 	"slices"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
-	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/shardclient"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
-
-// callTimeout bounds every call into an installation: one that hangs must not hold a worker.
-const callTimeout = 10 * time.Second
 
 // reasonForbidden is given for a workspace that cannot be entered, which is the same as one that does not exist.
 const reasonForbidden = "WorkspaceForbidden"
@@ -40,15 +29,12 @@ type bindings struct {
 // inWorkspace calls do with the bindings of a workspace and says what came of it.
 func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace string, do func(bindings) error) status.Finding {
 	const condition = operatorv1alpha1.ConditionAuthorizationProvisioned
-	config, httpClient, err := r.connection(ctx, target, workspace)
+	config, httpClient, err := shardclient.New(r.Cluster).Connect(ctx, target.root, target.operator)
 	if err != nil {
-		var found *status.Error
-		if errors.As(err, &found) {
-			return found.Finding
-		}
-		return status.Wait(condition, "NoCredentials", "%v", err)
+		return status.Wait(condition, "NoCredentials", "%s", shardclient.Text(err))
 	}
 	defer httpClient.CloseIdleConnections()
+	config.Host += "/clusters/" + workspace
 	client, err := rbacclient.NewForConfigAndClient(config, httpClient)
 	if err == nil {
 		err = do(bindings{client: client.ClusterRoleBindings()})
@@ -60,51 +46,7 @@ func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace 
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, target.operator)
 	}
-	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, target.operator, stableText(err))
-}
-
-// stableText says of an error what stays the same from one attempt to the next. Ports and request numbers are in the log.
-func stableText(err error) string {
-	var unknown x509.UnknownAuthorityError
-	switch apiStatus := apierrors.APIStatus(nil); {
-	case errors.As(err, &apiStatus):
-		return apiStatus.Status().Message
-	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within " + callTimeout.String()
-	case errors.As(err, &unknown):
-		return "its certificate is signed by an unknown authority"
-	}
-	return "no connection; the attempt is repeated"
-}
-
-// connection authenticates as the operator. The transport is made for these few calls and dropped: a shared one would
-// keep every certificate that ever was.
-func (r *Reconciler) connection(ctx context.Context, target *target, workspace string) (*rest.Config, *http.Client, error) {
-	const condition = operatorv1alpha1.ConditionAuthorizationProvisioned
-	name, namespace := pki.OperatorCertificate(target.root), target.root.Namespace
-	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, namespace, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if secret == nil {
-		return nil, nil, status.Wait(condition, "NoCredentials", "waiting for certificate %s", name).AsError()
-	}
-	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
-	}
-	cas, err := r.Cluster.BundleParts(ctx, condition, namespace, desired.CASecret(target.root, desired.ServerCA),
-		&corev1.LocalObjectReference{Name: desired.CASecret(target.root, desired.RootCA)}, target.root.Spec.CABundleSecretRef)
-	if err != nil {
-		return nil, nil, err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(cas)
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // in-cluster names mean nothing to an egress proxy
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}
-	config := &rest.Config{Host: target.operator + "/clusters/" + workspace, UserAgent: apply.FieldManager}
-	return config, &http.Client{Transport: transport, Timeout: callTimeout}, nil
+	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, target.operator, shardclient.Text(err))
 }
 
 func selector(k *operatorv1alpha1.Kubeconfig) metav1.ListOptions {

@@ -1,18 +1,12 @@
 package kubeconfig
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
@@ -98,19 +92,6 @@ func TestWorkspaces(t *testing.T) {
 				t.Errorf("bindings are %+v", bindings)
 			}
 		})
-	}
-}
-
-func TestStableText(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "clusterrolebindings"}, "", errors.New("no"))
-	for want, err := range map[string]error{
-		forbidden.Status().Message:               fmt.Errorf("listing: %w", forbidden),
-		"no answer within 10s":                   &url.Error{Op: "Get", URL: "https://a", Err: context.DeadlineExceeded},
-		"no connection; the attempt is repeated": errors.New("read tcp 10.0.0.1:40312->10.0.0.2:6443: connection reset"),
-	} {
-		if have := stableText(err); have != want {
-			t.Errorf("got %q, want %q", have, want)
-		}
 	}
 }
 

@@ -7,23 +7,20 @@ import (
 	"testing"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
+	"github.com/atoll-dev/atoll/controllers/internal/memory"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -62,16 +59,7 @@ func (s *site) Unregister(context.Context, *operatorv1alpha1.RootShard, *operato
 
 func newSite(t *testing.T, objects ...client.Object) *site {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, operatorv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &site{
-		t: t, clock: time.Now(), known: true,
-		client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&operatorv1alpha1.Shard{}).WithObjects(objects...).Build(),
-	}
+	return &site{t: t, clock: time.Now(), known: true, client: memory.Cluster(t, objects...)}
 }
 
 // reconcile looks at Shard alpha once.

@@ -1,0 +1,62 @@
+package kubeconfig
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/internal/memory"
+)
+
+func TestTargets(t *testing.T) {
+	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "kcp"} }
+	of := func(root string) operatorv1alpha1.RootShardReference {
+		return operatorv1alpha1.RootShardReference{Reference: ref(root)}
+	}
+	external := operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}
+	r := &Reconciler{Cluster: apply.Cluster{Client: memory.Cluster(t,
+		&operatorv1alpha1.RootShard{ObjectMeta: meta("root"), Spec: operatorv1alpha1.RootShardSpec{External: external}},
+		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("root")}},
+		&operatorv1alpha1.Shard{ObjectMeta: meta("of-nobody")},
+		&operatorv1alpha1.Shard{ObjectMeta: meta("of-one-that-is-gone"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("gone")}},
+		&operatorv1alpha1.FrontProxy{ObjectMeta: meta("front"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: of("root")}},
+	)}}
+	type target = operatorv1alpha1.KubeconfigTarget
+	for sentence, tc := range map[string]struct {
+		target     target
+		name, url  string // of what is found
+		complaint  string // else
+		shardBased bool
+	}{
+		"a root shard":                    {target{RootShardRef: ref("root")}, "RootShard/root", "https://root-kcp.kcp.svc.cluster.local:6443", "", true},
+		"a shard":                         {target{ShardRef: ref("alpha")}, "Shard/alpha", "https://alpha-shard-kcp.kcp.svc.cluster.local:6443", "", true},
+		"a front proxy":                   {target{FrontProxyRef: ref("front")}, "FrontProxy/front", "https://kcp.example.com:443", "", false},
+		"the first of several":            {target{RootShardRef: ref("root"), ShardRef: ref("alpha"), FrontProxyRef: ref("front")}, "RootShard/root", "https://root-kcp.kcp.svc.cluster.local:6443", "", true},
+		"a shard that is not there":       {target{ShardRef: ref("beta")}, "", "", "Shard beta does not exist in namespace kcp: create it, or correct target.shardRef", false},
+		"a shard of no installation":      {target{ShardRef: ref("of-nobody")}, "", "", "Shard of-nobody names no RootShard: set its rootShard.ref.name", false},
+		"a shard of an installation gone": {target{ShardRef: ref("of-one-that-is-gone")}, "", "", "RootShard gone, which Shard of-one-that-is-gone names, does not exist", false},
+		"nothing at all":                  {target{}, "", "", "target names nothing", false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: meta("k"), Spec: operatorv1alpha1.KubeconfigSpec{Target: tc.target}}
+			found, finding, err := r.findTarget(t.Context(), kubeconfig)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(finding.Message, tc.complaint) || (found == nil) != (tc.complaint != "") {
+				t.Fatalf("got %+v", finding)
+			}
+			if found == nil {
+				return
+			}
+			if found.name != tc.name || found.url != tc.url || found.shard != tc.shardBased || found.operator != "https://root-proxy.kcp.svc.cluster.local:6443" {
+				t.Errorf("got %+v", found)
+			}
+		})
+	}
+}
