@@ -115,25 +115,26 @@ func TestInitializationStartsWithTheSpec(t *testing.T) {
 }
 
 func TestTheShardOfALogicalClusterIsNotItsTenantsToName(t *testing.T) {
-	const key = corev1alpha1.ShardAnnotationKey
-	for name, tc := range map[string]struct {
-		by        user.Info
-		old, want []string // annotations
-		says      []string
-	}{
-		"a tenant's name is replaced":  {alice, []string{key, "a"}, []string{key, "a", "mine", "1"}, []string{key, "b", "mine", "1"}},
-		"a tenant cannot drop it":      {alice, []string{key, "a"}, []string{key, "a"}, nil},
-		"nor add it":                   {alice, nil, nil, []string{key, "b"}},
-		"masters move logical cluster": {master, []string{key, "a"}, []string{key, "b"}, []string{key, "b"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			obj := clusterIn(ready, annotated(tc.says...))
-			q := ask{cluster: "c1", resource: logicalClusters, name: "cluster", by: tc.by, operation: admission.Update, old: clusterIn(ready, annotated(tc.old...)), obj: obj}
-			wantForbidden(t, through(t, newLogicalCluster(Config{}), q), "")
-			if got, want := flat(obj.Annotations), flat(pairs(tc.want)); got != want {
-				t.Errorf("annotations\n%s\nwant\n%s", got, want)
-			}
-		})
+	for _, key := range placeAnnotations {
+		for name, tc := range map[string]struct {
+			by        user.Info
+			old, want []string // annotations
+			says      []string
+		}{
+			"a tenant's name is replaced":  {alice, []string{key, "a"}, []string{key, "a", "mine", "1"}, []string{key, "b", "mine", "1"}},
+			"a tenant cannot drop it":      {alice, []string{key, "a"}, []string{key, "a"}, nil},
+			"nor add it":                   {alice, nil, nil, []string{key, "b"}},
+			"masters move logical cluster": {master, []string{key, "a"}, []string{key, "b"}, []string{key, "b"}},
+		} {
+			t.Run(key+": "+name, func(t *testing.T) {
+				obj := clusterIn(ready, annotated(tc.says...))
+				q := ask{cluster: "c1", resource: logicalClusters, name: "cluster", by: tc.by, operation: admission.Update, old: clusterIn(ready, annotated(tc.old...)), obj: obj}
+				wantForbidden(t, through(t, newLogicalCluster(Config{}), q), "")
+				if got, want := flat(obj.Annotations), flat(pairs(tc.want)); got != want {
+					t.Errorf("annotations\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
 	}
 }
 
