@@ -30,7 +30,7 @@ func global(u *unstructured.Unstructured) {
 }
 
 // below makes a cache one below another.
-func below(t *testing.T, parent *cachetesting.Cache, name string) func(*options.Options) {
+func below(t testing.TB, parent *cachetesting.Cache, name string) func(*options.Options) {
 	t.Helper()
 	kubeconfig := parent.Kubeconfig(t, parent.User(t, cacheserver.CacheUserPrefix+name, cacheserver.CacheGroup))
 	return func(o *options.Options) {

@@ -1,0 +1,83 @@
+package cacheserver_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+)
+
+// BenchmarkRegions measures how long an object takes from its publication in one region to another, one after the
+// other, and how long a region takes to fetch a thousand that come at once.
+func BenchmarkRegions(b *testing.B) {
+	const many = 1000
+	t := b
+	top := cachetesting.Start(t)
+	europe := cachetesting.Start(t, below(t, top, "europe"))
+	asia := cachetesting.Start(t, below(t, top, "asia"))
+	alpha := europe.Client(t, "alpha")
+	publish := func(name string) {
+		obj := object(exports, name, global, func(u *unstructured.Unstructured) {
+			u.Object["spec"] = map[string]any{"text": fmt.Sprintf("%01000d", 1)}
+		})
+		if _, err := alpha.Create(t.Context(), exports, someLC, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrived := make(chan string, many)
+	go asia.Client(t, "beta").Follow(t.Context(), exports, client.Position{}, arrivals(arrived))
+	publish("first")
+	<-arrived
+	var all time.Duration
+	const few = 200
+	for i := range few {
+		started := time.Now()
+		publish(fmt.Sprintf("one-%d", i))
+		<-arrived
+		all += time.Since(started)
+	}
+	b.ReportMetric(float64(all.Milliseconds())/few, "ms/object")
+	started := time.Now()
+	go func() {
+		for i := range many {
+			publish(fmt.Sprintf("many-%d", i))
+		}
+	}()
+	for range many {
+		<-arrived
+	}
+	b.ReportMetric(time.Since(started).Seconds(), "s/1k")
+	_, _, err := alpha.List(t.Context(), exports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started = time.Now()
+	if _, _, err := alpha.List(t.Context(), exports); err != nil {
+		t.Fatal(err)
+	}
+	b.ReportMetric(time.Since(started).Seconds(), "s/list")
+}
+
+// arrivals are the names of objects as they come.
+type arrivals chan string
+
+func (a arrivals) Replaced(objects []*client.Object, _ client.Position) {
+	for _, object := range objects {
+		a <- object.Name
+	}
+}
+
+func (a arrivals) Changed(change watch.EventType, object *client.Object, _ client.Position) {
+	if change == watch.Added {
+		a <- object.Name
+	}
+}
+
+func (arrivals) Connected() {}
+
+func (arrivals) Disconnected(error) {}
