@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,6 +57,7 @@ func TestSharedAcrossShards(t *testing.T) {
 		{"the maximal permission policy of another shard bounds consumers", boundsOfAnotherShard},
 		{"a policy of the provider judges objects on another shard", policyOfAnotherShard},
 		{"a workspace gets the type and the default bindings that another shard has", typeOfAnotherShard},
+		{"who initializes a type of another shard finds and finishes its workspaces", initializedFromAnotherShard},
 		{"partitions are over all shards, and slices follow them", partitionsOverAllShards},
 		{"who may no longer bind does not", permissionWithdrawn},
 		{"a service account of the provider works on the consumer's shard", serviceAccountOfAnotherShard},
@@ -414,6 +416,50 @@ func typeOfAnotherShard(t *testing.T, s *story) {
 		}
 		return nil
 	})
+}
+
+func initializedFromAnotherShard(t *testing.T, s *story) {
+	create(t, s.masters(t, "alpha"), s.provider, &tenancyv1alpha1.WorkspaceType{
+		ObjectMeta: metav1.ObjectMeta{Name: "prepared"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{Initializer: true},
+	})
+	s.permit(t, "alpha", s.provider, "initializers", "carol", rbacv1.PolicyRule{
+		Verbs: []string{"initialize"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspacetypes"}, ResourceNames: []string{"prepared"},
+	})
+	s.grant(t, "alpha", s.provider, "carol-enters", "system:kcp:workspace:access", "carol")
+	workspace := &tenancyv1alpha1.Workspace{
+		ObjectMeta: metav1.ObjectMeta{Name: "prepared"},
+		Spec:       tenancyv1alpha1.WorkspaceSpec{Type: &tenancyv1alpha1.WorkspaceTypeReference{Name: "prepared", Path: "root:provider"}},
+	}
+	shardtesting.OnShard("beta")(workspace)
+	shardtesting.Eventually(t, "the type is known", func(ctx context.Context) error {
+		return s.masters(t, "beta").Create(shardtesting.In(ctx, s.consumer), workspace.DeepCopy())
+	})
+	clusters := corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+	view := func(user, cluster string) dynamic.ResourceInterface {
+		config := s.config(t, "beta", user)
+		config.Host = strings.TrimSuffix(config.Host, "/") + "/services/initializingworkspaces/" + s.provider + ":prepared/clusters/" + cluster
+		return dynamic.NewForConfigOrDie(config).Resource(clusters)
+	}
+	var name string
+	shardtesting.Eventually(t, "carol sees the workspace", func(ctx context.Context) error {
+		found, err := view("carol", "*").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(found.Items) != 1 {
+			return fmt.Errorf("%d logical clusters wait", len(found.Items))
+		}
+		name = found.Items[0].GetAnnotations()["kcp.io/cluster"]
+		return nil
+	})
+	if _, err := view("bob", "*").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("who may not initialize: %v", err)
+	}
+	done := []byte(`{"status":{"initializers":null}}`)
+	if _, err := view("carol", name).Patch(t.Context(), corev1alpha1.LogicalClusterName, types.MergePatchType, done, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.WaitReady(t, s.masters(t, "beta"), s.consumer, "prepared")
 }
 
 func partitionsOverAllShards(t *testing.T, s *story) {

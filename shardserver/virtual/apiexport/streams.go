@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	endpointfilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -23,12 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-const (
-	// pause is between two looks at all open watches, however often exports change.
-	pause = 500 * time.Millisecond
-	// retryAfter is when a broken watch of bindings is begun again.
-	retryAfter = time.Second
-)
+// pause is between two looks at all open watches, however often exports change.
+const pause = 500 * time.Millisecond
 
 // Streams are the open watches in virtual workspaces of exports. They are authorized when they begin, and end when the
 // consumer no longer lets the provider see what they show, or when the export no longer offers it as it did. What is
@@ -178,12 +172,7 @@ func (s *Streams) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { s.followExports(ctx) })
-	for ctx.Err() == nil {
-		if err := s.followBindings(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Watching bindings for the watches of their providers ended", "err", err)
-		}
-		wait(ctx, retryAfter)
-	}
+	storage.NewFollowing(s.bindings.Resource(), s.bindings.WatchAll, storage.Follower[*apisv1alpha2.APIBinding](follower{s})).Run(ctx)
 }
 
 func wait(ctx context.Context, pause time.Duration) {
@@ -207,24 +196,22 @@ func (s *Streams) followExports(ctx context.Context) {
 	}
 }
 
-func (s *Streams) followBindings(ctx context.Context) error {
-	events, err := s.bindings.WatchAll(ctx)
-	if err != nil {
-		return fmt.Errorf("watching bindings: %w", err)
-	}
-	defer events.Stop()
-	for event := range events.ResultChan() {
-		if event.Type == watch.Error {
-			return apierrors.FromObject(event.Object)
-		}
-		binding, ok := event.Object.(*apisv1alpha2.APIBinding)
-		if !ok || event.Type == watch.Bookmark {
-			continue
-		}
-		cluster := logicalcluster.Of(binding)
-		for _, one := range s.in(func(name logicalcluster.Name) bool { return name == cluster }) {
-			s.look(ctx, one)
-		}
+// follower looks at the watches on a logical cluster when one of its bindings changes.
+type follower struct{ *Streams }
+
+func (follower) Begin() {}
+
+func (f follower) Take(ctx context.Context, binding *apisv1alpha2.APIBinding, _ bool) error {
+	cluster := logicalcluster.Of(binding)
+	for _, one := range f.in(func(name logicalcluster.Name) bool { return name == cluster }) {
+		f.look(ctx, one)
 	}
 	return nil
 }
+
+// Complete has all watches looked at: a binding may have gone while nobody watched.
+func (f follower) Complete(string) { f.exportChanged(bindings.Export{}) }
+
+func (follower) Saw(string) {}
+
+func (follower) End() {}
