@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,7 +123,7 @@ func describe(shard *corev1alpha1.Shard, heard *shardingv1alpha1.ShardReportSpec
 		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of")
 		return
 	}
-	shard.Status.Capacity = heard.Capacity
+	shard.Status.Capacity, shard.Status.Load = heard.Capacity, rough(heard.Load)
 	reported := &conditioned{heard.Conditions}
 	if schedulable := conditionsv1alpha1.Get(reported, corev1alpha1.ShardSchedulable); schedulable != nil {
 		conditionsv1alpha1.Set(shard, *schedulable)
@@ -131,4 +133,17 @@ func describe(shard *corev1alpha1.Shard, heard *shardingv1alpha1.ShardReportSpec
 	} else if ready := conditionsv1alpha1.Get(reported, conditionsv1alpha1.Ready); ready != nil {
 		conditionsv1alpha1.Set(shard, *ready)
 	}
+}
+
+// rough returns quantities to two digits: every heartbeat has others, and every write of a Shard is read by all shards.
+func rough(load corev1.ResourceList) corev1.ResourceList {
+	rounded := make(corev1.ResourceList, len(load))
+	for name, quantity := range load {
+		value, unit := quantity.Value(), int64(1)
+		for value/unit >= 100 {
+			unit *= 10
+		}
+		rounded[name] = *resource.NewQuantity(value/unit*unit, quantity.Format)
+	}
+	return rounded
 }

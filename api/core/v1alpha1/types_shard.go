@@ -64,9 +64,13 @@ type ShardSpec struct {
 
 // ShardStatus is what was observed of a shard.
 type ShardStatus struct {
-	// capacity is how much the shard can hold.
+	// capacity is how much the shard can hold: "logicalclusters", "objects" and "memory" (bytes), as far as there is a bound.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+
+	// load is how much of the same the shard holds, to two digits, so that it changes when it matters.
+	// +optional
+	Load corev1.ResourceList `json:"load,omitempty"`
 
 	// conditions tell single facts.
 	// +optional

@@ -236,6 +236,13 @@ func (in *ShardStatus) DeepCopyInto(out *ShardStatus) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Load != nil {
+		in, out := &in.Load, &out.Load
+		*out = make(corev1.ResourceList, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make(conditionsv1alpha1.Conditions, len(*in))

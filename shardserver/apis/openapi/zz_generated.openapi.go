@@ -4188,7 +4188,21 @@ func schema_atoll_api_core_v1alpha1_ShardStatus(ref common.ReferenceCallback) co
 				Properties: map[string]spec.Schema{
 					"capacity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "capacity is how much the shard can hold.",
+							Description: "capacity is how much the shard can hold: \"logicalclusters\", \"objects\" and \"memory\" (bytes), as far as there is a bound.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("io.k8s.apimachinery.pkg.api.resource.Quantity"),
+									},
+								},
+							},
+						},
+					},
+					"load": {
+						SchemaProps: spec.SchemaProps{
+							Description: "load is how much of the same the shard holds, to two digits, so that it changes when it matters.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
