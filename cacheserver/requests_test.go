@@ -85,6 +85,27 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
+func TestEveryRouteWantsAuthorization(t *testing.T) {
+	user := cache.User(t, "joe", "system:authenticated", "system:kcp:admin")
+	paths := cache.Server.Generic.ListedPaths()
+	if len(paths) < 10 {
+		t.Fatalf("there are no more routes than %q", paths)
+	}
+	for _, path := range append(paths, "/debug/pprof/", "/api", "/apis", "/openapi/v2", "/logs/", "/configz", "/flagz", "/statusz") {
+		if open := path == "/healthz" || path == "/livez" || path == "/readyz"; open {
+			continue
+		}
+		for _, prefix := range []string{"", "/services/cache", "/services/cache/shards/a", "/services/cache/shards/*/clusters/*"} {
+			for name, config := range map[string]*rest.Config{"a user": user, "nobody": cache.Anonymous()} {
+				code, answer := ask(t, config, "GET", prefix+path, "", "")
+				if code != http.StatusForbidden && code != http.StatusBadRequest && code != http.StatusNotImplemented {
+					t.Errorf("%s%s for %s: %d %.200s", prefix, path, name, code, answer)
+				}
+			}
+		}
+	}
+}
+
 func TestWhatMakesNoSense(t *testing.T) {
 	masters := cache.Masters(t)
 	all := strings.Replace(ofMine, "mine/clusters/abc", "*/clusters/*", 1)

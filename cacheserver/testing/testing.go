@@ -33,6 +33,8 @@ type Cache struct {
 	Directory string
 	// Address is "https://host:port".
 	Address string
+	// Server is the server in this process.
+	Server *cacheserver.Server
 
 	authority *pki.Authority
 	serving   pki.Pair
@@ -104,6 +106,7 @@ func (c *Cache) run(t testing.TB, address string, configure ...func(*options.Opt
 		cancel()
 		t.Fatalf("creating the cache server: %v", err)
 	}
+	c.Server = server
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
 	c.stop = sync.OnceValue(func() error {
