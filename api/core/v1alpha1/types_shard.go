@@ -16,6 +16,8 @@ import (
 // +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.metadata.labels['region']`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.baseURL`
 // +kubebuilder:printcolumn:name="External URL",type=string,JSONPath=`.spec.externalURL`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Logical Clusters",type=string,JSONPath=`.status.load.logicalclusters`
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 type Shard struct {
 	metav1.TypeMeta `json:",inline"`

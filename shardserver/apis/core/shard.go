@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
@@ -29,7 +30,23 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 		registry.Label[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
 		{Name: "URL", Path: ".spec.baseURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.BaseURL }},
 		{Name: "External URL", Path: ".spec.externalURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.ExternalURL }},
+		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: shardReady},
+		{Name: "Logical Clusters", Path: ".status.load.logicalclusters", Value: shardLogicalClusters},
 	},
+}
+
+func shardReady(shard *corev1alpha1.Shard) string {
+	if ready := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); ready != nil {
+		return string(ready.Status)
+	}
+	return ""
+}
+
+func shardLogicalClusters(shard *corev1alpha1.Shard) string {
+	if held, ok := shard.Status.Load["logicalclusters"]; ok {
+		return held.String()
+	}
+	return ""
 }
 
 func validateShardName(name string, path *field.Path) field.ErrorList {
