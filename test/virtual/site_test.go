@@ -104,11 +104,9 @@ func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alph
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
 	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
-	// Views are asked for at the root shard, where consumers are. Who offers APIs and types to them is elsewhere.
+	// Views are asked for at the root shard, where consumers are. The provider is there as well, because cached resources
+	// are served on the shard that has them; test/contract has one that is elsewhere.
 	shardtesting.OnShard(installation.Root)(workspace)
-	if name == "provider" {
-		shardtesting.OnShard(installation.Alpha)(workspace)
-	}
 	if err := s.masters.Create(root, workspace); err != nil {
 		s.Fatal(err)
 	}
