@@ -124,6 +124,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 		"metrics of a shard":              {"GET", "/services/cache/shards/a/clusters/*/metrics", "", "", 501, "shard-level endpoint not available"},
 		"a group that is not stored":      {"GET", strings.Replace(all, "apis.kcp.io", "apps", 1), "", "", 404, ""},
 		"a resource that is not stored":   {"GET", strings.Replace(all, "apiexports", "apibindings", 1), "", "", 404, ""},
+		"an identity that means none":     {"GET", strings.Replace(ofMine, "apiexports", "apiexports:customresources", 1), "", "", 404, ""},
 		"another version":                 {"GET", strings.Replace(all, "v1alpha2", "v1alpha1", 1), "", "", 404, ""},
 		"a namespace where none belongs":  {"GET", strings.Replace(ofMine, "apiexports", "namespaces/x/apiexports", 1), "", "", 404, ""},
 		"a subresource":                   {"GET", ofMine + "/x/status", "", "", 404, ""},

@@ -125,7 +125,7 @@ func (h *Handler) find(info *request.RequestInfo) *served {
 		return one
 	}
 	plain, identity, ok := strings.Cut(gvr.Resource, ":")
-	if !ok || plain == "" || identity == "" || strings.ContainsAny(gvr.Resource, "/%.") {
+	if !ok || plain == "" || identity == "" || store.Plain(identity) || strings.ContainsAny(gvr.Resource, "/%.") {
 		return nil
 	}
 	resource := client.Resource{GroupVersionResource: gvr, Kind: userKind, Namespaced: info.Namespace != ""}

@@ -1,11 +1,11 @@
 package client
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
 
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -105,7 +105,7 @@ func complete(report *Object) bool {
 			Complete bool `json:"complete"`
 		} `json:"spec"`
 	}
-	return json.Unmarshal(report.Raw, &content) == nil && content.Spec.Complete
+	return exactjson.Unmarshal(report.Raw, &content) == nil && content.Spec.Complete
 }
 
 // String describes a position for logs.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -58,7 +59,7 @@ func (o *Object) String() string { return o.Key.String() }
 
 // Decode reads the object into one of its Go type in its stored version.
 func (o *Object) Decode(into any) error {
-	if err := json.Unmarshal(o.Raw, into); err != nil {
+	if err := exactjson.Unmarshal(o.Raw, into); err != nil {
 		return fmt.Errorf("decoding %s %s: %w", o.Kind, o.Key, err)
 	}
 	return nil
@@ -73,13 +74,14 @@ func (o *Object) Unstructured() (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// parse reads what an Object tells about itself.
+// parse reads what an Object tells about itself. Names of fields are taken exactly: the standard library folds their case,
+// by which a shard could have, beside the annotations that the server stamps, some of its own choice.
 func parse(raw json.RawMessage) (*Object, error) {
 	var partial struct {
 		metav1.TypeMeta
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := json.Unmarshal(raw, &partial); err != nil {
+	if err := exactjson.Unmarshal(raw, &partial); err != nil {
 		return nil, fmt.Errorf("decoding the metadata of an object of the cache: %w", err)
 	}
 	meta := partial.Metadata

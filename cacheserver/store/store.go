@@ -30,6 +30,10 @@ import (
 // plainSegment stands in the keys of resources that no identity tells apart.
 const plainSegment = "customresources"
 
+// Plain tells whether what would be an identity is none: by that name the objects of a resource could be written past the
+// checks of their kind.
+func Plain(identity string) bool { return identity == plainSegment }
+
 // clusterField selects the objects of one logical cluster of all shards, inside of this package alone.
 const clusterField = "kcp.io/cluster"
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
@@ -49,14 +50,27 @@ func decode(resource client.Resource, raw []byte) (runtime.Object, error) {
 
 func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
 	if !storage.OnlyElsewhere(resource.GroupResource()) {
-		return runtime.Decode(legacyscheme.Codecs.UniversalDecoder(), raw)
+		return decodeKnown(resource, raw)
 	}
 	obj, err := sharding.New(resource.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(raw, obj); err != nil {
+	if err := exactjson.Unmarshal(raw, obj); err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", resource.Kind, err)
+	}
+	return obj, nil
+}
+
+// decodeKnown returns an object of an API of shards. It must say of itself that it is what it is published as: readers of
+// the resource can do nothing with another type.
+func decodeKnown(resource client.Resource, raw []byte) (runtime.Object, error) {
+	obj, said, err := legacyscheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if said.GroupKind() != resource.GroupVersionKind().GroupKind() {
+		return nil, fmt.Errorf("decoding %s: it is a %s", resource.Kind, said)
 	}
 	return obj, nil
 }

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+)
+
+// The long s and the Kelvin sign are an s and a k to who does not care for case, and stand behind them in sorted JSON.
+const lookalikes = `{
+	"apiVersion": "sharding.kcp.io/v1alpha1", "kind": "ShardReport",
+	"metadata": {
+		"annotations": {"kcp.io/cluster": "abc", "kcp.io/shard": "mallory"},
+		"annotation\u017f": {"kcp.io/cluster": "root", "kcp.io/shard": "root"},
+		"name": "mallory", "resourceVersion": "7", "re\u017fourceVersion": "1", "Name": "root"
+	},
+	"spec": {"complete": false}, "\u017fpec": {"complete": true}
+}`
+
+func TestFieldsThatLookLikeOthersAreNone(t *testing.T) {
+	object, err := parse(json.RawMessage(lookalikes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := object.String(); got != "mallory|abc|mallory" {
+		t.Errorf("the object is that of %s", got)
+	}
+	if object.Meta.ResourceVersion != "7" {
+		t.Errorf("its version is %q", object.Meta.ResourceVersion)
+	}
+	var report shardingv1alpha1.ShardReport
+	if err := object.Decode(&report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Annotations[ShardAnnotation] != "mallory" || report.Spec.Complete {
+		t.Errorf("decoded to %+v", report)
+	}
+	var known Completeness
+	known.Changed(watch.Added, object, Position{Incarnation: "i", ResourceVersion: "7"})
+	if known.Now("mallory") {
+		t.Error("what it says of its completeness is read from elsewhere")
+	}
+}
