@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -32,8 +33,13 @@ func heavyDefinitions(t *testing.T, s *site) {
 			group := name + ".example.com"
 			body := strings.Replace(definition(group, "weights", "Weight", "Namespaced", "v1", ""), `{"type":"object","x-kubernetes-preserve-unknown-fields":true}`, `{"type":"object","properties":{"spec":`+schema+`}}`, 1)
 			ended := make(chan time.Duration, 1)
-			ctx, stop := context.WithCancel(t.Context())
+			ctx, stop := context.WithCancel(context.Background())
 			go func() { ended <- s.slowest(ctx, t) }()
+			meanwhile := sync.OnceValue(func() time.Duration {
+				stop()
+				return <-ended
+			})
+			defer meanwhile() // also if the test ends early
 			weights := "/apis/" + group + "/v1/namespaces/default/weights"
 			for _, r := range []request{
 				{method: http.MethodPost, path: definitionsPath, body: body}, {path: weights},
@@ -44,14 +50,16 @@ func heavyDefinitions(t *testing.T, s *site) {
 					t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 				}
 			}
-			stop()
-			if took := <-ended; took > 3*time.Second {
+			if took := meanwhile(); took > tolerable {
 				t.Errorf("a request of b took %s meanwhile", took)
 			}
 			s.eventually(t, s.admin, s.a, definitionsPath+"/weights."+group, http.StatusNotFound)
 		})
 	}
 }
+
+// tolerable is how long a request may take on a machine that is busy with other tests; one that is held up takes longer.
+const tolerable = 10 * time.Second
 
 // slowest reads in b until the context ends, and returns how long the slowest read took.
 func (s *site) slowest(ctx context.Context, t *testing.T) time.Duration {
