@@ -42,6 +42,10 @@ func (a Authorizer) Authorize(ctx context.Context, attributes authorizer.Attribu
 		return authorizer.DecisionAllow, "", nil
 	case who == nil || !scoped:
 		return authorizer.DecisionDeny, "only system:masters may do this", nil
+	case strings.HasPrefix(attributes.GetVerb(), "impersonate"):
+		return authorizer.DecisionDeny, "nobody but system:masters acts for others", nil
+	case !attributes.IsResourceRequest() && !discovers(attributes.GetPath()):
+		return authorizer.DecisionDeny, "what is of the whole process is no part of a shard", nil
 	}
 	if slices.Contains(who.GetGroups(), ShardGroup) && attributes.IsReadOnly() {
 		return authorizer.DecisionAllow, "", nil
@@ -63,6 +67,11 @@ func (a Authorizer) open(path string) bool {
 		prefix, wildcard := strings.CutSuffix(allowed, "*")
 		return path == allowed || wildcard && strings.HasPrefix(path, prefix)
 	})
+}
+
+// discovers tells whether a path leads to documents about the API.
+func discovers(path string) bool {
+	return path == "/api" || path == "/apis" || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/apis/")
 }
 
 // member returns the name of a shard or cache, if that is what the user is.

@@ -72,6 +72,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"discovery":               {"GET", "/services/cache/shards/mine/clusters/*/apis", "", "", readers},
 		"a list of all":           {"GET", "/services/cache/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "", "", readers},
 		"a list without a prefix": {"GET", "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports", "", "", readers},
+		"profiles in a scope":     {"GET", "/services/cache/shards/mine/debug/pprof/cmdline", "", "", []string{"masters"}},
+		"logging in a scope":      {"PUT", "/services/cache/shards/mine/debug/flags/v", "", "0", []string{"masters"}},
 		"creation":                {"POST", ofMine + "?dryRun=All", "application/json", export, writers},
 		"deletion of all":         {"DELETE", ofMine, "", "", writers},
 		"cached resources":        {"DELETE", "/services/cache/shards/mine/clusters/abc/api/v1/configmaps:123", "", "", writers},
@@ -81,6 +83,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 			if allowed := tc.allowed == nil || slices.Contains(tc.allowed, user); allowed == (code == http.StatusForbidden) || code >= 500 {
 				t.Errorf("%s for %s: %d %s", name, user, code, answer)
 			}
+		}
+	}
+}
+
+// A shard that could impersonate would stand in the audit log as somebody else.
+func TestAShardActsForNobodyElse(t *testing.T) {
+	for user, config := range map[string]*rest.Config{"the shard": cache.Shard(t, "mine"), "a cache": cache.User(t, "system:kcp:cache:x", "system:kcp:cache")} {
+		code, answer := ask(t, config, "GET", ofMine, "", "", "Impersonate-User", "admin", "Impersonate-Group", "system:masters")
+		if code != http.StatusForbidden {
+			t.Errorf("%s as a master: %d %.300s", user, code, answer)
 		}
 	}
 }
