@@ -135,7 +135,7 @@ func (in *installation) assertOn(t *testing.T, workspace *tenancyv1alpha1.Worksp
 func (in *installation) assertNoKey(t *testing.T, shard, cluster string) {
 	t.Helper()
 	for _, key := range in.shards[shard].Keys(t, "/"+cluster+"/") {
-		if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/mirror/") {
+		if !strings.Contains(key, "/cache/") && !strings.Contains(key, "/~elsewhere/") {
 			t.Errorf("shard %s: key %s is left", shard, key)
 		}
 	}
