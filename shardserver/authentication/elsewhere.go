@@ -29,14 +29,20 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-var errNotAsked = errors.New("it belongs to a logical cluster of another shard, and no way to ask that is configured (--external-logical-cluster-admin-kubeconfig)")
+// explained says why something of a logical cluster that is not here was not found, where nobody could be asked.
+func explained(err error, here bool, cluster logicalcluster.Name) error {
+	if here || !apierrors.IsNotFound(err) {
+		return err
+	}
+	return fmt.Errorf("logical cluster %q is not on this shard, and how to ask others is not configured (--external-logical-cluster-admin-kubeconfig): %w", cluster, err)
+}
 
 // everywhereGetter reads what a token is bound to, in the logical cluster of the context: here, or through the front
 // proxy where it is on another shard. Only tokens with a valid signature come this far.
 type everywhereGetter struct {
 	tokenGetter
 	registry *storage.Registry
-	// proxy leads to all shards; nil if nobody says how they are reached.
+	// proxy leads to all shards; nil if nobody says how they are reached: then there is what is here.
 	proxy   *rest.Config
 	asking  singleflight.Group
 	answers *utilcache.LRUExpireCache
@@ -66,8 +72,9 @@ func (g *everywhereGetter) GetServiceAccount(ctx context.Context, namespace, nam
 	if err != nil {
 		return nil, err
 	}
-	if here {
-		return g.tokenGetter.GetServiceAccount(ctx, namespace, name)
+	if here || g.proxy == nil {
+		found, err := g.tokenGetter.GetServiceAccount(ctx, namespace, name)
+		return found, explained(err, here, cluster)
 	}
 	return ask(g, question{cluster, "serviceaccount", namespace, name}, func(ctx context.Context, there kubernetes.Interface) (*corev1.ServiceAccount, error) {
 		return there.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -80,8 +87,9 @@ func (g *everywhereGetter) GetSecret(ctx context.Context, namespace, name string
 	if err != nil {
 		return nil, err
 	}
-	if here {
-		return g.tokenGetter.GetSecret(ctx, namespace, name)
+	if here || g.proxy == nil {
+		found, err := g.tokenGetter.GetSecret(ctx, namespace, name)
+		return found, explained(err, here, cluster)
 	}
 	found, err := ask(g, question{cluster, "secret", namespace, name}, func(ctx context.Context, there kubernetes.Interface) (*corev1.Secret, error) {
 		return there.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -110,9 +118,6 @@ func (g *everywhereGetter) whose(ctx context.Context) (logicalcluster.Name, bool
 // ask returns what is remembered, or asks the shard of the logical cluster. Who asks the same at one time asks once.
 func ask[T any](g *everywhereGetter, of question, read func(context.Context, kubernetes.Interface) (T, error)) (T, error) {
 	var none T
-	if g.proxy == nil {
-		return none, fmt.Errorf("%s %s/%s of %q: %w", of.kind, of.namespace, of.name, of.cluster, errNotAsked)
-	}
 	said, known := g.answers.Get(of)
 	if !known {
 		said, _, _ = g.asking.Do(fmt.Sprint(of), func() (any, error) {
