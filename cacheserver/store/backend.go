@@ -161,7 +161,7 @@ func (b *Backend) Check(ctx context.Context) error {
 
 // storage returns the stock storage of one resource.
 func (b *Backend) storage(gr schema.GroupResource, kind schema.GroupVersionKind, prefix string) (storage.Interface, error) {
-	transformer := value.Transformer(identity.NewEncryptCheckTransformer())
+	transformer := identity.NewEncryptCheckTransformer()
 	if b.config.Transformer != nil {
 		if given := b.config.Transformer(gr); given != nil {
 			transformer = given

@@ -5,6 +5,7 @@ package testing
 import (
 	"context"
 	"net"
+	nethttp "net/http"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -141,7 +142,7 @@ func (c *Cache) waitReady(t testing.TB) {
 			return false, nil
 		}
 		defer response.Body.Close()
-		return response.StatusCode == 200, nil
+		return response.StatusCode == nethttp.StatusOK, nil
 	})
 	if err != nil {
 		t.Fatalf("the cache server did not become ready: %v", err)
