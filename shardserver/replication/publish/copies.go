@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,28 +21,41 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// copied are the resources whose objects are published as they are. The value tells whether only those travel that
-// package marks has marked.
-var copied = map[schema.GroupResource]bool{
-	apisv1alpha2.Resource("apiexports"):                                   false,
-	apisv1alpha2.Resource("apiexportendpointslices"):                      false,
-	apisv1alpha2.Resource("apiresourceschemas"):                           false,
-	apisv1alpha2.Resource("apiconversions"):                               false,
-	cachev1alpha1.Resource("clustercachedresources"):                      false,
-	cachev1alpha1.Resource("clustercachedresourceendpointslices"):         false,
-	corev1alpha1.Resource("shards"):                                       false,
-	corev1alpha1.Resource("logicalclusters"):                              true,
-	tenancyv1alpha1.Resource("workspacetypes"):                            false,
-	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"):     false,
-	{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}:     false,
-	admission("mutatingwebhookconfigurations"):                            false,
-	admission("validatingwebhookconfigurations"):                          false,
-	admission("validatingadmissionpolicies"):                              false,
-	admission("validatingadmissionpolicybindings"):                        false,
-	admission("mutatingadmissionpolicies"):                                false,
-	admission("mutatingadmissionpolicybindings"):                          false,
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        true,
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: true,
+// condition says which objects of a resource travel.
+type condition int
+
+const (
+	// always is all of them.
+	always condition = iota
+	// marked is those that package marks has marked.
+	marked
+	// ofSharing is the marked ones of logical clusters that are marked themselves, having something that others can use. An
+	// administrator's binding is marked in every workspace, because it would let them bind exports; where there is none, no
+	// other shard ever asks about it, and it must not cost anything there.
+	ofSharing
+)
+
+// copied are the resources whose objects are published as they are.
+var copied = map[schema.GroupResource]condition{
+	apisv1alpha2.Resource("apiexports"):                                   always,
+	apisv1alpha2.Resource("apiexportendpointslices"):                      always,
+	apisv1alpha2.Resource("apiresourceschemas"):                           always,
+	apisv1alpha2.Resource("apiconversions"):                               always,
+	cachev1alpha1.Resource("clustercachedresources"):                      always,
+	cachev1alpha1.Resource("clustercachedresourceendpointslices"):         always,
+	corev1alpha1.Resource("shards"):                                       always,
+	corev1alpha1.Resource("logicalclusters"):                              marked,
+	tenancyv1alpha1.Resource("workspacetypes"):                            always,
+	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"):     always,
+	{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}:     always,
+	admission("mutatingwebhookconfigurations"):                            always,
+	admission("validatingwebhookconfigurations"):                          always,
+	admission("validatingadmissionpolicies"):                              always,
+	admission("validatingadmissionpolicybindings"):                        always,
+	admission("mutatingadmissionpolicies"):                                always,
+	admission("mutatingadmissionpolicybindings"):                          always,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        ofSharing,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: ofSharing,
 }
 
 func admission(resource string) schema.GroupResource {
@@ -69,7 +83,11 @@ func Copies(registry *storage.Registry) []Source {
 	var sources []Source
 	for _, resource := range Copied(registry) {
 		gr := resource.GroupResource()
-		c := &copies{objects: storage.NewReader[runtime.Object](registry, gr), marked: copied[gr], far: map[logicalcluster.Name]struct{}{}}
+		c := &copies{
+			objects: storage.NewReader[runtime.Object](registry, gr), condition: copied[gr],
+			clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+			remarkable: map[logicalcluster.Name]standing{},
+		}
 		sources = append(sources, Source{
 			Resource: gr,
 			Inputs: []controller.Input{
@@ -85,13 +103,22 @@ func Copies(registry *storage.Registry) []Source {
 
 // copies are the copies of the objects of one resource.
 type copies struct {
-	objects *storage.Reader[runtime.Object]
-	// marked says that only marked objects travel.
-	marked bool
+	objects   *storage.Reader[runtime.Object]
+	clusters  *storage.Reader[*corev1alpha1.LogicalCluster]
+	condition condition
 
 	mu sync.Mutex
-	// far are the logical clusters that carry the mark of global reach: when one gets or loses it, its objects do, too.
-	far map[logicalcluster.Name]struct{}
+	// remarkable are the logical clusters whose own marks say something about what is in them: when these change, all of
+	// it is looked at. One goes with its marks.
+	remarkable map[logicalcluster.Name]standing
+}
+
+// standing is what the marks of a logical cluster say: its objects reach all regions; it has something to share.
+type standing struct{ far, sharing bool }
+
+func standingOf(cluster metav1.Object) standing {
+	annotations := cluster.GetAnnotations()
+	return standing{annotations[client.ReachAnnotation] == client.ReachGlobal, annotations[corev1alpha1.ReplicateAnnotationKey] != ""}
 }
 
 // ofTenants maps an event to its object. What belongs to the shard itself stays there.
@@ -103,23 +130,24 @@ func ofTenants(event watch.Event) []controller.Key {
 	return keys
 }
 
-// ofCluster maps an event of a LogicalCluster to all objects in it, if these are to reach farther or less far than before.
+// ofCluster maps an event of a LogicalCluster to all objects in it, if its marks have changed.
 func (c *copies) ofCluster(event watch.Event) []controller.Key {
 	obj, err := meta.Accessor(event.Object)
 	if err != nil {
 		return nil
 	}
-	cluster := logicalcluster.Of(obj)
-	far := event.Type != watch.Deleted && obj.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal
+	cluster, now := logicalcluster.Of(obj), standing{}
+	if event.Type != watch.Deleted {
+		now = standingOf(obj)
+	}
+	now.sharing = now.sharing && c.condition == ofSharing
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, before := c.far[cluster]; far == before {
+	if c.remarkable[cluster] == now {
 		return nil
 	}
-	if far {
-		c.far[cluster] = struct{}{}
-	} else {
-		delete(c.far, cluster)
+	if c.remarkable[cluster] = now; now == (standing{}) {
+		delete(c.remarkable, cluster)
 	}
 	return []controller.Key{{Cluster: cluster}}
 }
@@ -148,13 +176,32 @@ func (c *copies) wanted(ctx context.Context, key controller.Key) (runtime.Object
 	if err != nil {
 		return nil, err
 	}
+	if travels, err := c.travels(ctx, accessor); err != nil || !travels {
+		return nil, err
+	}
 	switch {
-	case c.marked && accessor.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey] == "":
-		return nil, nil
 	case accessor.GetDeletionTimestamp() == nil:
 		return obj, nil
 	case len(accessor.GetFinalizers()) == 0:
 		return nil, nil
 	}
 	return nil, ErrUnchanged
+}
+
+// travels tells whether an object of the context's logical cluster fulfills the condition.
+func (c *copies) travels(ctx context.Context, obj metav1.Object) (bool, error) {
+	if c.condition == always {
+		return true, nil
+	}
+	if obj.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey] == "" {
+		return false, nil
+	}
+	if c.condition == marked {
+		return true, nil
+	}
+	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && standingOf(cluster).sharing, err
 }
