@@ -26,9 +26,10 @@ var (
 )
 
 // believes tells whether a shard may say such a thing. The logical cluster root belongs to the root shard, and with it
-// the list of all shards; others only report on themselves there, and say which of its exports they use.
-func (m *Mirror) believes(resource schema.GroupResource, key client.Key) bool {
-	inRoot := key.Cluster == logicalcluster.Root
+// the list of all shards; others only report on themselves there, and say which of its exports they use. Nor has anything
+// of another logical cluster the path of root, by which all find the exports and types that are everybody's.
+func (m *Mirror) believes(resource schema.GroupResource, object *client.Object) bool {
+	key, inRoot := object.Key, object.Cluster == logicalcluster.Root
 	switch {
 	case key.Cluster.IsSystem():
 		return false
@@ -39,7 +40,7 @@ func (m *Mirror) believes(resource schema.GroupResource, key client.Key) bool {
 	case inRoot, resource == shards:
 		return inRoot && key.Shard == m.cfg.Root
 	}
-	return true
+	return object.Meta.Annotations[logicalcluster.PathAnnotationKey] != logicalcluster.Root.String()
 }
 
 // reports is what shards say of themselves, and what root says of shards: by it the absence of objects is judged.
@@ -63,7 +64,7 @@ func (r *reports) replace(m *Mirror, resource schema.GroupResource, objects []*c
 	names := map[string]bool{}
 	believed := make([]*client.Object, 0, len(objects))
 	for _, object := range objects {
-		if m.believes(resource, object.Key) {
+		if m.believes(resource, object) {
 			names[object.Name] = true
 			believed = append(believed, object)
 		}
@@ -91,7 +92,7 @@ func (r *reports) change(m *Mirror, resource schema.GroupResource, change watch.
 	} else {
 		r.registeredAt = at
 	}
-	if object == nil || !m.believes(resource, object.Key) {
+	if object == nil || !m.believes(resource, object) {
 		return
 	}
 	if resource == shardReports {

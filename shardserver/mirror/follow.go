@@ -91,7 +91,7 @@ func (f *follower) progressed(aboutShards bool) {
 // take keeps an object of another shard, if that may say such a thing. The lock of the table is held.
 func (f *follower) take(object *client.Object) {
 	t := f.table
-	if !t.mirror.believes(t.resource.GroupResource(), object.Key) {
+	if !t.mirror.believes(t.resource.GroupResource(), object) {
 		return
 	}
 	version := t.at.Incarnation + "/" + object.Meta.ResourceVersion

@@ -254,6 +254,9 @@ func TestWhatIsBelieved(t *testing.T) {
 	w.publish("beta", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
 	w.publish("root", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
 	w.publish("alpha", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
+	pretending := workspaceType("forged")
+	pretending.Annotations = map[string]string{logicalcluster.PathAnnotationKey: "root"}
+	w.publish("beta", "one", pretending)
 	w.publish("beta", "one", workspaceType("last"))
 	eventually(t, "what may be said", func() error {
 		if known := w.mirror.List(exportConsumers, logicalcluster.Root); len(known) != 2 {
@@ -367,4 +370,41 @@ func TestSeveralShardsPublishUnderOneName(t *testing.T) {
 	if len(table.objects)+len(table.clusters) != 0 {
 		t.Errorf("%v and %v are left", table.objects, table.clusters)
 	}
+}
+
+// A shard that publishes what another has, and takes it back, takes nothing from others.
+func TestWhatSeveralShardsHaveIsGoneWithTheLast(t *testing.T) {
+	resource, _ := client.Find(workspaceTypes)
+	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resource)
+	put := func(shard, version string) {
+		obj := workspaceType("a")
+		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
+		table.put(shard, version, obj)
+	}
+	remove := func(shard string) {
+		table.remove(client.Key{Shard: shard, Cluster: logicalcluster.MustParseName("one"), Name: "a"})
+	}
+	put("d", "1")
+	put("c", "1")
+	stream := table.watch(t.Context())
+	defer stream.Stop()
+	expect := func(change watch.EventType, shard string) {
+		t.Helper()
+		event := <-stream.ResultChan()
+		if got := event.Object.(metav1.Object).GetAnnotations()[client.ShardAnnotation]; event.Type != change || got != shard {
+			t.Fatalf("got %s of %q, want %s of %q", event.Type, got, change, shard)
+		}
+	}
+	expect(watch.Added, "c")
+	expect(watch.Bookmark, "")
+	put("a", "1")
+	expect(watch.Modified, "a")
+	put("c", "2")
+	expect(watch.Modified, "a")
+	remove("a")
+	expect(watch.Modified, "c")
+	remove("d")
+	expect(watch.Modified, "c")
+	remove("c")
+	expect(watch.Deleted, "c")
 }

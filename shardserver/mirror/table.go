@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // table is what is known of one resource.
@@ -104,6 +105,18 @@ func (t *table) all() []runtime.Object {
 	return objects
 }
 
+// shown returns one object of each name, but all where readers tell shards apart. The lock is held.
+func (t *table) shown() []runtime.Object {
+	if storage.OnlyElsewhere(t.resource.GroupResource()) {
+		return t.all()
+	}
+	objects := make([]runtime.Object, 0, len(t.objects))
+	for _, e := range t.objects {
+		objects = append(objects, e.obj)
+	}
+	return objects
+}
+
 func appendObjects(objects []runtime.Object, entries []*entry) []runtime.Object {
 	for _, e := range entries {
 		objects = append(objects, e.obj)
@@ -140,6 +153,9 @@ func (t *table) put(shard, version string, obj runtime.Object) {
 		if e.version != version {
 			// The key of the map goes on holding strings of the former object, which are the same.
 			e.obj, e.version = obj, version
+			if !storage.OnlyElsewhere(t.resource.GroupResource()) {
+				obj = t.objects[named(key)].obj
+			}
 			t.changed(key, watch.Modified, obj)
 		}
 		return
@@ -156,7 +172,27 @@ func (t *table) put(shard, version string, obj runtime.Object) {
 	}
 	added.index = len(t.clusters[key.Cluster])
 	t.clusters[key.Cluster] = append(t.clusters[key.Cluster], added)
-	t.changed(key, watch.Added, obj)
+	t.came(key, added)
+}
+
+// came tells of a new entry. Where several shards have an object of one name, one object changes into another for who
+// does not tell shards apart.
+func (t *table) came(key client.Key, e *entry) {
+	switch {
+	case storage.OnlyElsewhere(t.resource.GroupResource()), t.objects[named(key)] == e && e.next == nil:
+		t.changed(key, watch.Added, e.obj)
+	default:
+		t.changed(key, watch.Modified, t.objects[named(key)].obj)
+	}
+}
+
+// went tells of an entry that was removed: as came does.
+func (t *table) went(key client.Key, e *entry) {
+	if left := t.objects[named(key)]; left != nil && !storage.OnlyElsewhere(t.resource.GroupResource()) {
+		t.changed(key, watch.Modified, left.obj)
+		return
+	}
+	t.changed(key, watch.Deleted, e.obj)
 }
 
 // see notes that an entry is in the cache. The lock is held.
@@ -193,7 +229,7 @@ func (t *table) remove(key client.Key) {
 	if t.clusters[key.Cluster] = entries[:last]; last == 0 {
 		delete(t.clusters, key.Cluster)
 	}
-	t.changed(key, watch.Deleted, e.obj)
+	t.went(key, e)
 }
 
 func (t *table) changed(key client.Key, change watch.EventType, obj runtime.Object) {

@@ -105,6 +105,6 @@ func (t *table) watch(ctx context.Context) watch.Interface {
 		delete(t.watchers, w)
 	})
 	t.watchers[w] = struct{}{}
-	w.run(t.all(), true)
+	w.run(t.shown(), true)
 	return w
 }
