@@ -7,8 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,6 +101,40 @@ func TestWhatIsPublished(t *testing.T) {
 		must(t, published("held")(t.Context()))
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 		shardtesting.Eventually(t, "the end of the copy", gone("held"))
+	})
+	t.Run("RBAC travels from where something is shared", func(t *testing.T) {
+		quiet, sharing := root.NewWorkspace(t, "root", "quiet").Spec.Cluster, root.NewWorkspace(t, "root", "sharing").Spec.Cluster
+		bindings, _ := cacheclient.Find(schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"})
+		in := func(cluster string) func(context.Context) error { // of the administrator, who may bind whatever there is
+			return func(ctx context.Context) error {
+				_, err := writer.Get(ctx, bindings.GroupVersionResource, cacheclient.Key{Shard: "root", Cluster: logicalcluster.MustParseName(cluster), Name: "workspace-admin"})
+				return err
+			}
+		}
+		of := &rbacv1.ClusterRoleBinding{}
+		shardtesting.Eventually(t, "the mark of the administrator's binding", func(ctx context.Context) error {
+			err := atRoot.Get(shardtesting.In(ctx, sharing), client.ObjectKey{Name: "workspace-admin"}, of)
+			if err == nil && of.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
+				err = errors.New("it has none")
+			}
+			return err
+		})
+		if err := in(sharing)(t.Context()); !apierrors.IsNotFound(err) {
+			t.Errorf("before there is anything to share: %v", err)
+		}
+		kind := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
+		must(t, atRoot.Create(shardtesting.In(t.Context(), sharing), kind))
+		shardtesting.Eventually(t, "the administrator's binding", in(sharing))
+		if err := in(quiet)(t.Context()); !apierrors.IsNotFound(err) {
+			t.Errorf("where nothing is shared: %v", err)
+		}
+		must(t, atRoot.Delete(shardtesting.In(t.Context(), sharing), kind))
+		shardtesting.Eventually(t, "the end of its copy", func(ctx context.Context) error {
+			if err := in(sharing)(ctx); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
 	})
 	t.Run("what others say about a logical cluster that is here is ignored", func(t *testing.T) {
 		here := root.NewWorkspace(t, "root", "here").Spec.Cluster
