@@ -113,7 +113,11 @@ func (a *asking) request(ctx context.Context, key controller.Key, read func(cont
 	if err != nil {
 		workspace = nil
 	}
-	report, err := a.reports.Get(logicalcluster.With(ctx, cluster), "", remote.ReportName(key.Cluster, name))
+	shard := ""
+	if workspace != nil {
+		shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
+	}
+	report, err := publishedBy(logicalcluster.With(ctx, cluster), a.reports, shard, remote.ReportName(key.Cluster, name))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the report on logical cluster %q: %w", cluster, err)
 	}

@@ -79,6 +79,13 @@ func (i inquiries) read(ctx context.Context, key controller.Key) (*remote.Inquir
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading logical cluster %q: %w", key.Cluster, err)
 	}
+	if inquiry.Request != nil && cluster != nil {
+		if shard, ok := remote.Remote(cluster); ok && shard != remote.Publisher(inquiry.Request) {
+			if inquiry.Request, err = publishedBy(logicalcluster.With(ctx, parent), i.requests, shard, inquiry.Request.Name); err != nil {
+				return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
+			}
+		}
+	}
 	inquiry.LogicalCluster = cluster
 	return inquiry, nil
 }
@@ -94,7 +101,7 @@ func (i inquiries) requestOf(ctx context.Context, cluster *corev1alpha1.LogicalC
 	if err != nil {
 		return nil, nil //nolint:nilerr // nobody can ask for it
 	}
-	request, err := i.requests.Get(logicalcluster.With(ctx, parent), "", remote.RequestName(owner.Name, name))
+	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], remote.RequestName(owner.Name, name))
 	if err != nil && !unheard(err) {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", name, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -46,7 +48,7 @@ func (c *workspaceController) report(ctx context.Context, scope *workspaceScope)
 	if !ok {
 		return nil, nil
 	}
-	return readReport(ctx, c.reports, scope.parent, scope.workspace.Name, cluster)
+	return readReport(ctx, c.reports, scope.workspace.Annotations[corev1alpha1.ShardAnnotationKey], scope.parent, scope.workspace.Name, cluster)
 }
 
 // verdict is what becomes of a workspace that another shard was asked to give a logical cluster.
@@ -63,6 +65,9 @@ const (
 // judge reads the report about a workspace that was placed on another shard.
 func judge(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.Name, own string, report *shardingv1alpha1.LogicalClusterReport) verdict {
 	answer := remote.Answer(report, own, parent, workspace)
+	if report != nil && remote.Publisher(report) != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
+		report = nil // whoever says so was not asked
+	}
 	leads := workspace.Spec.Cluster != ""
 	switch {
 	case answer == nil && report != nil && !leads && report.Spec.Owner.UID != workspace.UID:
@@ -221,18 +226,38 @@ func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *worksp
 	return result, client.IgnoreNotFound(c.write(ctx, scope))
 }
 
-// reader reads objects of the context's logical cluster.
-type reader[T any] interface {
+// publications reads what shards tell each other, in the logical cluster of the context.
+type publications[T metav1.Object] interface {
 	Get(ctx context.Context, namespace, name string) (T, error)
+	List(ctx context.Context, namespace string, selector labels.Selector) ([]T, error)
 }
 
-// readReport reads what another shard says of a logical cluster; nil where nothing is known.
-func readReport(ctx context.Context, from reader[*shardingv1alpha1.LogicalClusterReport], parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
-	report, err := from.Get(logicalcluster.With(ctx, cluster), "", remote.ReportName(parent, workspace))
+// readReport reads what another shard says of a logical cluster; nil where nothing is known. That shard is asked first,
+// where one is named: another can publish under the same name.
+func readReport(ctx context.Context, from publications[*shardingv1alpha1.LogicalClusterReport], shard string, parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
+	report, err := publishedBy(logicalcluster.With(ctx, cluster), from, shard, remote.ReportName(parent, workspace))
 	if unheard(err) {
 		return nil, nil
 	}
 	return report, err
+}
+
+// publishedBy returns what a shard has published under a name, or else whatever stands under it.
+func publishedBy[T metav1.Object](ctx context.Context, from publications[T], shard, name string) (T, error) {
+	found, err := from.Get(ctx, "", name)
+	if err != nil || shard == "" || remote.Publisher(found) == shard {
+		return found, err
+	}
+	all, err := from.List(ctx, "", nil)
+	if err != nil {
+		return found, err
+	}
+	for _, other := range all {
+		if other.GetName() == name && remote.Publisher(other) == shard {
+			return other, nil
+		}
+	}
+	return found, nil
 }
 
 // unheard tells whether nothing was published, as far as is known. Nobody acts on the absence of a request or a report, so

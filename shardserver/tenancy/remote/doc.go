@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
@@ -87,6 +88,9 @@ func Remote(cluster *corev1alpha1.LogicalCluster) (shard string, ok bool) {
 	shard = cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey]
 	return shard, shard != "" && cluster.Spec.Owner != nil
 }
+
+// Publisher returns the name of the shard that published what was read from elsewhere; it is stamped by the cache.
+func Publisher(of metav1.Object) string { return of.GetAnnotations()[publisherAnnotation] }
 
 // hasNews tells whether a report says what the workspace must know although nobody has asked.
 func hasNews(report *shardingv1alpha1.LogicalClusterReport) bool {
