@@ -96,6 +96,7 @@ var plugins = []plugin{
 	{"apis.kcp.io/ReservedMetadata", newReservedMetadata},
 	{"apis.kcp.io/PermissionClaims", newPermissionClaims},
 	{"kcp.io/PathAnnotation", newPathAnnotation},
+	{"sharding.kcp.io/PublishedSize", ofOurKinds(newPublishedSize)},
 	{"core.kcp.io/LogicalClusterObjectCountLimit", newObjectLimit},
 	{resourceQuotaName, newResourceQuota},
 	{"apis.kcp.io/ClusterCachedResource", ofOurKinds(newClusterCachedResource)},

@@ -1,0 +1,53 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/shardserver/mirror"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// maxPublished is how large an object of which other shards have to know may be, in bytes of JSON. A cache keeps it as
+// that, in requests of 1.5 MiB to etcd, where this shard may store it shorter: one that does not fit there would keep
+// this shard for ever from saying that everything is published, and so all others from knowing what does not exist. What
+// is left of it is for the status and for annotations of the way.
+const maxPublished = 5 << 18
+
+// publishedSize bounds the size of what is published to other shards.
+type publishedSize struct{ *admission.Handler }
+
+func newPublishedSize(Config) admission.Interface {
+	return &publishedSize{admission.NewHandler(admission.Create, admission.Update)}
+}
+
+// Validate implements admission.ValidationInterface. What is there can be made smaller, and go.
+func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	resource, published := client.Find(a.GetResource().GroupResource())
+	if !published || resource.Namespaced || a.GetSubresource() != "" || storage.OnlyElsewhere(resource.GroupResource()) {
+		return nil
+	}
+	size, err := publishedAs(resource, a.GetObject())
+	if err != nil || size <= maxPublished {
+		return err
+	}
+	if a.GetOperation() == admission.Update {
+		if before, err := publishedAs(resource, a.GetOldObject()); err != nil || size <= before {
+			return err
+		}
+	}
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s that other shards have to know may have %d bytes of JSON, this has %d", resource.GroupResource(), maxPublished, size))
+}
+
+func publishedAs(resource client.Resource, obj runtime.Object) (bytes int, err error) {
+	raw, err := mirror.Encode(resource, obj)
+	if err != nil {
+		return 0, apierrors.NewInternalError(fmt.Errorf("measuring what other shards have to know: %w", err))
+	}
+	return len(raw), nil
+}

@@ -1,0 +1,42 @@
+package admission
+
+import (
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/rbac"
+)
+
+func TestWhatDoesNotFitInACacheIsRefused(t *testing.T) {
+	role := func(names int) *rbac.ClusterRole {
+		rule := rbac.PolicyRule{Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}}
+		rule.ResourceNames = slices.Repeat([]string{"a"}, names) // three bytes each as it is stored, four as it is published
+		return &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Rules: []rbac.PolicyRule{rule}}
+	}
+	const fits, tooMany = 1000, 400_000
+	for name, tc := range map[string]struct {
+		operation admission.Operation
+		old, now  int
+		sub       string
+		refused   bool
+	}{
+		"a role of some size":                    {operation: admission.Create, now: fits},
+		"a role that would be too large":         {operation: admission.Create, now: tooMany, refused: true},
+		"a role that becomes too large":          {operation: admission.Update, old: fits, now: tooMany, refused: true},
+		"a role that was larger":                 {operation: admission.Update, old: tooMany + 1, now: tooMany},
+		"the status of what is nearly too large": {operation: admission.Update, old: tooMany, now: tooMany + 1, sub: "status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := ask{cluster: "one", resource: rbac.Resource("clusterroles"), name: "large", operation: tc.operation, subresource: tc.sub, obj: role(tc.now)}
+			if tc.operation == admission.Update {
+				q.old = role(tc.old)
+			}
+			if err := through(t, newPublishedSize(Config{}), q); apierrors.IsRequestEntityTooLargeError(err) != tc.refused || (err != nil) != tc.refused {
+				t.Errorf("got %v, want refused %t", err, tc.refused)
+			}
+		})
+	}
+}
