@@ -15,9 +15,10 @@ type GroupFilter struct {
 
 // DefaultDropGroups are groups that mean something only to a shard itself. Nobody gets them through the proxy.
 // system:kcp:external-logical-cluster-admin is not among them: shards talk to each other through the proxy with it.
-// system:kcp:shard is: what shards may do among themselves, they do at each other's own address.
+// system:kcp:shard and system:kcp:cache are: what shards and caches may do among themselves, they do at each other's own
+// address.
 func DefaultDropGroups() []string {
-	return []string{"system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:*", "system:kcp:terminator:*", "system:kcp:shard"}
+	return []string{"system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:*", "system:kcp:terminator:*", "system:kcp:shard", "system:kcp:cache"}
 }
 
 // Apply returns the groups that pass, sorted, each once. Patterns are group names; a trailing "*" matches any rest.

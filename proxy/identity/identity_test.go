@@ -11,6 +11,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
+func TestGroupsOfServersAreNobodyElses(t *testing.T) {
+	for _, group := range []string{"system:kcp:shard", "system:kcp:cache", "system:kcp:logical-cluster-admin", "system:kcp:terminator:a"} {
+		if passed := (GroupFilter{Drop: DefaultDropGroups()}).Apply([]string{group}); len(passed) != 0 {
+			t.Errorf("%s passes", group)
+		}
+	}
+}
+
 func TestGroupFilter(t *testing.T) {
 	groups := []string{"devs", "admins", "system:masters", "system:kcp:initializer:a:b", "system:kcp:external-logical-cluster-admin", "devs", "system:authenticated"}
 	for sentence, tc := range map[string]struct {

@@ -28,7 +28,7 @@ func TestFlags(t *testing.T) {
 		"the rest of the contract": {line: required + "--service-account-issuer=https://i --api-audiences=a --cors-allowed-origins=^https://x$ --profiler-address=localhost:6060 --feature-gates=WorkspaceMounts=true --v=3 --root-directory=/d"},
 		"the defaults": {line: required, check: func(o Options) bool {
 			return o.SecureServing.BindPort == 443 && o.SecureServing.ServerCert.CertDirectory == ".kcp" && o.SecureServing.ServerCert.PairName == "apiserver" &&
-				len(o.DropGroups) == 5 && !o.SharedIndex.Enabled() && len(o.Shards) == 0 && len(o.PassOnGroups) == 0 && o.Logs.Verbosity == 2 && o.Authentication.ServiceAccounts == nil
+				len(o.DropGroups) == 6 && !o.SharedIndex.Enabled() && len(o.Shards) == 0 && len(o.PassOnGroups) == 0 && o.Logs.Verbosity == 2 && o.Authentication.ServiceAccounts == nil
 		}},
 		"a list that came in quotes": {line: required + `--authentication-drop-groups="system:masters,x"`, check: func(o Options) bool {
 			return len(o.DropGroups) == 2 && o.DropGroups[0] == "system:masters" && o.DropGroups[1] == "x"

@@ -347,7 +347,7 @@ func TestIdentityHeadersNeedTheProxysCertificateAndNeverYieldItsPowers(t *testin
 		req.Header.Set("X-Remote-User", "alice")
 		for _, group := range []string{
 			"staff", "system:masters", "system:kcp:admin", "system:kcp:external-logical-cluster-admin",
-			"system:kcp:logical-cluster-admin", "system:kcp:initializer:root:a", "system:kcp:terminator:root:a",
+			"system:kcp:logical-cluster-admin", "system:kcp:initializer:root:a", "system:kcp:terminator:root:a", "system:kcp:shard", "system:kcp:cache",
 		} {
 			req.Header.Add("X-Remote-Group", group)
 		}

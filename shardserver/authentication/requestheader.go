@@ -79,6 +79,7 @@ func direct(group string) bool {
 	return group == authorization.GroupMasters ||
 		group == authorization.GroupLogicalClusterAdmin ||
 		group == authorization.GroupShard ||
+		group == authorization.GroupCache ||
 		strings.HasPrefix(group, authorization.InitializerGroupPrefix) ||
 		strings.HasPrefix(group, authorization.TerminatorGroupPrefix)
 }

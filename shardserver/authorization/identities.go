@@ -18,6 +18,9 @@ const (
 	// It exists only directly at a shard or a cache server.
 	GroupShard      = "system:kcp:shard"
 	ShardUserPrefix = "system:kcp:shard:"
+	// GroupCache is that of cache servers, which bring what shards below them have published into the cache above. It exists
+	// only directly at a cache server, or at the shard that has one.
+	GroupCache = "system:kcp:cache"
 
 	// InitializerGroupPrefix, followed by an initializer's name, is the synthetic group of its controller.
 	InitializerGroupPrefix = "system:kcp:initializer:"

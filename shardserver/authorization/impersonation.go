@@ -25,6 +25,7 @@ var guardedGroups = []string{
 	GroupBootstrapper,
 	GroupAdmin,
 	GroupShard,
+	GroupCache,
 	user.AllAuthenticated,
 }
 
