@@ -67,10 +67,10 @@ func (c *Config) join(ctx context.Context, configMaps rest.Storage) (_ *origin, 
 
 // addRegistration has a shard that is not root registered in root, in the background. Only a shard that is new to the
 // installation waits for it before it is ready: others serve what they have, whether root is there or not.
-func (s *Server) addRegistration() {
+func (s *Server) addRegistration() error {
 	origin := s.config.origin
 	if origin == nil {
-		return // the bootstrap of root registers the root shard
+		return nil // the bootstrap of root registers the root shard
 	}
 	s.registration = &handshake.Registration{
 		Root:     origin.root,
@@ -80,11 +80,11 @@ func (s *Server) addRegistration() {
 			return bootstrap.RegisterShard(ctx, c, s.config.bootstrapOptions(), create)
 		},
 	}
-	s.Generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return s.registration.Healthy() }))
 	s.Generic.AddPostStartHookOrDie(hookRegistration, func(hook genericapiserver.PostStartHookContext) error {
 		s.running.Go(func() { s.registration.Run(hook) })
 		return nil
 	})
+	return s.Generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return s.registration.Healthy() }))
 }
 
 // identityCacheConfig is what writes down the identities of root's exports gets.

@@ -119,7 +119,9 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 	s.followDefinitions()
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, append(s.replicationMetrics(), metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))...)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
-	s.addRegistration()
+	if err := s.addRegistration(); err != nil {
+		return nil, err
+	}
 	if err := s.addControllers(); err != nil {
 		return nil, err
 	}
