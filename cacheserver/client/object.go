@@ -25,6 +25,10 @@ const (
 	// ReachGlobal is the reach of what all caches of an installation need. All other objects stay in the cache that they
 	// were published in.
 	ReachGlobal = "global"
+	// ViaAnnotation and DownAnnotation are marks of caches on copies that came from another cache (package hierarchy). No
+	// shard publishes an object with one.
+	ViaAnnotation  = "cache.kcp.io/via"
+	DownAnnotation = "cache.kcp.io/down"
 )
 
 // Key is the identity of an object of one resource in a cache.

@@ -1,11 +1,13 @@
 package hierarchy
 
+import "github.com/atoll-dev/atoll/cacheserver/client"
+
 // Annotations of copies in caches.
 const (
 	// ViaAnnotation names the cache, below the one where the object stands, that brought it up.
-	ViaAnnotation = "cache.kcp.io/via"
+	ViaAnnotation = client.ViaAnnotation
 	// DownAnnotation marks objects that were taken from the cache above.
-	DownAnnotation = "cache.kcp.io/down"
+	DownAnnotation = client.DownAnnotation
 )
 
 // copy is what is to be known of an object in a cache to decide about it.

@@ -193,12 +193,14 @@ func (p *Publisher) wanted(ctx context.Context, source Source, key controller.Ke
 	return content, nil
 }
 
-// address writes on an object where it comes from and how far it goes.
+// address writes on an object where it comes from and how far it goes. Tenants have no say in how caches carry it.
 func (p *Publisher) address(content *unstructured.Unstructured, key controller.Key, far bool) {
 	annotations := content.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+	delete(annotations, client.ViaAnnotation)
+	delete(annotations, client.DownAnnotation)
 	annotations[client.ShardAnnotation] = p.cfg.Shard
 	annotations[logicalcluster.AnnotationKey] = key.Cluster.String()
 	if version := content.GetResourceVersion(); version != "" {

@@ -63,6 +63,21 @@ func TestWhatIsPublished(t *testing.T) {
 			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
 		}
 	})
+	t.Run("marks of caches, and other shards' names, are not a tenant's to write", func(t *testing.T) {
+		marks := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"elsewhere","kcp.io/shard":"other"}}}`
+		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), created.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(marks))))
+		shardtesting.Eventually(t, "the changed copy", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, gvr, key("kept"))
+			if err != nil || object.Meta.Labels["marked"] == "" {
+				return fmt.Errorf("it is not there: %w", err)
+			}
+			annotations := object.Meta.Annotations
+			if _, down := annotations["cache.kcp.io/down"]; down || annotations["cache.kcp.io/via"] != "" || annotations["kcp.io/shard"] != "root" {
+				t.Errorf("got %v", annotations)
+			}
+			return nil
+		})
+	})
 	t.Run("what somebody changed in the cache is changed back", func(t *testing.T) {
 		shardtesting.Eventually(t, "the forgery", func(ctx context.Context) error {
 			object, err := writer.Get(ctx, gvr, key("kept"))
