@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -141,6 +143,16 @@ func TestMetricsOfAShard(t *testing.T) {
 	})
 
 	t.Run("bindings and exports by what they say", func(t *testing.T) {
+		all := &apisv1alpha2.APIBindingList{}
+		shardtesting.Eventually(t, "the bindings of a new shard are Bound", func(ctx context.Context) error {
+			if err := s.Client(t, s.Masters(t)).List(logicalcluster.With(ctx, logicalcluster.Wildcard), all); err != nil {
+				return err
+			}
+			if bound := scrape(t, s)[`kcp_apibinding_phase{phase="Bound",shard="root"}`]; bound != strconv.Itoa(len(all.Items)) {
+				return fmt.Errorf("%s of %d", bound, len(all.Items))
+			}
+			return nil
+		})
 		before := scrape(t, s)
 		provider := s.NewWorkspace(t, "root", "provider").Spec.Cluster
 		s.NewExport(t, provider, "widgets", schema.GroupResource{Group: "example.io", Resource: "widgets"}, "Widget")

@@ -161,11 +161,12 @@ func (s *site) terminate(t *testing.T, view, team string) {
 	s.eventually(t, request{as: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
 }
 
-// lose deletes a logical cluster under its workspace.
+// lose deletes a logical cluster under its workspace, on the same shard: one on another is noted in the workspace, which
+// becomes Unavailable.
 func (s *site) lose(t *testing.T) {
 	t.Helper()
 	const path = "/clusters/root:a:lost"
-	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"}}`})
+	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + workspaces, body: `{"metadata":{"name":"lost"},"spec":{"location":{"selector":{"matchLabels":{"name":"alpha"}}}}}`})
 	s.eventually(t, request{as: "alice", path: path + namespaces}, http.StatusOK)
 	s.must(t, request{as: "masters", method: http.MethodDelete, path: path + own})
 	s.eventually(t, request{as: "alice", path: path + namespaces}, http.StatusNotFound)

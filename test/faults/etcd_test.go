@@ -1,12 +1,16 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 	"github.com/atoll-dev/atoll/test/programs"
 	"github.com/atoll-dev/atoll/test/sharded"
 )
@@ -37,6 +41,23 @@ func startMembers(t *testing.T) ([]*member, string) {
 	for _, m := range members {
 		m.args = append(m.args, "--initial-cluster="+strings.Join(peers, ","))
 		m.run(t, directory)
+	}
+	for _, client := range clients { // a shard waits for its etcd, but not as long as a busy machine may take
+		shardtesting.Eventually(t, "the member at "+client+" is healthy", func(ctx context.Context) error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, client+"/health", nil)
+			if err != nil {
+				return err
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return errors.New(response.Status)
+			}
+			return nil
+		})
 	}
 	return members, strings.Join(clients, ",")
 }

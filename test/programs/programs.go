@@ -137,16 +137,24 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
+// given are the addresses that were handed out: one stays free until its program listens, and must not be given twice.
+var given sync.Map
+
 // FreeAddress returns a "host:port" of the loopback interface that nobody listens on, for programs that must be told
 // where to.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := listener.Addr().String()
+		listener.Close()
+		if _, twice := given.LoadOrStore(address, true); !twice {
+			return address
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // SigningKey writes a small key for service account tokens into a file and returns its name: a shard would make one of
