@@ -101,16 +101,16 @@ func (s *site) others(t *testing.T) map[string][]byte {
 		return !foreign.MatchString(key) || moving.MatchString(key)
 	})
 	for key, value := range stored {
-		if strings.Contains(key, "/logicalclusters/") {
-			stored[key] = withoutLocks(value)
+		if strings.Contains(key, "/logicalclusters/") || strings.Contains(key, "/core.kcp.io/shards/") {
+			stored[key] = withoutNews(value)
 		}
 	}
 	return stored
 }
 
-// withoutLocks returns a logical cluster as JSON without what says which names its definitions and bindings take, and
-// who wrote that when. Anything else is left as it is.
-func withoutLocks(object []byte) []byte {
+// withoutNews returns an object as JSON without what the shard itself writes there: which names definitions and bindings of
+// a logical cluster take, how much a shard holds, and who wrote that when. Anything else is left as it is.
+func withoutNews(object []byte) []byte {
 	var cluster struct {
 		Kind         string
 		Spec, Status any
@@ -120,7 +120,14 @@ func withoutLocks(object []byte) []byte {
 			DeletionTimestamp   string
 		}
 	}
-	if json.Unmarshal(object, &cluster) != nil || cluster.Kind != "LogicalCluster" {
+	if json.Unmarshal(object, &cluster) != nil {
+		return object
+	}
+	switch cluster.Kind {
+	case "Shard":
+		cluster.Status = nil
+	case "LogicalCluster":
+	default:
 		return object
 	}
 	delete(cluster.Metadata.Annotations, "internal.apis.kcp.io/resource-bindings")

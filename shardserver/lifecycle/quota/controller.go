@@ -20,6 +20,9 @@ const (
 	settle = 100 * time.Millisecond
 	// inFlightAgain is when a quota is counted anew because requests were on their way.
 	inFlightAgain = time.Second
+	// unservedAgain is when a quota is counted anew that names what its logical cluster does not serve, as far as this
+	// process has heard: what brought it may be known to others a moment earlier, and nothing tells when it is known here.
+	unservedAgain = 10 * time.Second
 	countTimeout  = time.Minute
 	retryBase     = 20 * time.Millisecond
 	retryMax      = time.Minute

@@ -36,8 +36,11 @@ func (c *Controller) reconcile(ctx context.Context, key controller.Key) (again t
 		return 0, err
 	}
 	again = recount
-	if len(inFlight) > 0 {
+	switch {
+	case len(inFlight) > 0:
 		again = inFlightAgain
+	case len(used) < countable(quota):
+		again = unservedAgain
 	}
 	status := core.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: used}
 	if apiequality.Semantic.DeepEqual(status, quota.Status) {
@@ -54,6 +57,17 @@ func (c *Controller) reconcile(ctx context.Context, key controller.Key) (again t
 		return 0, fmt.Errorf("storing the status: %w", err)
 	}
 	return again, nil
+}
+
+// countable returns how many of a quota's limits are of objects.
+func countable(quota *core.ResourceQuota) int {
+	n := 0
+	for name := range quota.Spec.Hard {
+		if _, ok := Counted(name); ok {
+			n++
+		}
+	}
+	return n
 }
 
 // used returns the numbers of objects that exist, or may in a moment. Of what the logical cluster does not serve it
