@@ -66,7 +66,11 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 				f.headers.Set(p.Out.Header, u)
 			}
 			if p.Out.Body != nil && p.Out.Body != http.NoBody {
-				p.Out.Body = f.counted(p.Out.Body, f.metrics.requestBytes.WithLabelValues(shard).Add)
+				body := p.Out.Body
+				if sent := newRewindable(p.Out); sent != nil {
+					body, p.Out.GetBody = sent.attempt(), func() (io.ReadCloser, error) { return sent.attempt(), nil }
+				}
+				p.Out.Body = f.counted(body, f.metrics.requestBytes.WithLabelValues(shard).Add)
 			}
 		},
 		ModifyResponse: func(res *http.Response) error {
