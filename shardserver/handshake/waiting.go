@@ -66,7 +66,7 @@ func (w *Waiting) Stop() error {
 	return w.port.giveBack()
 }
 
-// ServeHTTP answers about health as the shard does, and refuses all else for now.
+// ServeHTTP answers about health as the shard does, and refuses all else: the shard takes the port over when it has joined.
 func (w *Waiting) ServeHTTP(response http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	switch {
