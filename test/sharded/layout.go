@@ -146,6 +146,15 @@ func (l *Layout) Client(url, name string, groups ...string) (*rest.Config, error
 	}}, nil
 }
 
+// ProxyCertificate returns a certificate like that by which the front proxy tells shards who the user is. Shards believe
+// it under the name of the proxy alone.
+func (l *Layout) ProxyCertificate(name string) (pki.Pair, error) { return l.proxies.Issue(name) }
+
+// CAFiles are the certificates of the authorities of servers, of clients, and of front proxies towards shards.
+func (l *Layout) CAFiles() (servers, clients, proxies string) {
+	return l.servers.CertFile, l.clients.CertFile, l.proxies.CertFile
+}
+
 // Masters returns the configuration of a client in system:masters at a server, which must not be the front proxy.
 func (l *Layout) Masters(server string) (*rest.Config, error) {
 	return l.Client(l.URL(server), "shard-admin", masters)
