@@ -20,6 +20,10 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
+// backdated is how long ago everything became valid that is issued without a beginning of its own: for servers whose clocks
+// are behind.
+const backdated = time.Hour
+
 // Authority is a certificate authority whose files lie in a directory.
 type Authority struct {
 	// CertFile is its own certificate (PEM).
@@ -33,7 +37,8 @@ type Authority struct {
 
 // New makes an authority in a directory that exists. What it issues is valid as long as it is itself.
 func New(directory, name string, valid time.Duration) (*Authority, error) {
-	cert, err := newCertificate(name, nil, valid)
+	now := time.Now()
+	cert, err := newCertificate(name, nil, now.Add(-backdated), now.Add(valid))
 	if err != nil {
 		return nil, err
 	}
@@ -52,21 +57,27 @@ type Pair struct{ CertFile, KeyFile string }
 // Issue makes a certificate for both ends of a connection, valid for localhost and the loopback addresses. Every call
 // makes new files: clients remember certificates by the names of their files.
 func (a *Authority) Issue(commonName string, organizations ...string) (Pair, error) {
-	return a.issue(a.valid, nil, commonName, organizations)
+	return a.issue(backdated, a.valid, nil, commonName, organizations)
+}
+
+// IssueNow is Issue of a certificate that is valid from this moment on, as those of cert-manager are.
+func (a *Authority) IssueNow(commonName string, organizations ...string) (Pair, error) {
+	return a.issue(0, a.valid, nil, commonName, organizations)
 }
 
 // IssueFor is Issue with an end of its own.
 func (a *Authority) IssueFor(valid time.Duration, commonName string, organizations ...string) (Pair, error) {
-	return a.issue(valid, nil, commonName, organizations)
+	return a.issue(backdated, valid, nil, commonName, organizations)
 }
 
 // IssueAt is Issue for a server at one more address.
 func (a *Authority) IssueAt(address net.IP, commonName string, organizations ...string) (Pair, error) {
-	return a.issue(a.valid, address, commonName, organizations)
+	return a.issue(backdated, a.valid, address, commonName, organizations)
 }
 
-func (a *Authority) issue(valid time.Duration, address net.IP, commonName string, organizations []string) (Pair, error) {
-	cert, err := newCertificate(commonName, organizations, valid)
+func (a *Authority) issue(since, valid time.Duration, address net.IP, commonName string, organizations []string) (Pair, error) {
+	now := time.Now()
+	cert, err := newCertificate(commonName, organizations, now.Add(-since), now.Add(valid))
 	if err != nil {
 		return Pair{}, err
 	}
@@ -105,17 +116,16 @@ func SigningKey(file string) error {
 	return writeKey(key, file)
 }
 
-func newCertificate(name string, organizations []string, valid time.Duration) (*x509.Certificate, error) {
+func newCertificate(name string, organizations []string, begin, end time.Time) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name, Organization: organizations},
-		NotBefore:    now.Add(-time.Minute),
-		NotAfter:     now.Add(valid),
+		NotBefore:    begin,
+		NotAfter:     end,
 	}, nil
 }
 

@@ -138,12 +138,19 @@ func (l *Layout) Shards() []string { return l.options.Shards }
 // Client returns the configuration of a client with a certificate, at a URL of the installation.
 func (l *Layout) Client(url, name string, groups ...string) (*rest.Config, error) {
 	pair, err := l.clients.Issue(name, groups...)
-	if err != nil {
-		return nil, err
-	}
+	return l.client(url, pair), err
+}
+
+// NewClient is Client with a certificate that is valid from this moment on.
+func (l *Layout) NewClient(url, name string, groups ...string) (*rest.Config, error) {
+	pair, err := l.clients.IssueNow(name, groups...)
+	return l.client(url, pair), err
+}
+
+func (l *Layout) client(url string, pair pki.Pair) *rest.Config {
 	return &rest.Config{Host: url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAFile: l.servers.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile,
-	}}, nil
+	}}
 }
 
 // ProxyCertificate returns a certificate like that by which the front proxy tells shards who the user is. Shards believe
