@@ -51,6 +51,15 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"RoleBinding/atoll-system/atoll-leader-election-rolebinding",
 			"Deployment/atoll-system/atoll-controller-manager",
 		},
+		"prometheus": {
+			"CustomResourceDefinition/-/rootshards.operator.kcp.io",
+			"Deployment/atoll-system/atoll-controller-manager",
+			"Certificate/atoll-system/atoll-metrics",
+			"Service/atoll-system/atoll-metrics",
+			"ServiceMonitor/atoll-system/atoll-operator",
+			"PrometheusRule/atoll-system/atoll-operator",
+			"ClusterRole/-/atoll-metrics-reader",
+		},
 		"samples": {
 			"Namespace/-/kcp",
 			"RootShard/kcp/root",
@@ -66,6 +75,8 @@ func TestEveryFolderBuilds(t *testing.T) {
 			"FrontProxy/kcp/frontproxy",
 			"Kubeconfig/kcp/kubeconfig-kcp-admin",
 		},
+		"regions":             {"RootShard/kcp/root", "Shard/kcp/alpha", "CacheServer/kcp/europe", "VirtualWorkspace/kcp/alpha-views", "FrontProxy/kcp/frontproxy"},
+		"development/regions": {"RootShard/kcp/root", "Shard/kcp/alpha", "CacheServer/kcp/europe", "VirtualWorkspace/kcp/alpha-views", "FrontProxy/kcp/frontproxy"},
 		"development/sharded": {"RootShard/kcp/root", "Shard/kcp/alpha", "Shard/kcp/beta", "CacheServer/kcp/cache", "FrontProxy/kcp/frontproxy"},
 		"samples/full":        {"Shard/kcp/alpha", "CacheServer/kcp/europe", "VirtualWorkspace/kcp/alpha-views", "RootShard/kcp/root", "FrontProxy/kcp/main", "Kubeconfig/kcp/team-a", "Issuer/kcp/selfsigned"},
 		"development":         {"RootShard/kcp/root", "FrontProxy/kcp/frontproxy", "Kubeconfig/kcp/kubeconfig-kcp-admin"},
@@ -94,6 +105,19 @@ func TestTheOperatorGetsItsImageAndItsServiceAccount(t *testing.T) {
 		case "ClusterRoleBinding", "RoleBinding":
 			if !strings.Contains(body, "name: atoll-controller-manager\n  namespace: atoll-system") {
 				t.Errorf("%s %s does not bind the operator's service account:\n%s", r.GetKind(), r.GetName(), body)
+			}
+		}
+	}
+}
+
+func TestWithPrometheusTheOperatorServesMetrics(t *testing.T) {
+	for _, r := range build(t, "prometheus").Resources() {
+		if r.GetKind() != "Deployment" {
+			continue
+		}
+		for _, want := range []string{"- --leader-elect", "- --metrics-bind-address=:8443", "- --metrics-cert-path=/etc/atoll/metrics", "name: metrics", "name: probes", "image: docker.io/local/atoll:dev"} {
+			if body := r.MustYaml(); !strings.Contains(body, want) {
+				t.Errorf("the Deployment lacks %q:\n%s", want, body)
 			}
 		}
 	}

@@ -2,15 +2,14 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,8 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
@@ -28,6 +26,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/frontproxy"
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
+	"github.com/atoll-dev/atoll/controllers/ladder"
+	"github.com/atoll-dev/atoll/controllers/metrics"
 	"github.com/atoll-dev/atoll/controllers/rollout/gate"
 	"github.com/atoll-dev/atoll/controllers/rootshard"
 	"github.com/atoll-dev/atoll/controllers/shard"
@@ -38,19 +38,6 @@ import (
 // leaderElectionID is that of existing installations, so that no two operators ever act at once.
 const leaderElectionID = "239f9f9a.operator.kcp.io"
 
-// defaultImage can be set when the binary is built.
-var defaultImage string
-
-type options struct {
-	metricsAddress string
-	metricsSecure  bool
-	probeAddress   string
-	leaderElect    bool
-	http2          bool
-	image          string
-	zap            zap.Options
-}
-
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -59,39 +46,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "operator:", err)
 		os.Exit(1)
 	}
-}
-
-func parse(args []string) (*options, desired.Image, error) {
-	o := &options{image: defaultImage}
-	if fromEnv := os.Getenv("ATOLL_DEFAULT_IMAGE"); fromEnv != "" {
-		o.image = fromEnv
-	}
-	fs := flag.NewFlagSet("operator", flag.ContinueOnError)
-	fs.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "Address of the metrics endpoint, for example :8443. 0 turns it off.")
-	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over TLS, to clients that may read them.")
-	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz. 0 turns them off.")
-	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Act only while holding the lease, so that several replicas can run.")
-	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
-	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: ATOLL_DEFAULT_IMAGE from the environment, else what was built in.")
-	o.zap.BindFlags(fs)
-	// Out of a cluster the operator takes its credentials from a file.
-	if kubeconfigFlag := flag.CommandLine.Lookup("kubeconfig"); kubeconfigFlag != nil {
-		fs.Var(kubeconfigFlag.Value, kubeconfigFlag.Name, kubeconfigFlag.Usage)
-	}
-	if err := fs.Parse(args); err != nil {
-		return nil, desired.Image{}, err
-	}
-	if fs.NArg() > 0 {
-		return nil, desired.Image{}, fmt.Errorf("unexpected argument %q: everything is set by flags", strings.Join(fs.Args(), " "))
-	}
-	if o.image == "" {
-		return nil, desired.Image{}, errors.New("--default-image is required: this binary has none built in")
-	}
-	image, err := desired.ParseImage(o.image)
-	if err != nil {
-		return nil, desired.Image{}, fmt.Errorf("--default-image: %w", err)
-	}
-	return o, image, nil
 }
 
 func run(args []string) error {
@@ -114,7 +68,7 @@ func run(args []string) error {
 	config.QPS, config.Burst = 100, 200
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                 scheme,
-		Metrics:                o.metrics(),
+		Metrics:                o.metricsEndpoint(),
 		HealthProbeBindAddress: o.probeAddress,
 		LeaderElection:         o.leaderElect,
 		LeaderElectionID:       leaderElectionID,
@@ -145,32 +99,25 @@ func addControllers(mgr ctrl.Manager, image desired.Image) error {
 	clients := shardclient.New(cluster)
 	cluster.Gate = gate.New(cluster, clients, time.Now)
 	recorder := mgr.GetEventRecorder("atoll-operator")
-	for name, add := range map[string]func(ctrl.Manager) error{
-		"CacheServer": (&cacheserver.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
-		"RootShard":   (&rootshard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
-		"Shard": (&shard.Reconciler{
-			Cluster: cluster, Recorder: recorder, Image: image, Shards: clients, Now: time.Now,
-		}).SetupWithManager,
-		"VirtualWorkspace": (&virtualworkspace.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
-		"FrontProxy":       (&frontproxy.Reconciler{Cluster: cluster, Recorder: recorder, Image: image}).SetupWithManager,
-		"Kubeconfig":       (&kubeconfig.Reconciler{Cluster: cluster, Recorder: recorder, Now: time.Now}).SetupWithManager,
+	work := metrics.NewReconciliations()
+	for _, series := range []prometheus.Collector{work, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {
+		if err := ctrlmetrics.Registry.Register(series); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	for _, controller := range []ladder.Controller{
+		&cacheserver.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
+		&rootshard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
+		&shard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image, Shards: clients, Now: time.Now},
+		&virtualworkspace.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
+		&frontproxy.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
+		&kubeconfig.Reconciler{Cluster: cluster, Recorder: recorder, Now: time.Now},
 	} {
-		if err := add(mgr); err != nil {
-			return fmt.Errorf("adding the %s controller: %w", name, err)
+		if err := ladder.Add(mgr, cluster, controller, work.Around); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func (o *options) metrics() metricsserver.Options {
-	out := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure}
-	if o.metricsSecure {
-		out.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
-	if !o.http2 {
-		out.TLSOpts = append(out.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
-	}
-	return out
 }
 
 // requireCertManager says what is missing before the watches fail with less clear words.

@@ -64,6 +64,56 @@ func TestBringingUp(t *testing.T) {
 	}
 }
 
+func TestParents(t *testing.T) {
+	cache := func(name, parent string) *operatorv1alpha1.CacheServer {
+		out := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
+		if parent != "" {
+			out.Spec.Parent = &operatorv1alpha1.CacheParent{CacheServerRef: &corev1.LocalObjectReference{Name: parent}}
+		}
+		return out
+	}
+	called := func(cache *operatorv1alpha1.CacheServer, name string) *operatorv1alpha1.CacheServer {
+		cache.Spec.CacheName = name
+		return cache
+	}
+	ofRoot := cache("europe", "")
+	ofRoot.Spec.Parent = &operatorv1alpha1.CacheParent{RootShardRef: &corev1.LocalObjectReference{Name: "root"}}
+	root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
+	served := root.DeepCopy()
+	served.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "world"}
+	for sentence, tc := range map[string]struct {
+		given []client.Object // the first is looked at
+		url   string          // of the parent
+		says  string          // or what is wrong
+	}{
+		"the top has none":                     {[]client.Object{cache("world", "")}, "", ""},
+		"another CacheServer":                  {[]client.Object{cache("europe", "world"), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
+		"the cache of a root shard":            {[]client.Object{ofRoot, root}, "https://root-kcp.kcp.svc.cluster.local:6443", ""},
+		"a root shard without a cache":         {[]client.Object{ofRoot, served}, "", "holds no cache: it uses CacheServer world"},
+		"a root shard that is not there":       {[]client.Object{ofRoot}, "", "RootShard root, which parent.rootShardRef names, does not exist"},
+		"one that is not there":                {[]client.Object{cache("europe", "world")}, "", "CacheServer world, which parent.cacheServerRef names, does not exist"},
+		"itself":                               {[]client.Object{cache("world", "world")}, "", "lead back to it"},
+		"one below it":                         {[]client.Object{cache("world", "europe"), cache("europe", "world")}, "", "lead back to it"},
+		"the name of another below the same":   {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", "world"), cache("world", "")}, "", "CacheServer asia of the same hierarchy is called asia, too"},
+		"the name of one in another hierarchy": {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", ""), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			r := &Reconciler{Cluster: apply.Cluster{Client: memory.Cluster(t, tc.given...)}}
+			parent, finding, err := r.findParent(t.Context(), tc.given[0].(*operatorv1alpha1.CacheServer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			url := ""
+			if parent != nil {
+				url = parent.URL
+			}
+			if url != tc.url || (finding.Type == "") != (tc.says == "") || !strings.Contains(finding.Message, tc.says) {
+				t.Errorf("got %q, %+v", url, finding)
+			}
+		})
+	}
+}
+
 func TestSpec(t *testing.T) {
 	if finding := checkSpec(golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")); finding.Kind != status.Fine {
 		t.Errorf("the full sample: %+v", finding)

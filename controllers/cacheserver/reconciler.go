@@ -4,7 +4,6 @@ package cacheserver
 
 import (
 	"context"
-	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/etcdserver"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -37,6 +37,8 @@ type scope struct {
 	before *operatorv1alpha1.CacheServer
 	report status.Report
 
+	references   status.Finding // of the cache above; without a type when it is there, or none is wanted
+	parent       *desired.CacheParent
 	certificates status.Finding
 	store        status.Finding // without a type where the store is not the operator's
 	deployment   *appsv1.Deployment
@@ -46,46 +48,33 @@ func (s *scope) server() desired.CacheServer { return desired.CacheServerOf(s.ca
 
 // Reconcile brings one CacheServer to its spec. Each step stands on those before it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	cache, err := apply.Get[operatorv1alpha1.CacheServer](ctx, r.Cluster, req.Namespace, req.Name)
+	cache, err := ladder.Read[operatorv1alpha1.CacheServer](ctx, r.Cluster, req)
 	if err != nil || cache == nil {
 		return ctrl.Result{}, err
 	}
 	s := &scope{cache: cache, before: cache.DeepCopy()}
 	if cache.DeletionTimestamp == nil { // else owner references do the rest
-		err = r.bringUp(ctx, s)
+		err = ladder.Climb(ctx, s, r.specification, r.above, r.issue, r.keep, r.serve)
 	}
 	s.report.Transient = err
-	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
-		return ctrl.Result{}, errors.Join(err, writeErr)
-	}
-	if err != nil {
-		return ctrl.Result{}, err // repeated with a growing delay
-	}
-	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+	computeStatus(s)
+	return ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: s.before, Object: s.cache}.End(ctx, &s.report, err)
 }
 
-func (r *Reconciler) bringUp(ctx context.Context, s *scope) error {
+// specification ends the ladder where nothing can come of the spec. What runs already is left alone, and looked at.
+func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
 	finding := checkSpec(s.cache)
 	s.report.Add(finding)
-	if finding.Kind == status.Stalled { // what runs already is left alone, and looked at
-		live, finding, err := r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.cache.Namespace, s.server().Server())
-		if err == nil {
-			s.deployment = live
-			s.report.Add(finding)
-		}
-		return err
+	if finding.Kind != status.Stalled {
+		return nil
 	}
-	for _, step := range []func(context.Context, *scope) error{r.issue, r.keep, r.serve} {
-		if err := step(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.cache.Namespace, s.server().Server())
+	return err
 }
 
 // issue makes the certificate authority and the certificates below it.
 func (r *Reconciler) issue(ctx context.Context, s *scope) error {
-	objects := pki.CacheServer(s.cache)
+	objects := pki.CacheServer(s.cache, s.parent)
 	if r.runsStore(s) {
 		objects.Append(r.etcd(s).Certificates())
 	}
@@ -147,22 +136,20 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) (status.Finding, err
 	if err := r.Cluster.Object(ctx, condition, kubeconfig); err != nil {
 		return status.Finding{}, err
 	}
+	if s.parent != nil && s.parent.Kubeconfig == "" {
+		credentials, err := desired.ParentKubeconfigSecret(server, s.parent)
+		if err != nil {
+			return status.Finding{}, err
+		}
+		if err := r.Cluster.Object(ctx, condition, credentials); err != nil {
+			return status.Finding{}, err
+		}
+	}
 	var connection desired.Etcd
 	if !server.IsEmbedded() {
 		connection = etcd.Connection(server.AsOwner(), s.cache.Spec.Etcd)
 	}
-	return r.Cluster.Workload(ctx, &s.report, condition, desired.CacheServerDeployment(server, r.Image, connection), s.certificates, s.store)
-}
-
-// writeStatus is the only write to the CacheServer, and none when nothing changed.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	computeStatus(s)
-	after := s.cache.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, s.before, s.cache)
-	if written {
-		status.Emit(r.Recorder, s.cache, s.before.Status.Conditions, after)
-	}
-	return err
+	return r.Cluster.Workload(ctx, &s.report, condition, desired.CacheServerDeployment(server, r.Image, connection, s.parent), s.references, s.certificates, s.store)
 }
 
 func computeStatus(s *scope) {

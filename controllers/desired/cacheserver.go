@@ -52,6 +52,9 @@ func (c CacheServer) CASecret() string { return orDefault(c.BroughtCA(), c.CA())
 // Certificate is the name of one of the server's certificates, and of its Secret.
 func (c CacheServer) Certificate(key string) string { return c.cache.Name + "-" + key }
 
+// CacheName is the name of the cache among those of its hierarchy.
+func (c CacheServer) CacheName() string { return orDefault(c.cache.Spec.CacheName, c.cache.Name) }
+
 // Kubeconfig is the Secret with the kubeconfig that clients of the server mount.
 func (c CacheServer) Kubeconfig() string { return c.cache.Name + "-kubeconfig" }
 
@@ -84,9 +87,10 @@ func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	return kubeconfigSecret(c.Kubeconfig(), c.cache.Namespace, c.SecretLabels(), c.Owner(), files)
 }
 
-// CacheServerDeployment is the pods of a cache server. etcd is where it keeps its data, unless it does so itself.
-func CacheServerDeployment(c CacheServer, image Image, etcd Etcd) *appsv1.Deployment {
-	line, spec := c.commandLine(etcd), c.cache.Spec
+// CacheServerDeployment is the pods of a cache server. etcd is where it keeps its data, unless it does so itself; parent is
+// the cache above it, or nil.
+func CacheServerDeployment(c CacheServer, image Image, etcd Etcd, parent *CacheParent) *appsv1.Deployment {
+	line, spec := c.commandLine(etcd, parent), c.cache.Spec
 	replicas := spec.Replicas
 	if c.IsEmbedded() {
 		// The store belongs to one pod: two would each tell half of it.
@@ -120,7 +124,7 @@ func cacheResources() corev1.ResourceRequirements {
 	}
 }
 
-func (c CacheServer) commandLine(etcd Etcd) *commandLine {
+func (c CacheServer) commandLine(etcd Etcd, parent *CacheParent) *commandLine {
 	const tls, credentials, scratch = cacheDir + "/tls", cacheDir + "/etcd", "/var/etcd"
 	line := &commandLine{}
 	line.mount(secretVolume("serving-cert", c.Certificate("server")), tls+"/server")
@@ -135,6 +139,9 @@ func (c CacheServer) commandLine(etcd Etcd) *commandLine {
 		line.mounts = append(line.mounts, corev1.VolumeMount{Name: "etcd-scratch", MountPath: scratch})
 	} else {
 		line.etcdAt(etcd, "etcd-cert", credentials)
+	}
+	if parent != nil {
+		c.below(line, parent)
 	}
 	line.logging(c.cache.Spec.Logging)
 	line.args = append(line.args, c.cache.Spec.ExtraArgs...)

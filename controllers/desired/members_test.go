@@ -67,13 +67,16 @@ func TestRenderedShards(t *testing.T) {
 }
 
 func TestRenderedCacheServers(t *testing.T) {
-	_, _, around := full(t)
+	root, _, around := full(t)
 	for name, tc := range map[string]struct {
-		cache *operatorv1alpha1.CacheServer
-		etcd  desired.Etcd
+		cache  *operatorv1alpha1.CacheServer
+		etcd   desired.Etcd
+		parent *desired.CacheParent
 	}{
-		"minimal_cacheserver": {minimalCache(), desired.Etcd{}},
-		"full_cacheserver":    {around.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client"}},
+		"minimal_cacheserver": {minimalCache(), desired.Etcd{}, nil},
+		"full_cacheserver": {
+			around.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client"}, desired.ParentRootShard(root),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := desired.CacheServerOf(tc.cache)
@@ -81,7 +84,15 @@ func TestRenderedCacheServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Check[client.Object](t, name, desired.CacheServerDeployment(server, image, tc.etcd), desired.CacheServerService(server), readable(kubeconfig))
+			objects := []client.Object{desired.CacheServerDeployment(server, image, tc.etcd, tc.parent), desired.CacheServerService(server), readable(kubeconfig)}
+			if tc.parent != nil {
+				credentials, err := desired.ParentKubeconfigSecret(server, tc.parent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				objects = append(objects, readable(credentials))
+			}
+			golden.Check(t, name, objects...)
 		})
 	}
 }
@@ -181,7 +192,7 @@ func TestReplicasOfACacheServer(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			cache := minimalCache()
 			cache.Spec = tc.spec
-			have := desired.CacheServerDeployment(desired.CacheServerOf(cache), image, managed).Spec.Replicas
+			have := desired.CacheServerDeployment(desired.CacheServerOf(cache), image, managed, nil).Spec.Replicas
 			if (have == nil) != (tc.want == nil) || (have != nil && *have != *tc.want) {
 				t.Errorf("got %v", ptr.Deref(have, -1))
 			}
@@ -227,5 +238,94 @@ func TestAServerOfTheUsersOwnHasItsCredentialsAndNoOthers(t *testing.T) {
 	}
 	if pod.Containers[0].ReadinessProbe != nil || !slices.Equal(pod.Containers[0].Command, []string{"/catalogue", "serve"}) {
 		t.Errorf("command %v, probe %v", pod.Containers[0].Command, pod.Containers[0].ReadinessProbe)
+	}
+}
+
+func TestPodsOfAComponentWishToBeApart(t *testing.T) {
+	constraints := func(template *operatorv1alpha1.PodSpecTemplate) []string {
+		shard := minimalShard()
+		shard.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{Spec: template}}}
+		var keys []string
+		for _, constraint := range desired.ShardDeployment(desired.FurtherShard(shard, root(nil)), image, managed, desired.Surroundings{}).Spec.Template.Spec.TopologySpreadConstraints {
+			if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
+				t.Errorf("%s is a demand", constraint.TopologyKey)
+			}
+			keys = append(keys, constraint.TopologyKey)
+		}
+		return keys
+	}
+	both := []string{corev1.LabelHostname, corev1.LabelTopologyZone}
+	mine := corev1.TopologySpreadConstraint{TopologyKey: "rack", MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway}
+	for sentence, tc := range map[string]struct {
+		template *operatorv1alpha1.PodSpecTemplate
+		want     []string
+	}{
+		"by themselves":                       {nil, both},
+		"whatever else a template says":       {&operatorv1alpha1.PodSpecTemplate{Affinity: &corev1.Affinity{}}, both},
+		"as a template says":                  {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{mine}}, []string{"rack"}},
+		"not at all where a template says so": {&operatorv1alpha1.PodSpecTemplate{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{}}, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if have := constraints(tc.template); !slices.Equal(have, tc.want) {
+				t.Errorf("got %v", have)
+			}
+		})
+	}
+}
+
+func TestWhatTheOperatorReachesThroughAFrontProxy(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		spec operatorv1alpha1.FrontProxySpec
+		all  bool
+	}{
+		"all workspaces":                                     {operatorv1alpha1.FrontProxySpec{}, true},
+		"all of them while others are dropped":               {operatorv1alpha1.FrontProxySpec{Auth: &operatorv1alpha1.AuthSpec{DropGroups: []string{"system:masters"}}}, true},
+		"all of them where its group is passed on":           {operatorv1alpha1.FrontProxySpec{Auth: &operatorv1alpha1.AuthSpec{PassOnGroups: []string{"system:kcp:*"}}}, true},
+		"nothing where its group is dropped":                 {operatorv1alpha1.FrontProxySpec{Auth: &operatorv1alpha1.AuthSpec{DropGroups: []string{"system:*"}}}, false},
+		"nothing where others are passed on":                 {operatorv1alpha1.FrontProxySpec{Auth: &operatorv1alpha1.AuthSpec{PassOnGroups: []string{"team"}}}, false},
+		"not those of shards that the proxy is not for":      {operatorv1alpha1.FrontProxySpec{ContainerExtras: operatorv1alpha1.ContainerExtras{ExtraArgs: []string{"--shards=alpha"}}}, false},
+		"not those of shards that the proxy does not select": {operatorv1alpha1.FrontProxySpec{ContainerExtras: operatorv1alpha1.ContainerExtras{ExtraArgs: []string{"--shard-selector", "region=x"}}}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: tc.spec}
+			if have := desired.FrontProxy(front, root(nil)).ShowsAll("system:kcp:admin"); have != tc.all {
+				t.Errorf("got %v", have)
+			}
+		})
+	}
+}
+
+func TestComponentsOfASharedIndexHaveTheirOwnCredentials(t *testing.T) {
+	tls := func(name string) operatorv1alpha1.SharedIndexClient {
+		return operatorv1alpha1.SharedIndexClient{TLSConfig: &operatorv1alpha1.EtcdTLSConfig{SecretRef: corev1.LocalObjectReference{Name: name}}}
+	}
+	own := tls("own")
+	indexed := root(func(r *operatorv1alpha1.RootShard) {
+		r.Spec.SharedIndex = &operatorv1alpha1.SharedIndexConfig{Endpoints: []string{"https://a:2379", "https://b:2379"}, SharedIndexClient: tls("all")}
+	})
+	shard := minimalShard()
+	shard.Spec.SharedIndex = &own
+	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}}
+	frontOwn := front.DeepCopy()
+	frontOwn.Spec.SharedIndex = &own
+	for sentence, tc := range map[string]struct {
+		deployment *appsv1.Deployment
+		secret     string
+	}{
+		"the root shard those of the installation":     {deployment(indexed, desired.Etcd{}), "all"},
+		"a shard those of the installation":            {desired.ShardDeployment(desired.FurtherShard(minimalShard(), indexed), image, managed, desired.Surroundings{}), "all"},
+		"a shard its own":                              {desired.ShardDeployment(desired.FurtherShard(shard, indexed), image, managed, desired.Surroundings{}), "own"},
+		"a front proxy those of the installation":      {desired.ProxyDeployment(desired.FrontProxy(front, indexed), image), "all"},
+		"a front proxy its own":                        {desired.ProxyDeployment(desired.FrontProxy(frontOwn, indexed), image), "own"},
+		"the internal proxy those of the installation": {desired.ProxyDeployment(desired.InternalProxy(indexed), image), "all"},
+		"none without an index":                        {desired.ShardDeployment(desired.FurtherShard(shard, root(nil)), image, managed, desired.Surroundings{}), ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			has := slices.Contains(args(tc.deployment), "--shared-index-etcd-servers=https://a:2379,https://b:2379")
+			secrets := desired.MountsOf(&tc.deployment.Spec.Template.Spec).Secrets
+			if has != (tc.secret != "") || has && !slices.Contains(secrets, tc.secret) {
+				t.Errorf("the flag is there: %v; Secrets are %v", has, secrets)
+			}
+		})
 	}
 }

@@ -89,7 +89,7 @@ func PrivateURL(root *operatorv1alpha1.RootShard) string {
 
 // InternalProxyURL is the URL of the root shard's internal proxy.
 func InternalProxyURL(root *operatorv1alpha1.RootShard) string {
-	return httpsURL(ServiceHost(InternalProxy(root).Server(), root.Namespace, ClusterDomain(root)), ServerPort)
+	return InternalProxy(root).ServiceURL()
 }
 
 // FrontProxyURL is the URL under which clients reach a front proxy.

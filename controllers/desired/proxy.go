@@ -2,6 +2,7 @@ package desired
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -45,7 +46,19 @@ func FrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootS
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
 		ServiceTemplate: front.Spec.ServiceTemplate, DeploymentTemplate: front.Spec.DeploymentTemplate,
 		CertificateTemplates: front.Spec.CertificateTemplates, ContainerExtras: front.Spec.ContainerExtras, Logging: front.Spec.Logging,
+		SharedIndex: front.Spec.SharedIndex,
 	}}
+}
+
+// Root is the RootShard of the installation.
+func (p Proxy) Root() *operatorv1alpha1.RootShard { return p.root }
+
+// Name is that of the FrontProxy, or of the RootShard that the internal proxy belongs to.
+func (p Proxy) Name() string {
+	if p.front != nil {
+		return p.front.Name
+	}
+	return p.root.Name
 }
 
 // Server is the name of the Deployment and the Service.
@@ -162,6 +175,36 @@ func (p Proxy) configMap() string {
 
 func (p Proxy) dynamicKubeconfig() string { return p.Certificate("dynamic-kubeconfig") }
 
+// ServiceURL is the address of the proxy's Service. Clients outside of the cluster may know it by another.
+func (p Proxy) ServiceURL() string {
+	return httpsURL(ServiceHost(p.Server(), p.root.Namespace, ClusterDomain(p.root)), p.servicePort())
+}
+
+// ShowsAll says whether a user of a group reaches the workspaces of all shards through the proxy: it is for all shards, and
+// the group passes.
+func (p Proxy) ShowsAll(group string) bool {
+	for _, arg := range p.spec.ExtraArgs {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch name {
+		case "shards", "shard-selector", "authentication-drop-groups", "authentication-pass-on-groups":
+			return false // what it comes to is for the proxy to say
+		}
+	}
+	if p.front == nil || p.front.Spec.Auth == nil {
+		return true
+	}
+	auth := p.front.Spec.Auth
+	return (groupList(auth.PassOnGroups) == "" || NamesGroup(auth.PassOnGroups, group)) && !NamesGroup(auth.DropGroups, group)
+}
+
+// NamesGroup says whether a list of groups, in which a trailing "*" stands for any rest, has one.
+func NamesGroup(patterns []string, group string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, wild := strings.CutSuffix(pattern, "*")
+		return pattern == group || wild && strings.HasPrefix(group, prefix)
+	})
+}
+
 // ProxyService is the Service of a proxy.
 func ProxyService(p Proxy) *corev1.Service {
 	return service(p.meta(p.Server()), p.Labels(), p.spec.ServiceTemplate, httpsPort("https", p.servicePort(), ServerPort))
@@ -273,6 +316,7 @@ func (p Proxy) commandLine() *commandLine {
 	c.flag("mapping-file", proxyDir+"/config/path-mapping.yaml")
 	c.flag("client-ca-file", proxyDir+"/client-ca/tls.crt")
 	c.requestHeader(proxyCADir+"/requestheader-client/tls.crt", p.CommonName()+","+mountsProxyUser)
+	c.sharedIndex(p.root.Spec.SharedIndex, p.spec.SharedIndex, proxyIndexDir)
 	if p.front == nil {
 		c.logging(p.spec.Logging)
 		c.args = append(c.args, p.spec.ExtraArgs...)

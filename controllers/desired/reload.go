@@ -13,7 +13,7 @@ var certificateOnly = []string{
 	shardTLS + "/server", shardTLS + "/client", shardTLS + "/mounts-proxy",
 	shardTLS + "/logical-cluster-admin", shardTLS + "/external-logical-cluster-admin",
 	proxyDir + "/tls", proxyDir + "/requestheader-client", proxyDir + "/kubeconfig-client-cert",
-	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate",
+	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate", cacheParentDir + "/client-certificate",
 }
 
 // clientCAs are the places of CAs whose clients are accepted. Servers read them again while they run, too.
@@ -22,7 +22,7 @@ var clientCAs = []string{
 }
 
 // etcdCredentials are the places of client certificates for etcd. They are read for each connection, the CA only once.
-var etcdCredentials = []string{"/etc/etcd/tls", cacheDir + "/etcd"}
+var etcdCredentials = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
 
 // servers are the commands whose ways of reading files are known. Another program in their place is restarted whenever a
 // file changes.

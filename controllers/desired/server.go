@@ -57,6 +57,7 @@ func (s server) deployment() *appsv1.Deployment {
 			// No server asks the cluster it runs on anything.
 			AutomountServiceAccountToken: ptr.To(false),
 			ImagePullSecrets:             pullSecrets(s.imageSpec, nil),
+			TopologySpreadConstraints:    apart(s.selector),
 			Volumes:                      append(s.volumes, s.extras.ExtraVolumes...),
 			Containers: []corev1.Container{{
 				Name:            s.container,
@@ -102,6 +103,21 @@ func (s server) deployment() *appsv1.Deployment {
 	}
 }
 
+// apart wishes for the pods of a component to be on different nodes, and in different zones where there are any. It is no
+// demand: on a small cluster they share a node. One pod alone has it too, so that scaling does not replace the first.
+func apart(selector map[string]string) []corev1.TopologySpreadConstraint {
+	var out []corev1.TopologySpreadConstraint
+	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
+		out = append(out, corev1.TopologySpreadConstraint{
+			TopologyKey: key, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: selector},
+			// Pods that are being replaced do not count: where they are, nobody will be in a minute.
+			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
+		})
+	}
+	return out
+}
+
 // applyPodTemplate sets what the template names and leaves the rest. Pull secrets add to those of the image.
 func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, template *operatorv1alpha1.PodSpecTemplate) {
 	if template == nil {
@@ -111,7 +127,9 @@ func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, te
 	pod.Affinity = template.Affinity
 	pod.Tolerations = template.Tolerations
 	pod.HostAliases = template.HostAliases
-	pod.TopologySpreadConstraints = template.TopologySpreadConstraints
+	if template.TopologySpreadConstraints != nil { // an empty list is a wish for none
+		pod.TopologySpreadConstraints = template.TopologySpreadConstraints
+	}
 	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
 }
 

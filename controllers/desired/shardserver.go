@@ -76,6 +76,7 @@ func (s Shard) commandLine(etcd Etcd, around Surroundings) *commandLine {
 	if !s.IsRoot() {
 		s.memberFlags(c, around)
 	}
+	s.writesIndex(c)
 	c.logging(spec.Logging)
 	c.args = append(c.args, spec.ExtraArgs...)
 	if around.Cache != nil {

@@ -44,6 +44,12 @@ func (v VirtualWorkspace) Host() string {
 	return ServiceHost(v.Server(), v.views.Namespace, orDefault(v.views.Spec.ClusterDomain, DefaultClusterDomain))
 }
 
+// ServiceURL is the address of the server's Service. Shards publish another one.
+func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), ServerPort) }
+
+// IsStandard says whether it is our own server. What one of the user's own answers is not known.
+func (v VirtualWorkspace) IsStandard() bool { return len(v.views.Spec.Command) == 0 }
+
 // Certificate is the name of one of the server's certificates, and of its Secret.
 func (v VirtualWorkspace) Certificate(key string) string { return v.views.Name + "-" + key }
 
@@ -108,8 +114,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 		template:  spec.DeploymentTemplate,
 		extras:    spec.ContainerExtras,
 	}
-	if len(spec.Command) > 0 {
-		// A server of the user's own: what it answers to probes is not known.
+	if !v.IsStandard() {
 		s.command = spec.Command
 	} else {
 		s.probes = probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)}

@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -29,7 +31,10 @@ func checkSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootSh
 	if external := front.Spec.External; external != nil && external.Hostname != "" && (external.Port < 1 || external.Port > 65535) {
 		return status.Stall(condition, "InvalidSpec", "external.port is %d and must be from 1 to 65535", external.Port)
 	}
-	return status.SpecHonored(notHonored(front))
+	if finding := shardbase.CheckIndex("sharedIndex", front.Spec.SharedIndex); finding.Type != "" {
+		return finding
+	}
+	return status.SpecHonored(append(notHonored(front), shardbase.NotHonoredIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
 }
 
 // notHonored lists what a FrontProxy asks for and does not get.
@@ -40,7 +45,7 @@ func notHonored(front *operatorv1alpha1.FrontProxy) []status.Unheeded {
 	}
 	if auth := front.Spec.Auth; auth != nil {
 		const advice = "shards take no proxy's word that somebody is in " + status.Masters + "; use a Kubeconfig that targets the RootShard where it is needed"
-		if auth.DropGroups != nil && !drops(auth.DropGroups, status.Masters) {
+		if auth.DropGroups != nil && !desired.NamesGroup(auth.DropGroups, status.Masters) {
 			out = append(out, status.Unheeded{Field: "auth.dropGroups without " + status.Masters, Advice: advice})
 		}
 		if slices.Contains(auth.PassOnGroups, status.Masters) {
@@ -48,12 +53,4 @@ func notHonored(front *operatorv1alpha1.FrontProxy) []status.Unheeded {
 		}
 	}
 	return append(out, status.UnheededKeys("certificateTemplates", front.Spec.CertificateTemplates, pki.ProxyTemplateKeys())...)
-}
-
-// drops says whether a list of groups, in which a trailing * stands for any rest, names a group.
-func drops(patterns []string, group string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		prefix, wild := strings.CutSuffix(pattern, "*")
-		return pattern == group || (wild && strings.HasPrefix(group, prefix))
-	})
 }

@@ -4,7 +4,6 @@ package frontproxy
 
 import (
 	"context"
-	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/proxyserver"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
@@ -34,6 +34,7 @@ type Reconciler struct {
 // scope is one FrontProxy as it was observed, and what was found about it.
 type scope struct {
 	front  *operatorv1alpha1.FrontProxy
+	before *operatorv1alpha1.FrontProxy
 	root   *operatorv1alpha1.RootShard // nil while the reference does not resolve
 	report status.Report
 
@@ -42,24 +43,17 @@ type scope struct {
 
 // Reconcile brings one FrontProxy to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, r.Cluster, req.Namespace, req.Name)
+	front, err := ladder.Read[operatorv1alpha1.FrontProxy](ctx, r.Cluster, req)
 	if err != nil || front == nil {
 		return ctrl.Result{}, err
 	}
-	s := &scope{front: front}
+	s := &scope{front: front, before: front.DeepCopy()}
 	if front.DeletionTimestamp == nil { // else owner references do the rest
-		if err = r.rootShard(ctx, s); err == nil && s.root != nil {
-			err = r.proxy(ctx, s)
-		}
+		err = ladder.Climb(ctx, s, r.rootShard, r.proxy)
 	}
 	s.report.Transient = err
-	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
-		return ctrl.Result{}, errors.Join(err, writeErr)
-	}
-	if err != nil {
-		return ctrl.Result{}, err // repeated with a growing delay
-	}
-	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+	computeStatus(s)
+	return ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: s.before, Object: s.front}.End(ctx, &s.report, err)
 }
 
 // rootShard resolves the reference. Without it nothing can be made; what runs already is left alone, and looked at.
@@ -77,12 +71,8 @@ func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
 			return nil
 		}
 	}
-	s.deployment, finding, err = r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.front.Namespace, desired.FrontProxy(s.front, nil).Server())
-	if err != nil {
-		return err
-	}
-	s.report.Add(finding)
-	return nil
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.front.Namespace, desired.FrontProxy(s.front, nil).Server())
+	return err
 }
 
 func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
@@ -101,18 +91,6 @@ func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
 	}
 	gate := s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
 	s.deployment, err = proxyserver.Reconcile(ctx, r.Cluster, &s.report, operatorv1alpha1.ConditionAvailable, s.root, proxy, r.Image, gate)
-	return err
-}
-
-// writeStatus is the only write to the FrontProxy, and none when nothing changed.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	before := s.front.DeepCopy()
-	computeStatus(s)
-	after := s.front.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, before, s.front)
-	if written {
-		status.Emit(r.Recorder, s.front, before.Status.Conditions, after)
-	}
 	return err
 }
 

@@ -1,31 +1,21 @@
 package frontproxy
 
 import (
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 )
 
-// SetupWithManager starts the controller: it wakes for everything it made, for RootShards and Shards of the namespace, and for
-// the Secrets and ConfigMaps that a FrontProxy may refer to.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	wake := r.Cluster.Wake(&operatorv1alpha1.FrontProxyList{})
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("frontproxy").
-		For(&operatorv1alpha1.FrontProxy{}).
-		Owns(&certmanagerv1.Certificate{}).
-		Owns(&appsv1.Deployment{}).
-		Owns(&corev1.Service{}).
-		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&operatorv1alpha1.RootShard{}, wake).
-		Watches(&operatorv1alpha1.Shard{}, wake).
-		WatchesMetadata(&corev1.Secret{}, wake).
-		WatchesMetadata(&corev1.ConfigMap{}, wake).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-		Complete(r)
+// Watches implements ladder.Controller: it wakes for everything it made, for RootShards and Shards of the namespace, and for the
+// Secrets and ConfigMaps that a FrontProxy may refer to.
+func (r *Reconciler) Watches() ladder.Watches {
+	return ladder.Watches{
+		Name:    "frontproxy",
+		Kind:    &operatorv1alpha1.FrontProxy{},
+		List:    &operatorv1alpha1.FrontProxyList{},
+		Owned:   ladder.OfServer(),
+		Named:   []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.Shard{}},
+		Mounted: ladder.Files(),
+	}
 }

@@ -2,17 +2,14 @@ package kubeconfig
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
@@ -47,9 +44,9 @@ func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
 	}
 	if wanted == "" {
 		meta.RemoveStatusCondition(&s.kubeconfig.Status.Conditions, operatorv1alpha1.ConditionAuthorizationProvisioned)
-		return r.setFinalizer(ctx, s, false)
+		return r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
-	if err := r.setFinalizer(ctx, s, true); err != nil {
+	if err := r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, true); err != nil {
 		return err
 	}
 	if recorded != wanted {
@@ -83,18 +80,18 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error)
 	}
 	recorded := recordedWorkspace(s.kubeconfig)
 	if recorded == "" {
-		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
 	found, err := r.installation(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if found == nil { // the bindings are gone with the installation
-		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
 	finding := r.inWorkspace(ctx, found, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
 	if finding.Kind == status.Fine {
-		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
 	patience := cleanUpPatience
 	if finding.Reason == reasonForbidden {
@@ -103,11 +100,11 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error)
 	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > patience {
 		r.Recorder.Eventf(s.kubeconfig, nil, corev1.EventTypeWarning, "BindingsLeftBehind", "Delete",
 			"bindings in workspace %s could not be removed: %s", recorded, finding.Message)
-		return ctrl.Result{}, r.setFinalizer(ctx, s, false)
+		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
 	finding.Message = "deletion waits to remove the bindings in workspace " + recorded + ": " + finding.Message
 	s.report.Add(finding)
-	if err := r.writeStatus(ctx, s); err != nil {
+	if err := r.look(s).WriteStatus(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: cleanUpRetry}, nil
@@ -118,25 +115,4 @@ func recordedWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 		return ""
 	}
 	return k.Status.Authorization.ProvisionedCluster
-}
-
-// setFinalizer adds or removes the finalizer and leaves the status in memory as it is.
-func (r *Reconciler) setFinalizer(ctx context.Context, s *scope, present bool) error {
-	changed := s.kubeconfig.DeepCopy()
-	if present == controllerutil.ContainsFinalizer(changed, operatorv1alpha1.FinalizerKubeconfigRBAC) {
-		return nil
-	}
-	base := changed.DeepCopy()
-	if present {
-		controllerutil.AddFinalizer(changed, operatorv1alpha1.FinalizerKubeconfigRBAC)
-	} else {
-		controllerutil.RemoveFinalizer(changed, operatorv1alpha1.FinalizerKubeconfigRBAC)
-	}
-	// Finalizers are a list: the lock keeps one that another controller added meanwhile.
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Cluster.Patch(ctx, changed, patch, client.FieldOwner(apply.FieldManager)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of Kubeconfig %s: %w", s.kubeconfig.Name, err))
-	}
-	s.kubeconfig.ObjectMeta = changed.ObjectMeta
-	return nil
 }

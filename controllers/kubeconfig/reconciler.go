@@ -4,7 +4,6 @@ package kubeconfig
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -41,7 +41,7 @@ type scope struct {
 
 // Reconcile brings one Kubeconfig to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	kubeconfig, err := apply.Get[operatorv1alpha1.Kubeconfig](ctx, r.Cluster, req.Namespace, req.Name)
+	kubeconfig, err := ladder.Read[operatorv1alpha1.Kubeconfig](ctx, r.Cluster, req)
 	if err != nil || kubeconfig == nil {
 		return ctrl.Result{}, err
 	}
@@ -49,35 +49,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if kubeconfig.DeletionTimestamp != nil {
 		return r.cleanUp(ctx, s)
 	}
-	for _, step := range []func(context.Context, *scope) error{r.resolve, r.secret, r.authorization, r.specification} {
-		if err = step(ctx, s); err != nil {
-			break
-		}
-	}
+	err = ladder.Climb(ctx, s, r.resolve, r.secret, r.authorization, r.specification)
 	s.report.Transient = err
-	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
-		return ctrl.Result{}, errors.Join(err, writeErr)
+	result, err := r.look(s).End(ctx, &s.report, err)
+	if err == nil && s.again {
+		result.RequeueAfter = time.Millisecond
 	}
-	switch {
-	case err != nil:
-		return ctrl.Result{}, err // repeated with a growing delay
-	case s.again:
-		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
-	}
-	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+	return result, err
 }
 
-// writeStatus is the only write to the status, and none when nothing changed.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+// look brings the status up to date.
+func (r *Reconciler) look(s *scope) ladder.Look {
 	computeStatus(s)
 	before := s.kubeconfig.DeepCopy() // with the finalizer, which may have been changed on the way
 	before.Status = s.before
-	after := s.kubeconfig.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, before, s.kubeconfig)
-	if written {
-		status.Emit(r.Recorder, s.kubeconfig, s.before.Conditions, after)
-	}
-	return err
+	return ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: before, Object: s.kubeconfig}
 }
 
 func computeStatus(s *scope) {

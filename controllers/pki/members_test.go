@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +21,7 @@ func TestRenderedCertificatesOfMembers(t *testing.T) {
 	cache := golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")
 	golden.Check(t, "full_shard", pki.Shard(shard, cache).Certificates...)
 	golden.Check(t, "full_virtualworkspace", pki.VirtualWorkspace(desired.VirtualWorkspaceOf(views, shard), views, cache).Certificates...)
-	objects := pki.CacheServer(cache)
+	objects := pki.CacheServer(cache, desired.ParentRootShard(root))
 	golden.Check(t, "full_cacheserver", objects.Certificates...)
 	golden.Check(t, "full_cacheserver_issuers", objects.Issuers...)
 }
@@ -67,7 +68,7 @@ func TestTheAuthorityOfACacheServer(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			objects := pki.CacheServer(&operatorv1alpha1.CacheServer{
 				ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}, Spec: operatorv1alpha1.CacheServerSpec{Certificates: tc.spec},
-			})
+			}, nil)
 			signer := ""
 			for _, certificate := range objects.Certificates {
 				if certificate.Name == "cache-ca" {
@@ -78,6 +79,35 @@ func TestTheAuthorityOfACacheServer(t *testing.T) {
 			}
 			if signer != tc.signer {
 				t.Errorf("signed by %q", signer)
+			}
+		})
+	}
+}
+
+func TestACacheIsKnownToTheOneAboveByItsName(t *testing.T) {
+	europe := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache-1", Namespace: "kcp"}, Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
+	world := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "world", Namespace: "kcp"}}
+	for sentence, tc := range map[string]struct {
+		parent *desired.CacheParent
+		issuer string // "" for no certificate
+	}{
+		"of a CacheServer":               {desired.ParentCacheServer(world), "world-ca"},
+		"of a root shard":                {desired.ParentRootShard(rootShard()), rootShard().Name + "-client-ca"},
+		"that only the user knows":       {desired.ParentKubeconfig("global"), ""},
+		"which it has not, being on top": {nil, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			objects := pki.CacheServer(europe, tc.parent)
+			at := slices.IndexFunc(objects.Certificates, func(c *certmanagerv1.Certificate) bool { return c.Name == "cache-1-parent-client" })
+			if (at >= 0) != (tc.issuer != "") {
+				t.Fatalf("certificate %d of %d", at, len(objects.Certificates))
+			}
+			if at < 0 {
+				return
+			}
+			spec := objects.Certificates[at].Spec
+			if spec.CommonName != "system:kcp:cache:europe" || !slices.Equal(spec.Subject.Organizations, []string{"system:kcp:cache"}) || spec.IssuerRef.Name != tc.issuer {
+				t.Errorf("got %s of %v by %s", spec.CommonName, spec.Subject.Organizations, spec.IssuerRef.Name)
 			}
 		})
 	}

@@ -11,6 +11,9 @@ import (
 // OperatorCertificate is the certificate by which the operator itself is known inside an installation.
 func OperatorCertificate(root *operatorv1alpha1.RootShard) string { return root.Name + "-kcp-operator" }
 
+// OperatorGroup is the group of that certificate.
+const OperatorGroup = "system:kcp:admin"
+
 // SelfSignedIssuer is the issuer of an owner's CAs that nobody else signs.
 func SelfSignedIssuer(owner string) string { return owner + "-selfsigned" }
 

@@ -69,7 +69,7 @@ func rootShardLeaves(shard desired.Shard) map[string]leaf {
 		"logical-cluster-admin":          adminLeaf(shard, "logical-cluster-admin", ""),
 		"external-logical-cluster-admin": adminLeaf(shard, "external-logical-cluster-admin", ""),
 		"client":                         {issuer: ca(desired.ClientCA), commonName: root.Name, organizations: []string{"system:masters"}, usages: clientUsages},
-		"kcp-operator":                   {issuer: ca(desired.ClientCA), commonName: "system:kcp-operator", organizations: []string{"system:kcp:admin"}, usages: clientUsages},
+		"kcp-operator":                   {issuer: ca(desired.ClientCA), commonName: "system:kcp-operator", organizations: []string{OperatorGroup}, usages: clientUsages},
 	}
 }
 
@@ -139,11 +139,16 @@ func VirtualWorkspace(v desired.VirtualWorkspace, views *operatorv1alpha1.Virtua
 }
 
 // CacheServerTemplateKeys are the keys of a CacheServer's certificateTemplates.
-func CacheServerTemplateKeys() []string { return []string{"client", "root-ca", "server"} }
+func CacheServerTemplateKeys() []string {
+	return []string{"client", desired.ParentClient, "root-ca", "server"}
+}
+
+// cacheGroup holds caches that bring the objects of their shards to the one above them. Nobody gets it through a proxy.
+const cacheGroup = "system:kcp:cache"
 
 // CacheServer is a cache server's own certificate authority and the certificates below it. Its clients are known by the
-// same authority, so no certificate of an installation opens a cache by accident.
-func CacheServer(cache *operatorv1alpha1.CacheServer) Objects {
+// same authority, so no certificate of an installation opens a cache by accident. parent is the cache above it, or nil.
+func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
 	c := desired.CacheServerOf(cache)
 	s := Scope{Namespace: cache.Namespace, Owner: c.Owner(), Labels: c.Labels(), Secrets: c.SecretLabels()}
 	var out Objects
@@ -162,8 +167,13 @@ func CacheServer(cache *operatorv1alpha1.CacheServer) Objects {
 		}
 		out.Certificates, out.Issuers = append(out.Certificates, certificate), append(out.Issuers, issuer)
 	}
-	out.Append(s.leaves(map[string]leaf{"server": {issuer: c.CA(), usages: servingUsages, dnsNames: []string{"localhost", c.Host()}}},
-		c.Certificate, cache.Spec.CertificateTemplates))
+	leaves := map[string]leaf{"server": {issuer: c.CA(), usages: servingUsages, dnsNames: []string{"localhost", c.Host()}}}
+	if parent != nil && parent.Issuer != "" {
+		leaves[desired.ParentClient] = leaf{
+			issuer: parent.Issuer, commonName: cacheGroup + ":" + c.CacheName(), organizations: []string{cacheGroup}, usages: clientUsages,
+		}
+	}
+	out.Append(s.leaves(leaves, c.Certificate, cache.Spec.CertificateTemplates))
 	client := s.leaf(leaf{
 		name: c.Certificate("client-certificate"), issuer: c.CA(), commonName: "cache-client", organizations: []string{"system:masters"},
 		usages: append([]certmanagerv1.KeyUsage{certmanagerv1.UsageClientAuth}, signingUsages...),

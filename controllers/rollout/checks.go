@@ -14,7 +14,7 @@ var MayRoll = Chain{
 	holderGoesOn,          // a newer revision replaces the one that is being rolled out, and mends one that failed
 	slotFree,              // one component of an installation moves at a time
 	changesGathered,       // what is applied together is ordered together
-	earlierStagesRolled,   // shards follow their root, proxies follow shards
+	earlierStagesRolled,   // shards follow their root, proxies follow shards, caches those above them
 	firstOfItsStage,       // the order does not hang on who asked first
 	nothingElseIsWeakened, // pods that are missing elsewhere are missed more while these go
 }
@@ -104,7 +104,7 @@ func changesGathered(in Input) Verdict {
 
 func earlierStagesRolled(in Input) Verdict {
 	for _, other := range in.Others {
-		if other.Stage >= in.Self.Stage {
+		if !other.ahead(in.Self.Component) {
 			continue
 		}
 		if why := other.settled(); why != "" {
@@ -117,7 +117,7 @@ func earlierStagesRolled(in Input) Verdict {
 // firstOfItsStage lets one go ahead that the user stopped the one before.
 func firstOfItsStage(in Input) Verdict {
 	for _, other := range in.Others {
-		if other.Stage == in.Self.Stage && other.Pending && !other.Paused && other.before(in.Self.Component) {
+		if other.alongside(in.Self.Component) && other.Pending && !other.Paused && other.before(in.Self.Component) {
 			return refuse(ReasonOutOfTurn, "waiting for %s, which rolls out first", other.Title)
 		}
 	}

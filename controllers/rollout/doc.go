@@ -30,14 +30,25 @@ type Component struct {
 	Title    string // for users: "Shard alpha"
 	Workload string // its Deployment or StatefulSet, by which it holds the slot
 	Stage    Stage
+	Depth    int // how many caches are above it: what they carry, they carry for those below
 }
 
 // before is the order in which components of an installation roll.
 func (c Component) before(other Component) bool {
-	if c.Stage != other.Stage {
-		return c.Stage < other.Stage
+	if c.alongside(other) {
+		return c.Workload < other.Workload
 	}
-	return c.Workload < other.Workload
+	return c.ahead(other)
+}
+
+// ahead says whether a component is to be as its spec wants it before another one begins.
+func (c Component) ahead(other Component) bool {
+	return c.Stage < other.Stage || c.Stage == other.Stage && c.Depth < other.Depth
+}
+
+// alongside says whether neither of two components is ahead.
+func (c Component) alongside(other Component) bool {
+	return c.Stage == other.Stage && c.Depth == other.Depth
 }
 
 // State is a component as it was observed.

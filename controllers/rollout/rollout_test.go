@@ -81,6 +81,16 @@ func TestMayRoll(t *testing.T) {
 			rollout.Refused, rollout.ReasonOutOfTurn, "RootShard root, which rolls out first: its pods"},
 		"refuses while it is not known what the root shard wants": {func(in *rollout.Input) { in.Others[root].Unknown = "its spec is new" },
 			rollout.Refused, rollout.ReasonOutOfTurn, "its spec is new"},
+		"waits for the cache above": {func(in *rollout.Input) {
+			in.Self = fine("CacheServer europe", rollout.StageCache)
+			in.Self.Pending, in.Self.Depth = true, 1
+			in.Others[cache].Pending = true
+		}, rollout.Refused, rollout.ReasonOutOfTurn, "CacheServer cache, which rolls out first: it is not rolled yet"},
+		"waits for no cache below": {func(in *rollout.Input) {
+			in.Self = fine("CacheServer world", rollout.StageCache)
+			in.Self.Pending = true
+			in.Others[cache].Pending, in.Others[cache].Depth = true, 1
+		}, rollout.Pass, "", ""},
 		"does not wait for proxies that wait for it": {func(in *rollout.Input) { in.Others[door].Pending, in.Others[door].Unknown = true, "new" },
 			rollout.Pass, "", ""},
 		"goes before a shard that comes later": {func(in *rollout.Input) { in.Others[beta].Pending = true },

@@ -22,6 +22,7 @@ func notHonored(root *operatorv1alpha1.RootShard) []status.Unheeded {
 	add(spec.Cache.Embedded != nil && !spec.Cache.Embedded.Enabled, "cache.embedded", "without cache.ref the root shard holds the cache; remove it")
 	add(spec.External.PrivatePort != nil && spec.External.PrivateHostname == "", "external.privatePort", "it counts only with privateHostname")
 	if spec.Proxy != nil {
+		out = append(out, shardbase.NotHonoredIndex(root, "proxy.sharedIndex", spec.Proxy.SharedIndex)...)
 		out = append(out, status.UnheededKeys("proxy.certificateTemplates", spec.Proxy.CertificateTemplates, pki.ProxyTemplateKeys())...)
 	}
 	return out

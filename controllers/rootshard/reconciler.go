@@ -4,7 +4,6 @@ package rootshard
 
 import (
 	"context"
-	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/events"
@@ -14,6 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/proxyserver"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
@@ -55,56 +55,28 @@ func (s *scope) shard() desired.Shard { return desired.ShardOf(s.root) }
 // Reconcile brings one RootShard to its spec. Each step stands on those before it; one that has to wait leaves its
 // finding, and those after it say that they wait for it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, req.Namespace, req.Name)
+	root, err := ladder.Read[operatorv1alpha1.RootShard](ctx, r.Cluster, req)
 	if err != nil || root == nil {
 		return ctrl.Result{}, err
 	}
 	s := &scope{root: root, before: root.DeepCopy()}
 	if root.DeletionTimestamp == nil { // else owner references do the rest
-		for _, step := range []func(context.Context, *scope) error{
-			r.membership,
-			r.specification,
-			r.surroundings,
-			r.issue,
-			r.etcd,
-			r.server,
-			r.internalProxy,
-		} {
-			if err = step(ctx, s); err != nil {
-				break
-			}
-		}
-	}
-	if errors.Is(err, errStop) {
-		err = nil
+		err = ladder.Climb(ctx, s, r.membership, r.specification, r.surroundings, r.issue, r.etcd, r.server, r.internalProxy)
 	}
 	s.report.Transient = err
-	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
-		return ctrl.Result{}, errors.Join(err, writeErr)
-	}
-	if err != nil {
-		return ctrl.Result{}, err // repeated with a growing delay
-	}
-	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+	computeStatus(s)
+	return ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: s.before, Object: s.root}.End(ctx, &s.report, err)
 }
 
-// errStop ends the ladder without being an error: the finding says why.
-var errStop = errors.New("stop")
-
 // specification ends the ladder where nothing can come of the spec. What runs already is left alone, and looked at.
-func (r *Reconciler) specification(ctx context.Context, s *scope) error {
+func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
 	finding := checkSpec(s.root)
 	s.report.Add(finding)
 	if finding.Kind != status.Stalled {
 		return nil
 	}
-	live, finding, err := r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.root.Namespace, desired.RootShardServer(s.root))
-	if err != nil {
-		return err
-	}
-	s.deployment = live
-	s.report.Add(finding)
-	return errStop
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.root.Namespace, desired.RootShardServer(s.root))
+	return err
 }
 
 // membership lists the Shards of the installation.
@@ -165,16 +137,5 @@ func (r *Reconciler) server(ctx context.Context, s *scope) (err error) {
 func (r *Reconciler) internalProxy(ctx context.Context, s *scope) error {
 	_, err := proxyserver.Reconcile(ctx, r.Cluster, &s.report, operatorv1alpha1.ConditionProxyAvailable,
 		s.root, desired.InternalProxy(s.root), r.Image, s.certificates)
-	return err
-}
-
-// writeStatus is the only write to the RootShard, and none when nothing changed.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	computeStatus(s)
-	after := s.root.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, s.before, s.root)
-	if written {
-		status.Emit(r.Recorder, s.root, s.before.Status.Conditions, after)
-	}
 	return err
 }

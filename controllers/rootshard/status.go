@@ -50,5 +50,20 @@ func checkSpec(root *operatorv1alpha1.RootShard) status.Finding {
 	if finding := shardbase.Check(root.Spec.CommonShardSpec); finding.Type != "" {
 		return finding
 	}
+	if finding := checkIndex(root); finding.Type != "" {
+		return finding
+	}
 	return status.SpecHonored(notHonored(root))
+}
+
+func checkIndex(root *operatorv1alpha1.RootShard) status.Finding {
+	if index := root.Spec.SharedIndex; index != nil {
+		if finding := shardbase.CheckIndex("sharedIndex", &index.SharedIndexClient); finding.Type != "" {
+			return finding
+		}
+	}
+	if proxy := root.Spec.Proxy; proxy != nil {
+		return shardbase.CheckIndex("proxy.sharedIndex", proxy.SharedIndex)
+	}
+	return status.Finding{}
 }

@@ -1,34 +1,23 @@
 package rootshard
 
 import (
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 )
 
-// SetupWithManager starts the controller: it wakes for everything it made, for what its RootShards may name, and
-// for the Secrets and ConfigMaps of a namespace that they may refer to. Of those only the metadata is kept in memory.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	wake := r.Cluster.Wake(&operatorv1alpha1.RootShardList{})
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("rootshard").
-		For(&operatorv1alpha1.RootShard{}).
-		Owns(&certmanagerv1.Certificate{}).
-		Owns(&certmanagerv1.Issuer{}).
-		Owns(&appsv1.Deployment{}).
-		Owns(&appsv1.StatefulSet{}).
-		Owns(&corev1.Service{}).
-		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&operatorv1alpha1.Shard{}, wake).
-		Watches(&operatorv1alpha1.CacheServer{}, wake).
-		Watches(&operatorv1alpha1.VirtualWorkspace{}, wake).
-		WatchesMetadata(&corev1.Secret{}, wake).
-		WatchesMetadata(&corev1.ConfigMap{}, wake).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-		Complete(r)
+// Watches implements ladder.Controller: it wakes for everything it made, for what its RootShards may name, and for the Secrets and
+// ConfigMaps that they may refer to.
+func (r *Reconciler) Watches() ladder.Watches {
+	return ladder.Watches{
+		Name:    "rootshard",
+		Kind:    &operatorv1alpha1.RootShard{},
+		List:    &operatorv1alpha1.RootShardList{},
+		Owned:   slices.Concat(ladder.OfServer(), ladder.OfStore()),
+		Named:   []client.Object{&operatorv1alpha1.Shard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+		Mounted: ladder.Files(),
+	}
 }

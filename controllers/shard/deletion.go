@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -35,7 +35,7 @@ func (r *Reconciler) hold(ctx context.Context, s *scope) error {
 	if s.shard.DeletionTimestamp != nil {
 		return nil
 	}
-	return r.setFinalizer(ctx, s, true)
+	return r.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, true)
 }
 
 // deletion lets a Shard go that nobody would miss: one without workspaces, or of an installation that is gone, or that the
@@ -59,7 +59,7 @@ func (r *Reconciler) deletion(ctx context.Context, s *scope) error {
 	}
 	s.report.Add(finding)
 	if goesDown(s.shard) {
-		return errStop
+		return ladder.ErrStop
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (r *Reconciler) letGo(ctx context.Context, s *scope) error {
 	if err := r.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {
 		return fmt.Errorf("deleting the volumes of the etcd of Shard %s: %w", s.shard.Name, err)
 	}
-	if err := r.setFinalizer(ctx, s, false); err != nil {
+	if err := r.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, false); err != nil {
 		return err
 	}
 	return errGone
@@ -133,25 +133,4 @@ func workspaces(count int) string {
 		return "1 workspace"
 	}
 	return fmt.Sprintf("%d workspaces", count)
-}
-
-// setFinalizer adds or removes the finalizer and leaves the status in memory as it is.
-func (r *Reconciler) setFinalizer(ctx context.Context, s *scope, present bool) error {
-	changed := s.shard.DeepCopy()
-	if present == controllerutil.ContainsFinalizer(changed, operatorv1alpha1.FinalizerShard) {
-		return nil
-	}
-	base := changed.DeepCopy()
-	if present {
-		controllerutil.AddFinalizer(changed, operatorv1alpha1.FinalizerShard)
-	} else {
-		controllerutil.RemoveFinalizer(changed, operatorv1alpha1.FinalizerShard)
-	}
-	// Finalizers are a list: the lock keeps one that another controller added meanwhile.
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Cluster.Patch(ctx, changed, patch, client.FieldOwner(apply.FieldManager)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of Shard %s: %w", s.shard.Name, err))
-	}
-	s.shard.ObjectMeta = changed.ObjectMeta
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -63,54 +64,28 @@ type scope struct {
 
 func (s *scope) member() desired.Shard { return desired.FurtherShard(s.shard, s.root) }
 
-// errStop ends the ladder without being an error: the finding says why.
-var errStop = errors.New("stop")
-
 // Reconcile brings one Shard to its spec. Each step stands on those before it. While a Shard waits to be deleted its
 // server is kept up: what is on it must be reachable to be taken off.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	shard, err := apply.Get[operatorv1alpha1.Shard](ctx, r.Cluster, req.Namespace, req.Name)
+	shard, err := ladder.Read[operatorv1alpha1.Shard](ctx, r.Cluster, req)
 	if err != nil || shard == nil {
 		return ctrl.Result{}, err
 	}
 	s := &scope{shard: shard, before: *shard.Status.DeepCopy(), now: r.Now()}
-	for _, step := range []func(context.Context, *scope) error{
-		r.rootShard,
-		r.deletion,
-		r.hold,
-		r.specification,
-		r.surroundings,
-		r.issue,
-		r.etcd,
-		r.server,
-	} {
-		if err = step(ctx, s); err != nil {
-			break
-		}
-	}
+	err = ladder.Climb(ctx, s, r.rootShard, r.deletion, r.hold, r.specification, r.surroundings, r.issue, r.etcd, r.server)
 	if errors.Is(err, errGone) {
 		return ctrl.Result{}, nil
 	}
-	if errors.Is(err, errStop) {
-		err = nil
-	}
 	s.report.Transient = err
-	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
-		return ctrl.Result{}, errors.Join(err, writeErr)
+	computeStatus(s)
+	before := s.shard.DeepCopy() // with the finalizer, which may have been added on the way
+	before.Status = s.before
+	result, err := ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: before, Object: s.shard}.End(ctx, &s.report, err)
+	if err == nil && shard.DeletionTimestamp != nil {
+		// What ends the wait happens inside the installation, where nothing tells the operator.
+		result.RequeueAfter = deletionRetry
 	}
-	if err != nil {
-		return ctrl.Result{}, err // repeated with a growing delay
-	}
-	return ctrl.Result{RequeueAfter: r.again(s)}, nil
-}
-
-// again is when to look although nothing happened. A Shard that is being deleted is asked about often: what ends the wait
-// happens inside the installation, where nothing tells the operator.
-func (r *Reconciler) again(s *scope) time.Duration {
-	if s.shard.DeletionTimestamp != nil {
-		return deletionRetry
-	}
-	return s.report.RequeueAfter()
+	return result, err
 }
 
 // rootShard resolves the reference to the installation.
@@ -126,7 +101,7 @@ func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
 
 // specification ends the ladder where nothing can come of the spec, or no installation is there to belong to. What runs
 // already is left alone, and looked at.
-func (r *Reconciler) specification(ctx context.Context, s *scope) error {
+func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
 	if s.root != nil {
 		finding := checkSpec(s.shard, s.root)
 		s.report.Add(finding)
@@ -134,13 +109,8 @@ func (r *Reconciler) specification(ctx context.Context, s *scope) error {
 			return nil
 		}
 	}
-	live, finding, err := r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.shard.Namespace, desired.FurtherShard(s.shard, nil).Server())
-	if err != nil {
-		return err
-	}
-	s.deployment = live
-	s.report.Add(finding)
-	return errStop
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.shard.Namespace, desired.FurtherShard(s.shard, nil).Server())
+	return err
 }
 
 // surroundings looks for what the spec names, and for the other shards of the installation.
@@ -174,19 +144,6 @@ func (r *Reconciler) etcd(ctx context.Context, s *scope) (err error) {
 // says so.
 func (r *Reconciler) server(ctx context.Context, s *scope) (err error) {
 	s.deployment, err = shardbase.Server(ctx, r.Cluster, &s.report, s.member(), s.around, r.Image, s.references, s.certificates, s.store)
-	return err
-}
-
-// writeStatus is the only write to the status, and none when nothing changed.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	computeStatus(s)
-	before := s.shard.DeepCopy() // with the finalizer, which may have been added on the way
-	before.Status = s.before
-	after := s.shard.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, before, s.shard)
-	if written {
-		status.Emit(r.Recorder, s.shard, s.before.Conditions, after)
-	}
 	return err
 }
 

@@ -16,9 +16,13 @@ func checkSpec(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) 
 	if finding := shardbase.Check(shard.Spec.CommonShardSpec); finding.Type != "" {
 		return finding
 	}
+	if finding := shardbase.CheckIndex("sharedIndex", shard.Spec.SharedIndex); finding.Type != "" {
+		return finding
+	}
 	out := shardbase.NotHonored(desired.FurtherShard(shard, root), pki.ShardTemplateKeys())
 	if ref := shard.Spec.Cache.Ref; ref != nil && ref.Name == "" {
 		out = append(out, status.Unheeded{Field: "cache.ref", Advice: "it names no CacheServer; set its name or remove it"})
 	}
+	out = append(out, shardbase.NotHonoredIndex(root, "sharedIndex", shard.Spec.SharedIndex)...)
 	return status.SpecHonored(out)
 }

@@ -1,34 +1,23 @@
 package shard
 
 import (
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 )
 
-// SetupWithManager starts the controller: it wakes for everything it made, for what Shards of the namespace may name, for
-// the Shards of the same installation, and for Secrets and ConfigMaps that a Shard may refer to.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	wake := r.Cluster.Wake(&operatorv1alpha1.ShardList{})
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("shard").
-		For(&operatorv1alpha1.Shard{}).
-		Owns(&certmanagerv1.Certificate{}).
-		Owns(&certmanagerv1.Issuer{}).
-		Owns(&appsv1.Deployment{}).
-		Owns(&appsv1.StatefulSet{}).
-		Owns(&corev1.Service{}).
-		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&operatorv1alpha1.RootShard{}, wake).
-		Watches(&operatorv1alpha1.CacheServer{}, wake).
-		Watches(&operatorv1alpha1.VirtualWorkspace{}, wake).
-		WatchesMetadata(&corev1.Secret{}, wake).
-		WatchesMetadata(&corev1.ConfigMap{}, wake).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-		Complete(r)
+// Watches implements ladder.Controller: it wakes for everything it made, for what Shards of the namespace may name, and for the
+// Secrets and ConfigMaps that a Shard may refer to. Those of the other shards of the installation are among them.
+func (r *Reconciler) Watches() ladder.Watches {
+	return ladder.Watches{
+		Name:    "shard",
+		Kind:    &operatorv1alpha1.Shard{},
+		List:    &operatorv1alpha1.ShardList{},
+		Owned:   slices.Concat(ladder.OfServer(), ladder.OfStore()),
+		Named:   []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+		Mounted: ladder.Files(),
+	}
 }

@@ -27,7 +27,7 @@ func Surroundings(ctx context.Context, c apply.Cluster, shard desired.Shard) (de
 			return out, status.Finding{}, err
 		}
 		if out.Views == nil {
-			return out, missing("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
+			return out, Missing("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
 		}
 		if !serves(out.Views, shard) {
 			return out, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
@@ -53,7 +53,7 @@ func Cache(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operator
 		return nil, status.Finding{}, err
 	}
 	if cache == nil {
-		return nil, missing("CacheServer", name, shard.Namespace(), field), nil
+		return nil, Missing("CacheServer", name, shard.Namespace(), field), nil
 	}
 	return cache, status.Finding{}, nil
 }
@@ -101,7 +101,8 @@ func serves(views *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool 
 	return target.ShardRef == nil || (!shard.IsRoot() && target.ShardRef.Name == shard.Name())
 }
 
-func missing(kind, name, namespace, field string) status.Finding {
+// Missing is the finding about an object that a field of a spec names and that is not there.
+func Missing(kind, name, namespace, field string) status.Finding {
 	return status.Wait(operatorv1alpha1.ConditionSpecHonored, operatorv1alpha1.ReasonReferenceNotFound,
 		"%s %s, which %s names, does not exist in namespace %s: create it, or correct %s", kind, name, field, namespace, field)
 }

@@ -24,6 +24,22 @@ func Check(spec operatorv1alpha1.CommonShardSpec) status.Finding {
 	return status.Finding{}
 }
 
+// CheckIndex looks for what can never work about the shared index: credentials without a name.
+func CheckIndex(field string, client *operatorv1alpha1.SharedIndexClient) status.Finding {
+	if client != nil && client.TLSConfig != nil && client.TLSConfig.SecretRef.Name == "" {
+		return status.Stall(specHonored, "InvalidSpec", "%s.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig", field)
+	}
+	return status.Finding{}
+}
+
+// NotHonoredIndex lists credentials for a shared index that the installation does not have.
+func NotHonoredIndex(root *operatorv1alpha1.RootShard, field string, client *operatorv1alpha1.SharedIndexClient) []status.Unheeded {
+	if client == nil || root.Spec.SharedIndex != nil {
+		return nil
+	}
+	return []status.Unheeded{{Field: field, Advice: "the installation has no shared index; set sharedIndex on RootShard " + root.Name + ", or remove it here"}}
+}
+
 // CheckEtcd looks for what can never work about a store.
 func CheckEtcd(spec *operatorv1alpha1.EtcdConfig) status.Finding {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -63,6 +64,36 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, httpClient(cas, pair), nil
 }
 
+// connectTo makes a client of a server whose certificate the user may have had issued by anybody, for any name: one that
+// shows the certificate in the Secret serving is believed, whoever signed it. The client authenticates as the operator.
+func (c *Clients) connectTo(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) (*rest.Config, *http.Client, error) {
+	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
+	if err != nil {
+		return nil, nil, err
+	}
+	if secret == nil {
+		return nil, nil, Tell("waiting for certificate %s", serving)
+	}
+	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
+	if block == nil {
+		return nil, nil, Tell("Secret %s holds no certificate", serving)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, nil, Tell("Secret %s holds no certificate", serving)
+	}
+	config, connections, err := c.Connect(ctx, root, url)
+	if err != nil {
+		return nil, nil, err
+	}
+	tlsConfig := connections.Transport.(*http.Transport).TLSClientConfig
+	tlsConfig.RootCAs.AddCert(certificate)
+	if certificate.VerifyHostname(desired.URLHost(url)) != nil && len(certificate.DNSNames) > 0 {
+		tlsConfig.ServerName = certificate.DNSNames[0]
+	}
+	return config, connections, nil
+}
+
 // httpClient is made for a few calls and dropped: a shared one would keep every certificate that ever was.
 func httpClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
@@ -83,6 +114,11 @@ func (c *Clients) inAs(ctx context.Context, root *operatorv1alpha1.RootShard, ce
 	if err != nil {
 		return err
 	}
+	return inCluster(config, connections, cluster, do)
+}
+
+// inCluster calls do with a client of one logical cluster, and closes the connections.
+func inCluster(config *rest.Config, connections *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
 	defer connections.CloseIdleConnections()
 	config.Host += cluster.URLPath()
 	client, err := dynamic.NewForConfigAndClient(config, connections)

@@ -46,6 +46,25 @@ func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheS
 	return readyz(ctx, connections, server.URL())
 }
 
+// ProxyReady asks a front proxy whether it is ready.
+func (c *Clients) ProxyReady(ctx context.Context, proxy desired.Proxy) error {
+	return c.readyAt(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
+}
+
+// ViewsReady asks a server of virtual workspaces, one of our own, whether it is ready.
+func (c *Clients) ViewsReady(ctx context.Context, views desired.VirtualWorkspace) error {
+	return c.readyAt(ctx, views.Root(), views.ServiceURL(), views.Certificate("server"))
+}
+
+func (c *Clients) readyAt(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) error {
+	_, connections, err := c.connectTo(ctx, root, url, serving)
+	if err != nil {
+		return err
+	}
+	defer connections.CloseIdleConnections()
+	return readyz(ctx, connections, url)
+}
+
 func readyz(ctx context.Context, connections *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz?verbose", nil)
 	if err != nil {

@@ -38,10 +38,10 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// Probe makes a workspace on one shard, through the internal proxy, writes an object in it, reads it, and deletes the
-// workspace. What a probe that failed has left, the next one uses. A shard that takes no new workspaces is asked directly,
+// Probe makes a workspace on one shard, through the internal proxy, writes an object in it, reads it, there and through the
+// front proxies that are given, and deletes the workspace. What a probe that failed has left, the next one uses. A shard that takes no new workspaces is asked directly,
 // in the logical cluster that every shard has for itself. The error says which step failed, in words that stay the same.
-func (c *Clients) Probe(ctx context.Context, shard desired.Shard) error {
+func (c *Clients) Probe(ctx context.Context, shard desired.Shard, doors ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	takes, err := c.takesWorkspaces(ctx, shard)
@@ -49,10 +49,16 @@ func (c *Clients) Probe(ctx context.Context, shard desired.Shard) error {
 	case err != nil:
 		return err
 	case takes:
-		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName())
+		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName(), doors)
 	}
 	return c.inAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
-		func(inside dynamic.Interface) error { return writeAndRead(ctx, inside) })
+		func(inside dynamic.Interface) error {
+			value, err := write(ctx, inside)
+			if err != nil {
+				return err
+			}
+			return read(ctx, inside, value)
+		})
 }
 
 // takesWorkspaces says whether new workspaces may go to a shard: nobody keeps them off, and it is not full.
@@ -74,9 +80,9 @@ func (c *Clients) takesWorkspaces(ctx context.Context, shard desired.Shard) (boo
 	return takes, err
 }
 
-// probeThrough probes with a workspace, through a proxy.
-func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, door, shard string) error {
-	return c.in(ctx, root, door, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
+// probeThrough probes with a workspace that is made through the proxy at url.
+func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, url, shard string, doors []desired.Proxy) error {
+	return c.in(ctx, root, url, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
 		workspaces := inRoot.Resource(workspacesResource)
 		probe, err := probeWorkspace(ctx, workspaces, shard)
 		if err != nil {
@@ -86,9 +92,20 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 			return err
 		}
 		path := logicalcluster.Root.Path().Join(probe)
-		err = c.in(ctx, root, door, path, func(inside dynamic.Interface) error { return writeAndRead(ctx, inside) })
+		value := ""
+		err = c.in(ctx, root, url, path, func(inside dynamic.Interface) (err error) {
+			if value, err = write(ctx, inside); err != nil {
+				return err
+			}
+			return read(ctx, inside, value)
+		})
 		if err != nil {
 			return err
+		}
+		for _, door := range doors {
+			if err := c.readThrough(ctx, door, path, value); err != nil {
+				return Tell("through FrontProxy %s: %s", door.Name(), Text(err))
+			}
 		}
 		if err := workspaces.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting a workspace: %w", err)
@@ -138,23 +155,35 @@ func becomesReady(ctx context.Context, workspaces dynamic.ResourceInterface, nam
 	})
 }
 
-// writeAndRead writes what was never written before. The proxy hears of a workspace, and the workspace has its default
-// namespace, a moment after it is ready, so that both are tried again.
-func writeAndRead(ctx context.Context, inside dynamic.Interface) error {
-	configMaps := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault)
-	const name = "rollout-probe"
-	value := string(uuid.NewUUID())
-	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, name, value)
-	force := true
-	err := poll(ctx, "an object cannot be written", func(ctx context.Context) error {
-		_, err := configMaps.Patch(ctx, name, types.ApplyPatchType, []byte(intent), metav1.PatchOptions{FieldManager: "rollout-probe", Force: &force})
-		return err
-	})
+// readThrough reads, through a front proxy, what a probe has written.
+func (c *Clients) readThrough(ctx context.Context, door desired.Proxy, path logicalcluster.Path, value string) error {
+	config, connections, err := c.connectTo(ctx, door.Root(), door.ServiceURL(), door.Certificate("server"))
 	if err != nil {
 		return err
 	}
+	return inCluster(config, connections, path, func(inside dynamic.Interface) error { return read(ctx, inside, value) })
+}
+
+// probeObject is the ConfigMap that probes write.
+const probeObject = "rollout-probe"
+
+// write writes what was never written before, and returns it. The proxy hears of a workspace, and the workspace has its
+// default namespace, a moment after it is ready, so that it is tried again.
+func write(ctx context.Context, inside dynamic.Interface) (string, error) {
+	value := string(uuid.NewUUID())
+	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, probeObject, value)
+	force := true
+	return value, poll(ctx, "an object cannot be written", func(ctx context.Context) error {
+		_, err := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Patch(
+			ctx, probeObject, types.ApplyPatchType, []byte(intent), metav1.PatchOptions{FieldManager: probeObject, Force: &force})
+		return err
+	})
+}
+
+// read reads it until it is what was written: each proxy hears of a workspace in its own time.
+func read(ctx context.Context, inside dynamic.Interface, value string) error {
 	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
-		read, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+		read, err := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObject, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ package virtualworkspace
 
 import (
 	"context"
-	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
@@ -50,33 +50,18 @@ func (s *scope) server() desired.VirtualWorkspace {
 
 // Reconcile brings one VirtualWorkspace to its spec. Each step stands on those before it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	views, err := apply.Get[operatorv1alpha1.VirtualWorkspace](ctx, r.Cluster, req.Namespace, req.Name)
+	views, err := ladder.Read[operatorv1alpha1.VirtualWorkspace](ctx, r.Cluster, req)
 	if err != nil || views == nil {
 		return ctrl.Result{}, err
 	}
 	s := &scope{views: views, before: views.DeepCopy()}
 	if views.DeletionTimestamp == nil { // else owner references do the rest
-		for _, step := range []func(context.Context, *scope) error{r.resolve, r.specification, r.surroundings, r.issue, r.serve} {
-			if err = step(ctx, s); err != nil {
-				break
-			}
-		}
-	}
-	if errors.Is(err, errStop) {
-		err = nil
+		err = ladder.Climb(ctx, s, r.resolve, r.specification, r.surroundings, r.issue, r.serve)
 	}
 	s.report.Transient = err
-	if writeErr := r.writeStatus(ctx, s); writeErr != nil {
-		return ctrl.Result{}, errors.Join(err, writeErr)
-	}
-	if err != nil {
-		return ctrl.Result{}, err // repeated with a growing delay
-	}
-	return ctrl.Result{RequeueAfter: s.report.RequeueAfter()}, nil
+	computeStatus(s)
+	return ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: s.before, Object: s.views}.End(ctx, &s.report, err)
 }
-
-// errStop ends the ladder without being an error: the finding says why.
-var errStop = errors.New("stop")
 
 // resolve finds the shard that the server stands beside.
 func (r *Reconciler) resolve(ctx context.Context, s *scope) error {
@@ -91,19 +76,14 @@ func (r *Reconciler) resolve(ctx context.Context, s *scope) error {
 
 // specification ends the ladder where nothing can come of the spec, or the target is not there. What runs already is left
 // alone, and looked at.
-func (r *Reconciler) specification(ctx context.Context, s *scope) error {
+func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
 	finding := checkSpec(s.views)
 	s.report.Add(finding)
 	if s.target != nil && finding.Kind != status.Stalled {
 		return nil
 	}
-	live, finding, err := r.Cluster.Observe(ctx, operatorv1alpha1.ConditionAvailable, s.views.Namespace, desired.VirtualWorkspaceServer(s.views))
-	if err != nil {
-		return err
-	}
-	s.deployment = live
-	s.report.Add(finding)
-	return errStop
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.views.Namespace, desired.VirtualWorkspaceServer(s.views))
+	return err
 }
 
 // surroundings looks for the cache server of the target.
@@ -156,17 +136,6 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) (status.Finding, err
 		}
 	}
 	return r.Cluster.Workload(ctx, &s.report, condition, desired.VirtualWorkspaceDeployment(server, r.Image, s.cache), s.references, s.certificates)
-}
-
-// writeStatus is the only write to the VirtualWorkspace, and none when nothing changed.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	computeStatus(s)
-	after := s.views.Status.Conditions
-	written, err := r.Cluster.WriteStatus(ctx, s.before, s.views)
-	if written {
-		status.Emit(r.Recorder, s.views, s.before.Status.Conditions, after)
-	}
-	return err
 }
 
 func computeStatus(s *scope) {

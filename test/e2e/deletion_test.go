@@ -156,7 +156,8 @@ func keysWith(t *testing.T, store *clientv3.Client, cluster string) []string {
 // until the namespace is as empty as a new one.
 func (in *installation) deletedInstallationLeavesNoObject(t *testing.T) {
 	for _, kind := range []client.Object{
-		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Kubeconfig{},
+		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.VirtualWorkspace{},
+		&operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Kubeconfig{},
 	} {
 		if err := in.host.DeleteAllOf(t.Context(), kind, client.InNamespace(namespace)); err != nil {
 			t.Fatalf("delete all %T: %v", kind, err)

@@ -79,7 +79,7 @@ func (in *installation) remove(t *testing.T) {
 	// The operator needs its own objects to end a Kubeconfig with bindings, so these go before the rest.
 	in.forceShards(ctx, t)
 	for _, kind := range []client.Object{
-		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
+		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
 	} {
 		if err := in.host.DeleteAllOf(ctx, kind, client.InNamespace(namespace)); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete all %T: %v", kind, err)
@@ -181,13 +181,13 @@ func (in *installation) becomesReady(t *testing.T) {
 // allReady is nil when every custom resource of the namespace is Ready for its present generation.
 func (in *installation) allReady(ctx context.Context) error {
 	var missing []error
-	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "FrontProxy", "Kubeconfig"} {
+	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
 		if err := in.host.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		if len(list.Items) == 0 && kind != "CacheServer" && kind != "Shard" {
+		if len(list.Items) == 0 && (kind == "RootShard" || kind == "FrontProxy" || kind == "Kubeconfig") {
 			return fmt.Errorf("there is no %s", kind)
 		}
 		for i := range list.Items {

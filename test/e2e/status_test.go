@@ -54,7 +54,7 @@ func (in *installation) statusIsKstatus(t *testing.T) {
 func (in *installation) customResources(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	var out []*unstructured.Unstructured
-	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "FrontProxy", "Kubeconfig"} {
+	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind + "List"))
 		if err := in.host.List(t.Context(), list, client.InNamespace(namespace)); err != nil {

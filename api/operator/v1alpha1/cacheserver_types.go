@@ -63,7 +63,7 @@ type CacheServerSpec struct {
 	// +optional
 	Certificates Certificates `json:"certificates,omitzero"`
 
-	// certificateTemplates changes the certificates by name: server, client, root-ca.
+	// certificateTemplates changes the certificates by name: server, client, parent-client, root-ca.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
 
@@ -79,7 +79,37 @@ type CacheServerSpec struct {
 	// +optional
 	Etcd *EtcdConfig `json:"etcd,omitempty"`
 
+	// cacheName is the name of this cache among the caches of its hierarchy, which all have different names and keep
+	// them. Left out, it is the name of the object. It is an addition of Atoll.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	CacheName string `json:"cacheName,omitempty"`
+
+	// parent is the cache above this one. What shards mark as of global reach is brought there, and comes from there.
+	// Left out, this cache is the top. It is an addition of Atoll.
+	// +optional
+	Parent *CacheParent `json:"parent,omitempty"`
+
 	ContainerExtras `json:",inline"`
+}
+
+// CacheParent says which cache is above another one, and how that reaches it.
+// +kubebuilder:validation:XValidation:rule="[has(self.cacheServerRef), has(self.rootShardRef), has(self.kubeconfigSecretRef)].exists_one(x, x)",message="exactly one of cacheServerRef, rootShardRef and kubeconfigSecretRef must be set"
+type CacheParent struct {
+	// cacheServerRef names a CacheServer in the same namespace. The operator makes the credentials.
+	// +optional
+	CacheServerRef *corev1.LocalObjectReference `json:"cacheServerRef,omitempty"`
+
+	// rootShardRef names a RootShard in the same namespace that holds the cache of its installation itself. The operator
+	// makes the credentials.
+	// +optional
+	RootShardRef *corev1.LocalObjectReference `json:"rootShardRef,omitempty"`
+
+	// kubeconfigSecretRef names a Secret whose key kubeconfig leads to a cache anywhere else. Its user is
+	// system:kcp:cache:<cacheName> in group system:kcp:cache, and its certificates are inside.
+	// +optional
+	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
 }
 
 // CacheServerPhase sums up a CacheServer in one word.

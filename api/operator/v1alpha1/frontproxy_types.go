@@ -66,6 +66,11 @@ type FrontProxySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.oidc) || (has(self.serviceAccount) && self.serviceAccount.enabled)",message="oidc needs serviceAccount.enabled: true, else service account tokens would be refused"
 	Auth *AuthSpec `json:"auth,omitempty"`
 
+	// sharedIndex holds other credentials for the shared index of the installation than those of the RootShard. It is an
+	// addition of Atoll.
+	// +optional
+	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
+
 	// additionalPathMappings route further URL paths to other servers.
 	// +optional
 	AdditionalPathMappings []PathMapping `json:"additionalPathMappings,omitempty"`

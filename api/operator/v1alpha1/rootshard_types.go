@@ -54,6 +54,11 @@ type RootShardSpec struct {
 	// +optional
 	Certificates Certificates `json:"certificates,omitzero"`
 
+	// sharedIndex is an etcd through which all shards tell all proxies which workspaces they have. Left out, proxies watch
+	// every shard. It is an addition of Atoll.
+	// +optional
+	SharedIndex *SharedIndexConfig `json:"sharedIndex,omitempty"`
+
 	// proxy holds the settings of the internal proxy, through which the operator and kubeconfigs reach any workspace.
 	// +optional
 	Proxy *RootShardProxySpec `json:"proxy,omitempty"`
@@ -102,6 +107,11 @@ type RootShardProxySpec struct {
 	// certificateTemplates changes the certificates by name: server, kubeconfig, requestheader.
 	// +optional
 	CertificateTemplates CertificateTemplates `json:"certificateTemplates,omitempty"`
+
+	// sharedIndex holds other credentials for the shared index of the installation than those of the RootShard. It is an
+	// addition of Atoll.
+	// +optional
+	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 
 	ContainerExtras `json:",inline"`
 

@@ -47,6 +47,11 @@ type ShardSpec struct {
 	// cache names another cache server than the one the RootShard uses.
 	// +optional
 	Cache ShardCacheConfig `json:"cache,omitzero"`
+
+	// sharedIndex holds other credentials for the shared index of the installation than those of the RootShard. It is an
+	// addition of Atoll.
+	// +optional
+	SharedIndex *SharedIndexClient `json:"sharedIndex,omitempty"`
 }
 
 // RootShardReference says which RootShard an object belongs to.

@@ -21,7 +21,9 @@ import (
 type Health interface {
 	ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error
 	CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error
-	Probe(ctx context.Context, shard desired.Shard) error
+	Probe(ctx context.Context, shard desired.Shard, doors ...desired.Proxy) error
+	ProxyReady(ctx context.Context, proxy desired.Proxy) error
+	ViewsReady(ctx context.Context, views desired.VirtualWorkspace) error
 	Silent(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error)
 	Lag(ctx context.Context, shard desired.Shard) (time.Duration, error)
 }

@@ -29,7 +29,7 @@ import (
 
 const namespace = "kcp"
 
-// site is a small installation on a cluster of memory: five components, an operator that can be ended, servers that are
+// site is a small installation on a cluster of memory: six components, an operator that can be ended, servers that are
 // as healthy as the test says, and a clock.
 type site struct {
 	t       *testing.T
@@ -44,21 +44,28 @@ type site struct {
 
 // health is what the servers say of themselves, by title of the check.
 type health struct {
-	shard, cache, probe, silent error
-	lag                         time.Duration
+	shard, cache, proxy, views, probe, door, silent error
+	lag                                             time.Duration
 }
 
 func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
 	return h.shard
 }
 func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error { return h.cache }
-func (h *health) Probe(context.Context, desired.Shard) error                      { return h.probe }
+func (h *health) ProxyReady(context.Context, desired.Proxy) error                 { return h.proxy }
+func (h *health) ViewsReady(context.Context, desired.VirtualWorkspace) error      { return h.views }
+func (h *health) Probe(_ context.Context, _ desired.Shard, doors ...desired.Proxy) error {
+	if len(doors) > 0 && h.door != nil {
+		return h.door
+	}
+	return h.probe
+}
 func (h *health) Silent(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
 	return nil, h.silent
 }
 func (h *health) Lag(context.Context, desired.Shard) (time.Duration, error) { return h.lag, nil }
 
-var all = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "door-front-proxy"}
+var all = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "views-virtual-workspace", "door-front-proxy"}
 
 func newSite(t *testing.T) *site {
 	t.Helper()
@@ -79,7 +86,10 @@ func newSite(t *testing.T) *site {
 		"root-kcp":           root,
 		"alpha-shard-kcp":    &operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: toRoot}},
 		"beta-shard-kcp":     &operatorv1alpha1.Shard{ObjectMeta: meta("beta"), Spec: operatorv1alpha1.ShardSpec{RootShard: toRoot}},
-		"door-front-proxy":   &operatorv1alpha1.FrontProxy{ObjectMeta: meta("door"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: toRoot}},
+		"views-virtual-workspace": &operatorv1alpha1.VirtualWorkspace{ObjectMeta: meta("views"), Spec: operatorv1alpha1.VirtualWorkspaceSpec{
+			Target: operatorv1alpha1.VirtualWorkspaceTarget{ShardRef: &corev1.LocalObjectReference{Name: "alpha"}},
+		}},
+		"door-front-proxy": &operatorv1alpha1.FrontProxy{ObjectMeta: meta("door"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: toRoot}},
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.Deployment{})
 	for _, owner := range owners {
@@ -145,6 +155,8 @@ func kindOf(object client.Object) string {
 		return "RootShard"
 	case *operatorv1alpha1.Shard:
 		return "Shard"
+	case *operatorv1alpha1.VirtualWorkspace:
+		return "VirtualWorkspace"
 	}
 	return "FrontProxy"
 }
@@ -281,11 +293,14 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 		ill    health
 		reason string
 	}{
-		"of cache servers":                {health{cache: boom}, rollout.ReasonNotReady},
-		"of shards":                       {health{shard: boom}, rollout.ReasonNotReady},
-		"of workspaces":                   {health{probe: boom}, rollout.ReasonProbeFails},
-		"of what shards tell one another": {health{silent: boom}, rollout.ReasonLag},
-		"of replication":                  {health{lag: time.Minute}, rollout.ReasonLag},
+		"of cache servers":                      {health{cache: boom}, rollout.ReasonNotReady},
+		"of shards":                             {health{shard: boom}, rollout.ReasonNotReady},
+		"of front proxies":                      {health{proxy: boom}, rollout.ReasonNotReady},
+		"of servers of virtual workspaces":      {health{views: boom}, rollout.ReasonNotReady},
+		"of workspaces through the front proxy": {health{door: boom}, rollout.ReasonProbeFails},
+		"of workspaces":                         {health{probe: boom}, rollout.ReasonProbeFails},
+		"of what shards tell one another":       {health{silent: boom}, rollout.ReasonLag},
+		"of replication":                        {health{lag: time.Minute}, rollout.ReasonLag},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)

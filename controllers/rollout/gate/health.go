@@ -7,8 +7,11 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/rollout"
 	"github.com/atoll-dev/atoll/controllers/shardclient"
 )
@@ -16,9 +19,8 @@ import (
 // atOnce is how many servers are asked at the same time.
 const atOnce = 8
 
-// problems asks all servers of an installation how they are: cache servers and shards whether they are ready, shards
-// whether a workspace on them can be used, and whether what they publish arrives. Proxies are what this is asked through;
-// whether each of their pods is ready the cluster says.
+// problems asks all servers of an installation how they are: each whether it is ready, shards whether a workspace on them
+// can be used, through the internal proxy and through front proxies, and whether what they publish arrives.
 func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1alpha1.RootShard) []rollout.Problem {
 	var questions []func() []rollout.Problem
 	ask := func(check rollout.Check, title string, question func() error) {
@@ -35,6 +37,16 @@ func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1a
 			ask(rollout.CheckReadyz, "CacheServer "+cache.Name, func() error { return g.health.CacheReady(ctx, cache) })
 		}
 	}
+	var doors []desired.Proxy
+	for _, proxy := range all.proxiesOf(root) {
+		ask(rollout.CheckReadyz, "FrontProxy "+proxy.Name(), func() error { return g.health.ProxyReady(ctx, proxy) })
+		if proxy.ShowsAll(pki.OperatorGroup) {
+			doors = append(doors, proxy)
+		}
+	}
+	for _, views := range all.viewsOf(root) {
+		ask(rollout.CheckReadyz, "VirtualWorkspace "+views.Name(), func() error { return g.health.ViewsReady(ctx, views) })
+	}
 	titles := map[string]string{} // by the name inside the installation
 	shards := all.shardsOf(root)
 	for _, shard := range shards {
@@ -44,7 +56,7 @@ func (g *Gate) problems(ctx context.Context, all *observation, root *operatorv1a
 		}
 		titles[shard.ShardName()] = title
 		ask(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
-		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard) })
+		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard, doors...) })
 		if len(shards) > 1 { // else there is nobody to replicate to
 			ask(rollout.CheckLag, title, func() error { return g.caughtUp(ctx, shard) })
 		}
@@ -102,12 +114,51 @@ func answers(questions []func() []rollout.Problem) []rollout.Problem {
 	return out
 }
 
+// proxiesOf are the front proxies of an installation that serve. Of one that has no ready pod the cluster says so.
+func (o *observation) proxiesOf(root *operatorv1alpha1.RootShard) []desired.Proxy {
+	var out []desired.Proxy
+	for i := range o.proxies {
+		proxy := &o.proxies[i]
+		if slices.Contains(named(proxy.Spec.RootShard.Reference), root.Name) && o.serves(proxy) {
+			out = append(out, desired.FrontProxy(proxy, root))
+		}
+	}
+	return out
+}
+
+// viewsOf are the servers of virtual workspaces of an installation that serve, and whose answers are known.
+func (o *observation) viewsOf(root *operatorv1alpha1.RootShard) []desired.VirtualWorkspace {
+	var out []desired.VirtualWorkspace
+	for i := range o.views {
+		views := &o.views[i]
+		if !slices.Contains(o.rootOfTarget(views.Spec.Target), root.Name) || !o.serves(views) {
+			continue
+		}
+		target := desired.ShardOf(root)
+		if ref := views.Spec.Target.ShardRef; ref != nil {
+			at := slices.IndexFunc(o.shards, func(s operatorv1alpha1.Shard) bool { return s.Name == ref.Name })
+			target = desired.FurtherShard(&o.shards[at], root)
+		}
+		if server := desired.VirtualWorkspaceOf(views, target); server.IsStandard() {
+			out = append(out, server)
+		}
+	}
+	return out
+}
+
+// serves says whether a pod of a custom resource's server is ready.
+func (o *observation) serves(owner metav1.Object) bool {
+	return slices.ContainsFunc(o.components, func(c component) bool {
+		return c.owner.GetUID() == owner.GetUID() && c.part == "" && c.Serves
+	})
+}
+
 // shardsOf are the shards of an installation that are not on their way out, the root shard first.
 func (o *observation) shardsOf(root *operatorv1alpha1.RootShard) []desired.Shard {
 	out := []desired.Shard{desired.ShardOf(root)}
 	for i := range o.shards {
 		shard := &o.shards[i]
-		if shard.DeletionTimestamp == nil && slices.Contains(rootOf(shard.Spec.RootShard.Reference), root.Name) {
+		if shard.DeletionTimestamp == nil && slices.Contains(named(shard.Spec.RootShard.Reference), root.Name) {
 			out = append(out, desired.FurtherShard(shard, root))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/rollout"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
@@ -35,7 +36,7 @@ type observation struct {
 // component is one workload with the custom resource it was made for.
 type component struct {
 	rollout.State
-	owner metav1.Object
+	owner ladder.Object
 	kind  string
 	roots []string // names of the RootShards it belongs to
 	part  string   // what the conditions of its owner call it; "" for the server
@@ -61,7 +62,7 @@ func (g *Gate) observe(ctx context.Context, namespace string) (*observation, err
 		g.judge(&all.components[i])
 	}
 	slices.SortFunc(all.components, func(a, b component) int {
-		return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Workload, b.Workload))
+		return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Workload, b.Workload))
 	})
 	return all, nil
 }
@@ -70,7 +71,12 @@ func (g *Gate) observe(ctx context.Context, namespace string) (*observation, err
 func (o *observation) customResources(deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	for i := range o.caches {
 		cache := &o.caches[i]
-		o.add("CacheServer", cache, o.rootsWith(cache.Name), rollout.StageCache, rollout.StageCache, deployments, stores)
+		stage, depth := o.placeOfCache(cache)
+		first := len(o.components)
+		o.add("CacheServer", cache, o.rootsWith(cache.Name), stage, stage, deployments, stores)
+		for j := range o.components[first:] {
+			o.components[first+j].Depth = depth
+		}
 	}
 	for i := range o.roots {
 		root := &o.roots[i]
@@ -78,7 +84,7 @@ func (o *observation) customResources(deployments []appsv1.Deployment, stores []
 	}
 	for i := range o.shards {
 		shard := &o.shards[i]
-		o.add("Shard", shard, rootOf(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
+		o.add("Shard", shard, named(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
 	}
 	for i := range o.views {
 		view := &o.views[i]
@@ -86,12 +92,12 @@ func (o *observation) customResources(deployments []appsv1.Deployment, stores []
 	}
 	for i := range o.proxies {
 		proxy := &o.proxies[i]
-		o.add("FrontProxy", proxy, rootOf(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
+		o.add("FrontProxy", proxy, named(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
 	}
 }
 
 // add makes components of the workloads of one custom resource.
-func (o *observation) add(kind string, owner metav1.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
+func (o *observation) add(kind string, owner ladder.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	if owner.GetDeletionTimestamp() != nil {
 		return
 	}
@@ -154,19 +160,8 @@ func (g *Gate) judge(c *component) {
 }
 
 // notLookedAt says why a component's spec is not acted on: it was not its turn yet, or something is wrong with it.
-func notLookedAt(owner metav1.Object) string {
-	var conditions []metav1.Condition
-	switch object := owner.(type) {
-	case *operatorv1alpha1.CacheServer:
-		conditions = object.Status.Conditions
-	case *operatorv1alpha1.RootShard:
-		conditions = object.Status.Conditions
-	case *operatorv1alpha1.Shard:
-		conditions = object.Status.Conditions
-	case *operatorv1alpha1.VirtualWorkspace:
-		conditions = object.Status.Conditions
-	}
-	if stalled := meta.FindStatusCondition(conditions, operatorv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
+func notLookedAt(owner ladder.Object) string {
+	if stalled := meta.FindStatusCondition(owner.GetConditions(), operatorv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 		return stalled.Message
 	}
 	return "its spec has not been looked at yet"
@@ -220,34 +215,19 @@ func (o *observation) input(root *operatorv1alpha1.RootShard, self component, no
 	return in
 }
 
-// rootsWith are the RootShards that a cache server works for, directly or for one of their shards.
-func (o *observation) rootsWith(cache string) []string {
-	var out []string
-	for i := range o.roots {
-		if ref := o.roots[i].Spec.Cache.Ref; ref != nil && ref.Name == cache {
-			out = append(out, o.roots[i].Name)
-		}
-	}
-	for i := range o.shards {
-		if ref := o.shards[i].Spec.Cache.Ref; ref != nil && ref.Name == cache {
-			out = append(out, rootOf(o.shards[i].Spec.RootShard.Reference)...)
-		}
-	}
-	return out
-}
-
 func (o *observation) rootOfTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
 	if target.ShardRef == nil {
-		return rootOf(target.RootShardRef)
+		return named(target.RootShardRef)
 	}
 	at := slices.IndexFunc(o.shards, func(s operatorv1alpha1.Shard) bool { return s.Name == target.ShardRef.Name })
 	if at < 0 {
 		return nil
 	}
-	return rootOf(o.shards[at].Spec.RootShard.Reference)
+	return named(o.shards[at].Spec.RootShard.Reference)
 }
 
-func rootOf(ref *corev1.LocalObjectReference) []string {
+// named is the name in a reference, or nothing.
+func named(ref *corev1.LocalObjectReference) []string {
 	if ref == nil || ref.Name == "" {
 		return nil
 	}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/atoll-dev/atoll/controllers/desired"
+)
+
+// defaultImage can be set when the binary is built.
+var defaultImage string
+
+type options struct {
+	metricsAddress string
+	metricsSecure  bool
+	metricsCertDir string
+	probeAddress   string
+	leaderElect    bool
+	http2          bool
+	image          string
+	zap            zap.Options
+}
+
+func parse(args []string) (*options, desired.Image, error) {
+	o := &options{image: defaultImage}
+	if fromEnv := os.Getenv("ATOLL_DEFAULT_IMAGE"); fromEnv != "" {
+		o.image = fromEnv
+	}
+	fs := flag.NewFlagSet("operator", flag.ContinueOnError)
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "Address of the metrics endpoint, for example :8443. 0 turns it off.")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over TLS, to clients that may read them.")
+	fs.StringVar(&o.metricsCertDir, "metrics-cert-path", "", "Directory with tls.crt and tls.key for the metrics endpoint, read again when they change. Default: a certificate that nobody can check is made at the start.")
+	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz. 0 turns them off.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Act only while holding the lease, so that several replicas can run.")
+	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
+	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: ATOLL_DEFAULT_IMAGE from the environment, else what was built in.")
+	fs.Func("enabled-controller-groups", `What kcp-operator calls its two halves, separated by commas. They are one here: "config,workload", in any order, is the only value.`, bothGroups)
+	fs.Func("feature-gates", `Name=true|false pairs. There are none to switch on; what kcp-operator knows may be switched off.`, noFeature)
+	o.zap.BindFlags(fs)
+	// Out of a cluster the operator takes its credentials from a file.
+	if kubeconfigFlag := flag.CommandLine.Lookup("kubeconfig"); kubeconfigFlag != nil {
+		fs.Var(kubeconfigFlag.Value, kubeconfigFlag.Name, kubeconfigFlag.Usage)
+	}
+	if err := fs.Parse(args); err != nil {
+		return nil, desired.Image{}, err
+	}
+	if fs.NArg() > 0 {
+		return nil, desired.Image{}, fmt.Errorf("unexpected argument %q: everything is set by flags", strings.Join(fs.Args(), " "))
+	}
+	if err := o.checkCertificate(); err != nil {
+		return nil, desired.Image{}, err
+	}
+	if o.image == "" {
+		return nil, desired.Image{}, errors.New("--default-image is required: this binary has none built in")
+	}
+	image, err := desired.ParseImage(o.image)
+	if err != nil {
+		return nil, desired.Image{}, fmt.Errorf("--default-image: %w", err)
+	}
+	return o, image, nil
+}
+
+// bothGroups accepts what existing deployments pass. kcp-operator can run its halves in two clusters, by objects that one
+// writes and the other acts on; here there are no such objects, and half an operator would do nothing.
+func bothGroups(value string) error {
+	groups := strings.Split(value, ",")
+	slices.Sort(groups)
+	if groups = slices.Compact(groups); !slices.Equal(groups, []string{"config", "workload"}) {
+		return errors.New("want config,workload: this operator has no parts that run apart")
+	}
+	return nil
+}
+
+// noFeature accepts gates that are switched off: all features there are are on.
+func noFeature(value string) error {
+	for pair := range strings.SplitSeq(value, ",") {
+		name, state, _ := strings.Cut(pair, "=")
+		switch on, err := strconv.ParseBool(state); {
+		case pair == "":
+		case err != nil:
+			return fmt.Errorf("got %q, want name=false", pair)
+		case on:
+			return fmt.Errorf("there is no feature %q to switch on", name)
+		}
+	}
+	return nil
+}
+
+func (o *options) metricsEndpoint() metricsserver.Options {
+	out := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCertDir}
+	if o.metricsSecure {
+		out.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	if !o.http2 {
+		out.TLSOpts = append(out.TLSOpts, func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} })
+	}
+	return out
+}
+
+// checkCertificate finds out now what the endpoint would pass over: without the files it would make a certificate of its own.
+func (o *options) checkCertificate() error {
+	if o.metricsCertDir == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(filepath.Join(o.metricsCertDir, "tls.crt"), filepath.Join(o.metricsCertDir, "tls.key")); err != nil {
+		return fmt.Errorf("--metrics-cert-path: %w", err)
+	}
+	return nil
+}

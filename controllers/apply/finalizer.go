@@ -1,0 +1,32 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// SetFinalizer adds a finalizer to an object, or removes it, and leaves the status in memory as it is. An object that went
+// meanwhile is no error.
+func (c Cluster) SetFinalizer(ctx context.Context, object client.Object, finalizer string, present bool) error {
+	if present == controllerutil.ContainsFinalizer(object, finalizer) {
+		return nil
+	}
+	base := object.DeepCopyObject().(client.Object)
+	changed := object.DeepCopyObject().(client.Object)
+	if present {
+		controllerutil.AddFinalizer(changed, finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(changed, finalizer)
+	}
+	// Finalizers are a list: the lock keeps one that another controller added meanwhile.
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err))
+	}
+	object.SetFinalizers(changed.GetFinalizers())
+	object.SetResourceVersion(changed.GetResourceVersion()) // else the status could not be written
+	return nil
+}

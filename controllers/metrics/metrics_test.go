@@ -1,0 +1,113 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/ladder"
+	"github.com/atoll-dev/atoll/controllers/metrics"
+)
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// closed is what a replica that leads has.
+func closed() <-chan struct{} {
+	out := make(chan struct{})
+	close(out)
+	return out
+}
+
+func TestObjectsAreCountedAndTheirConditionsTold(t *testing.T) {
+	alpha := &operatorv1alpha1.Shard{ObjectMeta: meta("kcp", "alpha")}
+	alpha.Status.Phase = operatorv1alpha1.ShardPhaseRunning
+	alpha.Status.Conditions = []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionTrue}, {Type: "Stalled", Status: metav1.ConditionFalse}, {Type: "RolledOut", Status: metav1.ConditionUnknown},
+	}
+	beta := &operatorv1alpha1.Shard{ObjectMeta: meta("kcp", "beta")}
+	beta.Status.Phase = operatorv1alpha1.ShardPhaseRunning
+	cluster := memory.Cluster(t, alpha, beta,
+		&operatorv1alpha1.Shard{ObjectMeta: meta("other", "alpha")},
+		&operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")},
+	)
+	objects := metrics.NewObjects(cluster, closed())
+	expect := func(sentence, page string) {
+		t.Helper()
+		if err := testutil.CollectAndCompare(objects, strings.NewReader(page)); err != nil {
+			t.Errorf("%s: %v", sentence, err)
+		}
+	}
+	const count = "# HELP kcp_operator_%[1]s_count Objects of this kind.\n# TYPE kcp_operator_%[1]s_count gauge\n"
+	expect("all of them", fmt.Sprintf(count, "cacheserver")+`kcp_operator_cacheserver_count{namespace="kcp"} 1
+# HELP kcp_operator_condition_status Conditions of objects: 1 is True, 0 False, -1 Unknown.
+# TYPE kcp_operator_condition_status gauge
+kcp_operator_condition_status{condition_type="Ready",namespace="kcp",resource_name="alpha",resource_type="shard"} 1
+kcp_operator_condition_status{condition_type="RolledOut",namespace="kcp",resource_name="alpha",resource_type="shard"} -1
+kcp_operator_condition_status{condition_type="Stalled",namespace="kcp",resource_name="alpha",resource_type="shard"} 0
+`+fmt.Sprintf(count, "shard")+`kcp_operator_shard_count{namespace="kcp",phase="Running"} 2
+kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
+`)
+	for _, gone := range []client.Object{alpha, beta} {
+		if err := cluster.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("without those that were deleted", fmt.Sprintf(count, "cacheserver")+`kcp_operator_cacheserver_count{namespace="kcp"} 1
+`+fmt.Sprintf(count, "shard")+`kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
+`)
+}
+
+func TestAReplicaThatDoesNotLeadTellsNothingOfObjects(t *testing.T) {
+	objects := metrics.NewObjects(memory.Cluster(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
+	if n := testutil.CollectAndCount(objects); n != 0 {
+		t.Errorf("it tells %d series", n)
+	}
+}
+
+func TestAnErrorIsCountedByItsType(t *testing.T) {
+	work := metrics.NewReconciliations()
+	for _, err := range []error{nil, errors.New("no connection to 10.0.0.1:47112"), errors.New("no connection to 10.0.0.1:47113"), fmt.Errorf("%w: timeout", ladder.ErrRead)} {
+		look := work.Around("shard", reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
+		if _, got := look.Reconcile(t.Context(), ctrl.Request{}); got != err {
+			t.Errorf("the error becomes %v", got)
+		}
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(work)
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kcp_operator_reconciliation_errors_total Looks at an object that failed and are repeated. Waiting for something is no failure; conditions tell of it.
+# TYPE kcp_operator_reconciliation_errors_total counter
+kcp_operator_reconciliation_errors_total{controller="shard",error_type="read_error"} 1
+kcp_operator_reconciliation_errors_total{controller="shard",error_type="reconcile_error"} 2
+`), "kcp_operator_reconciliation_errors_total"); err != nil {
+		t.Error(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() != "kcp_operator_reconciliation_duration_seconds" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			looks[series.GetLabel()[0].GetValue()+" "+series.GetLabel()[1].GetValue()] = series.GetHistogram().GetSampleCount()
+		}
+	}
+	if looks["shard success"] != 1 || looks["shard error"] != 3 || len(looks) != 2 {
+		t.Errorf("timed are %v", looks)
+	}
+}

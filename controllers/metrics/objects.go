@@ -1,0 +1,146 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/ladder"
+)
+
+// readTimeout bounds how long a page waits for the caches of the manager, which fill at its start.
+const readTimeout = 5 * time.Second
+
+// phaseUnknown is the phase of an object that nobody has looked at yet.
+const phaseUnknown = "Unknown"
+
+// Objects are the series about custom resources: how many there are, and how their conditions stand. It is a
+// prometheus.Collector.
+type Objects struct {
+	reader    client.Reader
+	leads     <-chan struct{}
+	kinds     []kind
+	condition *prometheus.Desc
+}
+
+// kind is a kind of custom resource as its series tell of it.
+type kind struct {
+	name  string // as labels have it
+	list  client.ObjectList
+	count *prometheus.Desc
+	phase func(client.Object) string // nil where series have no phase
+}
+
+// NewObjects tells of what reader, a cache, has. It tells nothing before leads is closed: of several replicas of the operator
+// one is enough, and sums over all pods would be wrong.
+func NewObjects(reader client.Reader, leads <-chan struct{}) *Objects {
+	count := func(name string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("kcp_operator_"+name+"_count", "Objects of this kind.", labels, nil)
+	}
+	return &Objects{
+		reader: reader,
+		leads:  leads,
+		kinds: []kind{
+			{"rootshard", &operatorv1alpha1.RootShardList{}, count("rootshard", "phase", "namespace"), phase},
+			{"shard", &operatorv1alpha1.ShardList{}, count("shard", "phase", "namespace"), phase},
+			{"frontproxy", &operatorv1alpha1.FrontProxyList{}, count("frontproxy", "phase", "namespace"), phase},
+			{"cacheserver", &operatorv1alpha1.CacheServerList{}, count("cacheserver", "namespace"), nil},
+			{"kubeconfig", &operatorv1alpha1.KubeconfigList{}, count("kubeconfig", "namespace"), nil},
+			{"virtualworkspace", &operatorv1alpha1.VirtualWorkspaceList{}, count("virtualworkspace", "namespace"), nil},
+		},
+		condition: prometheus.NewDesc("kcp_operator_condition_status", "Conditions of objects: 1 is True, 0 False, -1 Unknown.",
+			[]string{"resource_type", "resource_name", "namespace", "condition_type"}, nil),
+	}
+}
+
+func phase(object client.Object) string {
+	out := ""
+	switch o := object.(type) {
+	case *operatorv1alpha1.RootShard:
+		out = string(o.Status.Phase)
+	case *operatorv1alpha1.Shard:
+		out = string(o.Status.Phase)
+	case *operatorv1alpha1.FrontProxy:
+		out = string(o.Status.Phase)
+	}
+	if out == "" {
+		return phaseUnknown
+	}
+	return out
+}
+
+// Describe implements prometheus.Collector.
+func (o *Objects) Describe(out chan<- *prometheus.Desc) {
+	for _, kind := range o.kinds {
+		out <- kind.count
+	}
+	out <- o.condition
+}
+
+// Collect implements prometheus.Collector. A kind that cannot be read is left out: the rest of the page is worth more than
+// an error in its place.
+func (o *Objects) Collect(out chan<- prometheus.Metric) {
+	select {
+	case <-o.leads:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	for _, kind := range o.kinds {
+		if err := o.collect(ctx, kind, out); err != nil {
+			var notStarted *cache.ErrCacheNotStarted
+			if !errors.As(err, &notStarted) {
+				ctrl.Log.WithName("metrics").Error(err, "cannot list objects for their series", "kind", kind.name)
+			}
+		}
+	}
+}
+
+func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.Metric) error {
+	list := kind.list.DeepCopyObject().(client.ObjectList)
+	if err := o.reader.List(ctx, list); err != nil {
+		return err
+	}
+	counts := map[[2]string]int{} // by phase and namespace
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object := item.(ladder.Object)
+		at := [2]string{"", object.GetNamespace()}
+		if kind.phase != nil {
+			at[0] = kind.phase(object)
+		}
+		counts[at]++
+		for _, condition := range object.GetConditions() {
+			out <- prometheus.MustNewConstMetric(o.condition, prometheus.GaugeValue, value(condition.Status),
+				kind.name, object.GetName(), object.GetNamespace(), condition.Type)
+		}
+		return nil
+	})
+	for at, count := range counts {
+		labels := at[:]
+		if kind.phase == nil {
+			labels = at[1:]
+		}
+		out <- prometheus.MustNewConstMetric(kind.count, prometheus.GaugeValue, float64(count), labels...)
+	}
+	return err
+}
+
+func value(status metav1.ConditionStatus) float64 {
+	switch status {
+	case metav1.ConditionTrue:
+		return 1
+	case metav1.ConditionFalse:
+		return 0
+	}
+	return -1
+}

@@ -1,0 +1,82 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/atoll-dev/atoll/controllers/ladder"
+)
+
+// Results of a reconcile, and types of its errors. The texts of errors have names and addresses in them and would make a
+// series each; they are in the log.
+const (
+	resultSuccess = "success"
+	resultError   = "error"
+
+	errorRead      = "read_error"      // the object itself could not be read
+	errorReconcile = "reconcile_error" // any other
+)
+
+// Reconciliations are the series about the work of reconcilers. It is a prometheus.Collector.
+type Reconciliations struct {
+	duration *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+}
+
+// NewReconciliations returns series without values.
+func NewReconciliations() *Reconciliations {
+	return &Reconciliations{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kcp_operator_reconciliation_duration_seconds",
+			Help: "How long one look at an object took.",
+			// From a look at what is in memory up to a rollout's probe of every shard.
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"controller", "result"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kcp_operator_reconciliation_errors_total",
+			Help: "Looks at an object that failed and are repeated. Waiting for something is no failure; conditions tell of it.",
+		}, []string{"controller", "error_type"}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (r *Reconciliations) Describe(out chan<- *prometheus.Desc) {
+	r.duration.Describe(out)
+	r.errors.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (r *Reconciliations) Collect(out chan<- prometheus.Metric) {
+	r.duration.Collect(out)
+	r.errors.Collect(out)
+}
+
+// Around counts and times what a reconciler does. The counters of its errors begin at 0, so that the first one is a change.
+func (r *Reconciliations) Around(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
+	for _, errorType := range []string{errorRead, errorReconcile} {
+		r.errors.WithLabelValues(controller, errorType)
+	}
+	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		started := time.Now()
+		answer, err := inner.Reconcile(ctx, req)
+		result := resultSuccess
+		if err != nil {
+			result = resultError
+			r.errors.WithLabelValues(controller, errorType(err)).Inc()
+		}
+		r.duration.WithLabelValues(controller, result).Observe(time.Since(started).Seconds())
+		return answer, err
+	})
+}
+
+func errorType(err error) string {
+	if errors.Is(err, ladder.ErrRead) {
+		return errorRead
+	}
+	return errorReconcile
+}

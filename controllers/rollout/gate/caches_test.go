@@ -1,0 +1,59 @@
+package gate
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/rollout"
+)
+
+func TestCachesFollowThoseAboveThem(t *testing.T) {
+	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
+	cache := func(name string, parent *operatorv1alpha1.CacheParent) operatorv1alpha1.CacheServer {
+		return operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: operatorv1alpha1.CacheServerSpec{Parent: parent}}
+	}
+	below := func(name string) *operatorv1alpha1.CacheParent {
+		return &operatorv1alpha1.CacheParent{CacheServerRef: ref(name)}
+	}
+	embedded := operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "embedded"}}
+	served := operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "served"}}
+	served.Spec.Cache.Ref = ref("europe")
+	shard := operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}}
+	shard.Spec.RootShard.Reference, shard.Spec.Cache.Ref = ref("embedded"), ref("asia-south")
+	all := &observation{
+		roots:  []operatorv1alpha1.RootShard{embedded, served},
+		shards: []operatorv1alpha1.Shard{shard},
+		caches: []operatorv1alpha1.CacheServer{
+			cache("world", nil), cache("europe", below("world")), cache("unused", below("world")),
+			cache("asia", &operatorv1alpha1.CacheParent{RootShardRef: ref("embedded")}), cache("asia-south", below("asia")),
+			cache("elsewhere", &operatorv1alpha1.CacheParent{KubeconfigSecretRef: ref("far")}),
+			cache("round", below("about")), cache("about", below("round")), cache("lost", below("nobody")),
+		},
+	}
+	for name, want := range map[string]struct {
+		stage rollout.Stage
+		depth int
+		roots []string
+	}{
+		"world":      {rollout.StageCache, 0, []string{"served"}},
+		"europe":     {rollout.StageCache, 1, []string{"served"}},
+		"unused":     {rollout.StageCache, 1, nil},
+		"asia":       {rollout.StageRootShard, 1, []string{"embedded"}},
+		"asia-south": {rollout.StageRootShard, 2, []string{"embedded"}},
+		"elsewhere":  {rollout.StageCache, 0, nil},
+		"round":      {rollout.StageCache, len(all.caches), nil},
+		"lost":       {rollout.StageCache, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := slices.IndexFunc(all.caches, func(c operatorv1alpha1.CacheServer) bool { return c.Name == name })
+			stage, depth := all.placeOfCache(&all.caches[at])
+			if roots := all.rootsWith(name); stage != want.stage || depth != want.depth || !slices.Equal(roots, want.roots) {
+				t.Errorf("stage %d, depth %d, of %v", stage, depth, roots)
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+)
+
+// TestRegions walks an installation whose shard alpha uses a cache below that of the root shard, and has its virtual
+// workspaces served beside it; proxies read a shared index.
+func TestRegions(t *testing.T) {
+	in := newInstallation(t, "development/regions")
+	in.change = withSharedIndex
+	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
+		t.FailNow()
+	}
+	if !t.Run("what is marked for the wider world is used in the other region", in.otherRegionBinds) {
+		t.FailNow()
+	}
+	t.Run("applying the manifests again changes nothing", in.applyingAgainChangesNothing)
+	t.Run("a change of a front proxy rolls out, with all servers asked how they are", in.frontProxyRollsOut)
+	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
+}
+
+// withSharedIndex lets shards write into the etcd of the root shard, under a prefix of its own, and proxies read there.
+func withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
+	switch u.GetKind() {
+	case "RootShard":
+		set(t, u, map[string]any{
+			"endpoints": []any{"https://root-etcd-0.root-etcd." + namespace + ".svc.cluster.local:2379"},
+			"tlsConfig": map[string]any{"secretRef": map[string]any{"name": "root-etcd-client"}},
+		}, "spec", "sharedIndex")
+	case "VirtualWorkspace":
+		set(t, u, "alpha-views-virtual-workspace."+namespace+".svc.cluster.local", "spec", "external", "hostname")
+	}
+}
+
+// otherRegionBinds has a workspace on alpha bind what one on the root shard offers, whose cache is another.
+func (in *installation) otherRegionBinds(t *testing.T) {
+	provider := in.createWorkspaceOn(t, "root", "provider", "root")
+	eventually(t, 30*time.Second, "the mark on the provider", func(ctx context.Context) error {
+		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName}}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cache.kcp.io/reach":"global"}}}`))
+		return newClient(t, provider.config).Patch(ctx, cluster, patch)
+	})
+	provider.apply(t, widgets)
+	consumer := in.createWorkspaceOn(t, "root", "consumer", "alpha")
+	consumer.apply(t, `
+apiVersion: apis.kcp.io/v1alpha2
+kind: APIBinding
+metadata: {name: widgets}
+spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
+	eventually(t, 2*time.Minute, "a widget on alpha", func(ctx context.Context) error {
+		widget := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(3)}}}
+		widget.SetAPIVersion("example.com/v1")
+		widget.SetKind("Widget")
+		widget.SetName("far")
+		return client.IgnoreAlreadyExists(newClient(t, consumer.config).Create(ctx, widget))
+	})
+}
+
+// frontProxyRollsOut changes the pods of the front proxy alone.
+func (in *installation) frontProxyRollsOut(t *testing.T) {
+	in.patch(t, "FrontProxy", "frontproxy", `{"spec":{"logging":{"level":3}}}`)
+	eventually(t, 4*time.Minute, "the rollout's end", func(ctx context.Context) error {
+		if err := in.allReady(ctx); err != nil {
+			return err
+		}
+		if err := in.hasCondition(ctx, "FrontProxy", "frontproxy", operatorv1alpha1.ConditionRolledOut, metav1.ConditionTrue, "Current"); err != nil {
+			return err
+		}
+		front := &operatorv1alpha1.FrontProxy{}
+		if err := in.host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "frontproxy"}, front); err != nil {
+			return err
+		}
+		if front.Status.ObservedGeneration != front.Generation {
+			return fmt.Errorf("generation %d of %d is observed", front.Status.ObservedGeneration, front.Generation)
+		}
+		return nil
+	})
+	if probes := in.leftProbes(t); len(probes) > 0 {
+		t.Errorf("the rollout has left workspaces: %v", probes)
+	}
+}
