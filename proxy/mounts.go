@@ -49,7 +49,7 @@ func (r *shardRoute) serveMount(w http.ResponseWriter, req *http.Request, route 
 	}
 	u, err := r.auth.Authenticate(req, nil)
 	if err != nil {
-		klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+		klog.V(2).InfoS("Unable to authenticate the request", "err", err)
 		r.respond.unauthorized(w, req)
 		return
 	}

@@ -173,7 +173,7 @@ func (r *router) ofWorkspace(route index.Route) authenticator.Token {
 func (r *router) send(w http.ResponseWriter, req *http.Request, forward *backend.Forwarder, label string, base *url.URL, escaped string, tokens authenticator.Token) {
 	u, err := r.auth.Authenticate(req, tokens)
 	if err != nil {
-		klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+		klog.V(2).InfoS("Unable to authenticate the request", "err", err)
 		r.respond.unauthorized(w, req)
 		return
 	}
