@@ -44,7 +44,7 @@ func (s *Server) addControllers() error {
 				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
 			},
 		),
-		Tasks:    slices.Concat(lifecycle.Tasks(s.lifecycleConfig()), s.replicationTasks(), s.routingTasks()),
+		Tasks:    slices.Concat(lifecycle.Tasks(s.lifecycleConfig()), s.replicationTasks(), s.copyTasks(), s.routingTasks()),
 		Election: s.election(),
 	})
 	if err != nil {

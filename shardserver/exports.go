@@ -105,9 +105,13 @@ func (s *Server) cacheControllers() []controller.Controller {
 	if !s.options.FeatureEnabled(options.GateCacheAPIs) {
 		return nil
 	}
-	return cachedresources.Controllers(cachedresources.Config{
+	config := cachedresources.Config{
 		Registry: s.Registry, Clients: s.config.clients, Exports: references{s.config.exports, s}, ShardName: s.options.Shard.Name,
-	})
+	}
+	if s.copies() != nil {
+		config.Publisher = s.replication.cached.offers
+	}
+	return append(cachedresources.Controllers(config), s.copyControllers()...)
 }
 
 // sliceConfig is what the controller of endpoint slices gets, and what tells other shards of consumers.

@@ -42,6 +42,8 @@ type replicator struct {
 	mirror    *mirror.Mirror
 	publisher *publish.Publisher
 	disk      *mirror.Disk
+	// cached is nil without cached resources.
+	cached *cachedCopies
 }
 
 // addReplication makes the mirror of other shards and what publishes to them, if there is a cache. What was known before
@@ -78,6 +80,9 @@ func (s *Server) addReplication(ctx context.Context) error {
 		Registry: s.Registry, Shard: s.options.Shard.Name, Cache: r.cache, Mirror: r.mirror, Sources: s.publishedSources(),
 		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return s.reporter.Report(ctx) }, Interval: heartbeat,
 	})
+	if err := s.addCopies(); err != nil {
+		return err
+	}
 	return s.Generic.AddPostStartHook(hookMirror, func(hook genericapiserver.PostStartHookContext) error {
 		s.running.Go(func() { s.followCache(hook) })
 		// Who is sent here from now on should not hear that something is not known yet, if that can be helped.

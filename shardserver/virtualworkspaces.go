@@ -69,7 +69,7 @@ func (s *Server) addVirtualWorkspaces(groups *apiGroups) error {
 func (s *Server) cachedResources() *virtual.Workspace {
 	c := s.config
 	view := replication.New(replication.Config{
-		Registry: c.registry, Exports: c.exports, References: references{c.exports, s}, Bindings: c.bindings, Authorizer: c.authorizer,
+		Registry: c.registry, Exports: c.exports, References: references{c.exports, s}, Copies: s.copies, Bindings: c.bindings, Authorizer: c.authorizer,
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return c.discovery, c.openapi },
 		Serializer: c.Generic.Serializer,
 	})

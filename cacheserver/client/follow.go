@@ -44,7 +44,12 @@ type Follower interface {
 // end it: it resumes, after a while that grows up to 30 s, where it was, and lists again only if the cache has forgotten
 // the position.
 func (c *Client) Follow(ctx context.Context, gvr schema.GroupVersionResource, from Position, follower Follower) {
-	stream := stream{client: c, gvr: gvr, at: from, follower: follower}
+	c.FollowOf(ctx, gvr, "*", logicalcluster.Wildcard, from, follower)
+}
+
+// FollowOf is Follow for the objects of one shard, in a logical cluster or in all (logicalcluster.Wildcard).
+func (c *Client) FollowOf(ctx context.Context, gvr schema.GroupVersionResource, shard string, cluster logicalcluster.Name, from Position, follower Follower) {
+	stream := stream{client: c, gvr: gvr, of: Key{Shard: shard, Cluster: cluster}, at: from, follower: follower}
 	for ctx.Err() == nil {
 		backoff := newBackoff()
 		for ctx.Err() == nil {
@@ -78,8 +83,10 @@ func pause(ctx context.Context, duration time.Duration) {
 }
 
 type stream struct {
-	client   *Client
-	gvr      schema.GroupVersionResource
+	client *Client
+	gvr    schema.GroupVersionResource
+	// of says whose objects are followed.
+	of       Key
 	at       Position
 	follower Follower
 }
@@ -87,7 +94,7 @@ type stream struct {
 // once lists, if there is no position, and watches until the watch ends. It tells whether anything has arrived.
 func (s *stream) once(ctx context.Context) (progressed bool, err error) {
 	if s.at.ResourceVersion == "" {
-		objects, at, err := s.client.List(ctx, s.gvr)
+		objects, at, err := s.client.list(ctx, s.gvr, s.of.Shard, s.of.Cluster)
 		if err != nil {
 			return false, err
 		}
@@ -105,7 +112,7 @@ func (s *stream) once(ctx context.Context) (progressed bool, err error) {
 // watch returns nil when the server ended the watch in order.
 func (s *stream) watch(ctx context.Context) (received bool, err error) {
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {s.at.ResourceVersion}}
-	address := s.client.url(s.gvr, Key{Shard: "*", Cluster: logicalcluster.Wildcard}, query)
+	address := s.client.url(s.gvr, s.of, query)
 	response, err := s.client.send(ctx, http.MethodGet, address, nil, http.Header{IncarnationHeader: {s.at.Incarnation}})
 	if err != nil {
 		return false, fmt.Errorf("watching %s in the cache: %w", s.gvr.GroupResource(), err)

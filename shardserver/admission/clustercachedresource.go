@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -9,6 +10,7 @@ import (
 
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -21,7 +23,7 @@ type clusterCachedResource struct {
 	*admission.Handler
 	registry   *storage.Registry
 	reader     *storage.Reader[*cachev1alpha1.ClusterCachedResource]
-	locate     func(context.Context, logicalcluster.Path) (logicalcluster.Name, error)
+	locate     func(ctx context.Context, path, name string) (logicalcluster.Name, error)
 	permission permission
 }
 
@@ -30,7 +32,7 @@ func newClusterCachedResource(config Config) admission.Interface {
 		Handler:  admission.NewHandler(admission.Create),
 		registry: config.Registry,
 		reader:   storage.NewReader[*cachev1alpha1.ClusterCachedResource](config.Registry, clusterCachedResources),
-		locate:   config.Types.Locate, permission: permission{config.Authorizer, config.Deep},
+		locate:   cachedresources.NewFinder(config.Registry, config.Types).Locate, permission: permission{config.Authorizer, config.Deep},
 	}
 }
 
@@ -86,11 +88,10 @@ func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.A
 		return nil
 	}
 	refused := forbid(a, "no permission to bind ClusterCachedResource %s:%s", named.Path, named.Name)
-	path, err := logicalcluster.ParsePath(named.Path)
-	if err != nil {
-		return refused
+	cluster, err := c.locate(ctx, named.Path, named.Name)
+	if storage.IsUndecided(err) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet where ClusterCachedResource %s:%s is", named.Path, named.Name))
 	}
-	cluster, err := c.locate(ctx, path)
 	if err != nil || cluster.Empty() {
 		return refused
 	}

@@ -32,6 +32,9 @@ import (
 // nothing is written while it stays.
 const countAgain = 5 * time.Second
 
+// withdrawAgain is how often it is tried again to remove copies from a cache that is away.
+const withdrawAgain = 2 * time.Second
+
 var (
 	cachedResources = cachev1alpha1.Resource("clustercachedresources")
 	secrets         = schema.GroupResource{Resource: "secrets"}
@@ -45,6 +48,8 @@ type Config struct {
 	Exports Exports
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
+	// Publisher shows objects to other shards; nil without a cache.
+	Publisher Publisher
 }
 
 type resourceController struct {
@@ -62,13 +67,13 @@ func Controllers(cfg Config) []controller.Controller {
 	}
 	return []controller.Controller{{
 		Name: "clustercachedresource",
-		Inputs: []controller.Input{
+		Inputs: append(cfg.published(), []controller.Input{
 			{Resource: cachedResources, Keys: controller.ObjectKey},
 			{Resource: secrets, Keys: c.besides},
 			// What brings the resource that is offered, or takes it away.
 			{Resource: apiextensions.Definitions, Keys: c.besides},
 			{Resource: apisv1alpha2.Resource("apibindings"), Keys: c.besides},
-		},
+		}...),
 		Reconcile: c.reconcile,
 	}, sliceControllerOf(cfg)}
 }
@@ -95,6 +100,7 @@ func (c *resourceController) besides(event watch.Event) []controller.Key {
 func (c *resourceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	stored, err := c.reader.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) {
+		c.cfg.forget(key)
 		return controller.Result{}, nil
 	}
 	if err != nil {
@@ -106,7 +112,7 @@ func (c *resourceController) reconcile(ctx context.Context, key controller.Key) 
 		return controller.Result{}, err
 	}
 	if offer.DeletionTimestamp != nil {
-		return controller.Result{}, c.end(ctx, stored, offer)
+		return c.end(ctx, stored, offer)
 	}
 	failed := c.settle(ctx, offer, resource)
 	status := cachev1alpha1.ClusterCachedResource{Status: *stored.Status.DeepCopy()}
@@ -207,26 +213,37 @@ func (c *resourceController) measure(ctx context.Context, offer *cachev1alpha1.C
 	}
 	status.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseReady
 	number, err := count(ctx, resource, offer)
-	if err == nil {
-		status.Status.ResourceCounts = &cachev1alpha1.ResourceCount{Cache: number, Local: number}
+	if err != nil {
+		return err
 	}
+	copies, err := c.cfg.publish(ctx, offer, status.Status.IdentityHash, resource, number)
+	status.Status.ResourceCounts = &cachev1alpha1.ResourceCount{Cache: copies, Local: number}
 	return err
 }
 
-// end lets an object go. Nothing was copied that would have to be removed before.
-func (c *resourceController) end(ctx context.Context, stored, offer *cachev1alpha1.ClusterCachedResource) error {
+// end lets an object go, when its copies are gone from the cache.
+func (c *resourceController) end(ctx context.Context, stored, offer *cachev1alpha1.ClusterCachedResource) (controller.Result, error) {
 	at := slices.Index(offer.Finalizers, cachev1alpha1.ClusterCachedResourceFinalizer)
 	if at < 0 {
-		return nil
+		return controller.Result{}, nil
 	}
 	status := cachev1alpha1.ClusterCachedResource{Status: *stored.Status.DeepCopy()}
-	status.Status.Phase, status.Status.ResourceCounts = cachev1alpha1.ClusterCachedResourcePhaseDeleted, nil
+	status.Status.Phase, status.Status.ResourceCounts = cachev1alpha1.ClusterCachedResourcePhaseDeleting, nil
 	mark(&status, cachev1alpha1.ReplicationStarted, false, cachev1alpha1.ReasonDeleting, "it is being deleted")
+	if c.cfg.Publisher != nil {
+		if err := c.write(ctx, stored, offer, status.Status); err != nil {
+			return controller.Result{}, client.IgnoreNotFound(err)
+		}
+		if withdrawn, err := c.cfg.Publisher.Withdraw(ctx, offer); err != nil || !withdrawn {
+			return controller.Result{RequeueAfter: withdrawAgain}, err
+		}
+	}
+	status.Status.Phase = cachev1alpha1.ClusterCachedResourcePhaseDeleted
 	if err := c.write(ctx, stored, offer, status.Status); err != nil {
-		return client.IgnoreNotFound(err)
+		return controller.Result{}, client.IgnoreNotFound(err)
 	}
 	rest := slices.Delete(slices.Clone(offer.Finalizers), at, at+1)
-	return client.IgnoreNotFound(c.patch(ctx, offer, map[string]any{
+	return controller.Result{}, client.IgnoreNotFound(c.patch(ctx, offer, map[string]any{
 		"metadata": map[string]any{"uid": offer.UID, "resourceVersion": offer.ResourceVersion, "finalizers": rest},
 	}))
 }

@@ -2,7 +2,7 @@
 // objects of one of its resources for reading elsewhere, and ClusterCachedResourceEndpointSlices, which say where an
 // export shows them to its consumers.
 //
-// On one shard nothing has to be copied: the replication virtual workspace (virtual/replication) reads the objects where
-// they are, so that those and their copies are the same, and none outlives its original. What consumers see of them is
-// read through the virtual storage of an export (package virtualstorage).
+// On the shard that has them, objects are not copied: the replication virtual workspace (virtual/replication) reads them
+// where they are. Other shards read copies (package replication/copies), which are published from here (Publisher, package
+// replication/offers). What consumers see is read through the virtual storage of an export (package virtualstorage).
 package cachedresources

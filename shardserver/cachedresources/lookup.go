@@ -2,6 +2,7 @@ package cachedresources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,15 +15,21 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
 )
+
+// Paths finds logical clusters.
+type Paths interface {
+	// Locate returns the logical cluster of a path or name. It fails with paths.ErrElsewhere where only another shard knows.
+	Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+}
 
 // Exports finds exports, and tells whether a logical cluster of this shard binds one.
 type Exports interface {
+	Paths
 	ByPath(ctx context.Context, reference apiexport.Reference) (*apisv1alpha2.APIExport, error)
 	// Consumed is asked after all bindings that existed at the start are known.
 	Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error)
-	// Locate returns the logical cluster of a path or name.
-	Locate(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
 }
 
 // Sight is what a slice shows, and to whom.
@@ -43,15 +50,26 @@ func (s Sight) Complete() bool {
 	return s.Resource != nil && s.Export != nil && s.Entry != nil && s.ExportFault == ""
 }
 
+// Finder finds ClusterCachedResources, on whatever shard they are.
+type Finder struct {
+	paths     Paths
+	resources *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+}
+
+// NewFinder returns a Finder.
+func NewFinder(registry *storage.Registry, where Paths) Finder {
+	return Finder{where, storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources).Everywhere()}
+}
+
 // Lookup follows the references of slices.
 type Lookup struct {
-	exports   Exports
-	resources *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+	Finder
+	exports Exports
 }
 
 // NewLookup returns a Lookup.
 func NewLookup(registry *storage.Registry, exports Exports) Lookup {
-	return Lookup{exports, storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources).Everywhere()}
+	return Lookup{NewFinder(registry, exports), exports}
 }
 
 // Of follows the references of a slice. What whoever made the slice has to mend is in the answer, errors are for another
@@ -69,15 +87,9 @@ func (l Lookup) resource(ctx context.Context, slice *cachev1alpha1.ClusterCached
 	sight.ResourceFault = fmt.Sprintf("ClusterCachedResource %q was not found in %s; create it, or delete the slice", named.Name, place(named.Path))
 	cluster := logicalcluster.Of(slice)
 	if named.Path != "" {
-		path, err := logicalcluster.ParsePath(named.Path)
-		if err != nil {
-			return nil //nolint:nilerr // it is the fault that is reported
-		}
-		if cluster, err = l.exports.Locate(ctx, path); err != nil {
+		var err error
+		if cluster, err = l.Locate(ctx, named.Path, named.Name); err != nil || cluster.Empty() {
 			return client.IgnoreNotFound(err)
-		}
-		if cluster.Empty() {
-			return nil
 		}
 	}
 	found, err := l.resources.Get(logicalcluster.With(ctx, cluster), "", named.Name)
@@ -85,6 +97,39 @@ func (l Lookup) resource(ctx context.Context, slice *cachev1alpha1.ClusterCached
 		sight.Resource, sight.ResourceFault = found, ""
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// Locate returns the logical cluster that a reference to a ClusterCachedResource means, empty for what makes no sense or
+// is nowhere. Where the path leads to another shard, it is that of the one ClusterCachedResource of this name which says
+// that it is there; where several do, nobody can tell which to believe.
+func (f Finder) Locate(ctx context.Context, path, name string) (logicalcluster.Name, error) {
+	none := logicalcluster.Name{}
+	parsed, err := logicalcluster.ParsePath(path)
+	if err != nil {
+		return none, nil //nolint:nilerr // it is nowhere
+	}
+	cluster, err := f.paths.Locate(ctx, parsed)
+	if !errors.Is(err, paths.ErrElsewhere) {
+		return cluster, client.IgnoreNotFound(err)
+	}
+	all, err := f.resources.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return none, err
+	}
+	found := none
+	for _, offer := range all {
+		if offer.Name != name || offer.Annotations[logicalcluster.PathAnnotationKey] != path {
+			continue
+		}
+		if !found.Empty() && found != logicalcluster.Of(offer) {
+			return none, nil
+		}
+		found = logicalcluster.Of(offer)
+	}
+	if found.Empty() {
+		return none, f.resources.Complete()
+	}
+	return found, nil
 }
 
 func (l Lookup) export(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,8 @@ type Clients struct {
 	Kubernetes kubernetes.Interface
 	// Metadata lists and deletes objects of any resource without knowing their type.
 	Metadata metadata.Interface
+	// Dynamic reads objects of any resource as they are served.
+	Dynamic dynamic.Interface
 	// HTTP is what the others send with.
 	HTTP *http.Client
 }
@@ -41,7 +44,11 @@ func NewClients(config *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the loopback metadata client: %w", err)
 	}
-	return &Clients{Typed: typed, Kubernetes: clientset, Metadata: metadataClient, HTTP: httpClient}, nil
+	dynamicClient, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(clusterized), httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("building the dynamic loopback client: %w", err)
+	}
+	return &Clients{Typed: typed, Kubernetes: clientset, Metadata: metadataClient, Dynamic: dynamicClient, HTTP: httpClient}, nil
 }
 
 // NewClient returns only the typed client of NewClients.

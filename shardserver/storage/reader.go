@@ -130,6 +130,18 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	return items, meta.EachListItem(list, add)
 }
 
+// Complete returns nil if the absence of an object on all shards that are read means that there is none; otherwise it is
+// Undecided.
+func (r *Reader[T]) Complete() error {
+	if !r.everywhere {
+		return nil
+	}
+	if err := r.registry.Elsewhere().Known(r.resource); err != nil {
+		return undecided(r.resource, err)
+	}
+	return nil
+}
+
 // eachElsewhere calls a function with what other shards have in the context's logical cluster.
 func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selector labels.Selector, each func(runtime.Object) error) error {
 	cluster, ok := logicalcluster.From(ctx)

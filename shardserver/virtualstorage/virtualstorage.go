@@ -172,11 +172,16 @@ func (h *handler) read(ctx context.Context, resource *storage.Resource, name str
 	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
 }
 
-// fail answers 500, without what is the provider's own matter: that is in the log.
+// fail answers 500, or 503 where it is not known yet what other shards have, without what is the provider's own matter:
+// that is in the log.
 func (h *handler) fail(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() == nil {
 		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
 	}
-	err = apierrors.NewInternalError(errors.New("the objects of this resource cannot be reached now; its provider has to mend the virtual storage of the export"))
+	if storage.IsUndecided(err) {
+		err = apierrors.NewServiceUnavailable("it is not known yet where the objects of this resource are")
+	} else {
+		err = apierrors.NewInternalError(errors.New("the objects of this resource cannot be reached now; its provider has to mend the virtual storage of the export"))
+	}
 	responsewriters.ErrorNegotiated(err, h.Serializer, schema.GroupVersion{}, w, req)
 }

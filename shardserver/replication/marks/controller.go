@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -42,6 +43,8 @@ type marker struct {
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
 	exports  *storage.Reader[*apisv1alpha2.APIExport]
 	types    *storage.Reader[*tenancyv1alpha1.WorkspaceType]
+	// offers is nil where cached resources are not served.
+	offers *storage.Reader[*cachev1alpha1.ClusterCachedResource]
 }
 
 // Controller returns the controller. Its key is a logical cluster. The roles of system:admin, which all bindings may
@@ -55,11 +58,21 @@ func Controller(cfg Config) controller.Controller {
 		exports:  storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, apisv1alpha2.Resource("apiexports")),
 		types:    storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")),
 	}
+	followed := []schema.GroupResource{m.clusters.Resource(), m.roles.Resource(), m.bindings.Resource(), m.exports.Resource(), m.types.Resource()}
+	if offers := cachev1alpha1.Resource("clustercachedresources"); isStored(cfg.Registry, offers) {
+		m.offers = storage.NewReader[*cachev1alpha1.ClusterCachedResource](cfg.Registry, offers)
+		followed = append(followed, offers)
+	}
 	c := controller.Controller{Name: "replication-marks", Workers: 4, Reconcile: m.reconcile}
-	for _, resource := range []schema.GroupResource{m.clusters.Resource(), m.roles.Resource(), m.bindings.Resource(), m.exports.Resource(), m.types.Resource()} {
+	for _, resource := range followed {
 		c.Inputs = append(c.Inputs, controller.Input{Resource: resource, Keys: clusterOf})
 	}
 	return c
+}
+
+func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
+	_, err := registry.Get(gr)
+	return err == nil
 }
 
 // clusterOf maps an event to its logical cluster. What belongs to the shard itself stays there.
@@ -106,7 +119,10 @@ func (m *marker) observe(ctx context.Context) (*scope, error) {
 	if s.exports, err = anyOf(ctx, m.exports); err != nil {
 		return nil, err
 	}
-	s.types, err = anyOf(ctx, m.types)
+	if s.types, err = anyOf(ctx, m.types); err != nil || m.offers == nil {
+		return s, err
+	}
+	s.offers, err = anyOf(ctx, m.offers)
 	return s, err
 }
 

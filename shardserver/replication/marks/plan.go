@@ -31,8 +31,8 @@ type scope struct {
 	bindings []*rbac.ClusterRoleBinding
 	// shared are roles of system:admin, to which bindings of all logical clusters may refer.
 	shared []*rbac.ClusterRole
-	// exports and types tell whether there is any APIExport, any WorkspaceType.
-	exports, types bool
+	// exports, types and offers tell whether there is any APIExport, any WorkspaceType, any ClusterCachedResource.
+	exports, types, offers bool
 }
 
 // mark is the annotation that an object shall have; empty for none.
@@ -77,7 +77,7 @@ func (s *scope) plan() []mark {
 // ofCluster returns who wants the LogicalCluster.
 func (s *scope) ofCluster() sets.Set[string] {
 	wanted := sets.New[string]()
-	if s.exports {
+	if s.exports || s.offers {
 		wanted.Insert(forAPIs)
 	}
 	if s.types {
@@ -126,7 +126,8 @@ func granted(rules []rbac.PolicyRule, travels bool) sets.Set[string] {
 		switch resources := rule.Resources; {
 		case slices.Contains(resources, rbac.ResourceAll) && has(rule.APIGroups, forAPIs),
 			slices.Contains(resources, "apiexports/content") && has(rule.APIGroups, forAPIs),
-			slices.Contains(resources, "apiexports") && has(rule.APIGroups, forAPIs) && has(rule.Verbs, "bind"):
+			slices.Contains(resources, "apiexports") && has(rule.APIGroups, forAPIs) && has(rule.Verbs, "bind"),
+			slices.Contains(resources, "clustercachedresources") && has(rule.APIGroups, "cache.kcp.io") && has(rule.Verbs, "bind"):
 			wanted.Insert(forAPIs)
 		}
 		if has(rule.APIGroups, forTenancy) && has(rule.Resources, "workspacetypes") && has(rule.Verbs, "use", "initialize", "terminate") {

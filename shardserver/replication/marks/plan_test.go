@@ -46,6 +46,8 @@ func TestWhatTravels(t *testing.T) {
 		want map[string]string
 	}{
 		"who may bind":                          {ruled(false, resources("apis.kcp.io", "apiexports", "bind")), both("apis.kcp.io")},
+		"who may show cached resources":         {ruled(false, resources("cache.kcp.io", "clustercachedresources", "bind")), both("apis.kcp.io")},
+		"a cluster with cached resources":       {with(ruled(false, rbac.PolicyRule{}), func(s *scope) { s.offers = true }), map[string]string{"cluster": "apis.kcp.io"}},
 		"not who may read exports":              {ruled(false, resources("apis.kcp.io", "apiexports", "get")), nil},
 		"nor who may bind something else":       {ruled(false, resources("example.io", "apiexports", "bind")), nil},
 		"who may do anything to content":        {ruled(false, resources("apis.kcp.io", "apiexports/content", "get")), both("apis.kcp.io")},

@@ -61,7 +61,7 @@ func (a stepsAuthorizer) refusal(ctx context.Context, attributes authorizer.Attr
 	if target.Cluster.IsWildcard() || !attributes.IsResourceRequest() {
 		return "", nil // the one is refused for what it is, the other is about no consumer
 	}
-	bound, err := a.binds(ctx, target.Cluster, what)
+	_, bound, err := a.binds(ctx, target.Cluster, what)
 	if err == nil && !bound {
 		return "the resource is not bound in " + target.Cluster.String(), nil
 	}

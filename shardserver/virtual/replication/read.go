@@ -6,8 +6,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -30,8 +28,8 @@ func (w *Workspace) read(rw http.ResponseWriter, req *http.Request, info *reques
 		w.fail(rw, req, apierrors.NewMethodNotSupported(what.resource, info.Verb))
 		return
 	}
-	bound, err := w.binds(req.Context(), consumer, what)
-	if err == nil && !bound {
+	bound, is, err := w.binds(req.Context(), consumer, what)
+	if err == nil && !is {
 		err = apierrors.NewForbidden(what.resource, info.Name, fmt.Errorf("it is not bound in %q", consumer))
 	}
 	if err != nil {
@@ -40,44 +38,35 @@ func (w *Workspace) read(rw http.ResponseWriter, req *http.Request, info *reques
 	}
 	req, done := w.whileShown(req, info, consumer, what)
 	defer done()
+	from, err := w.from(req.Context(), what, bound.SchemaUID)
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
 	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(what.Resource))
 	selector := cachedresources.Selector(what.Resource)
 	if info.Verb == "get" && !selector.Empty() {
-		if err := w.selected(ctx, what, info.Name, selector); err != nil {
+		if err := selected(ctx, from, what, info.Name, selector); err != nil {
 			w.fail(rw, req, err)
 			return
 		}
 	}
 	inside := virtual.Inside(req.WithContext(raw.PresentedIn(ctx, consumer, hidden...)))
-	if inside, err = selecting(inside, info.Verb, selector); err != nil {
-		w.fail(rw, req, err)
-		return
+	if inside, err = selecting(inside, info.Verb, selector); err == nil {
+		err = from.serve(rw, inside)
 	}
-	w.content.ServeHTTP(rw, inside)
+	if err != nil {
+		w.fail(rw, req, err)
+	}
 }
 
 // selected fails for an object that is not offered.
-func (w *Workspace) selected(ctx context.Context, what *shown, name string, selector labels.Selector) error {
-	resource, err := w.config.Registry.For(ctx, what.resource)
-	if err != nil {
-		return err
+func selected(ctx context.Context, from origin, what *shown, name string, selector labels.Selector) error {
+	found, err := from.labels(ctx, name)
+	if err == nil && !selector.Matches(found) {
+		err = apierrors.NewNotFound(what.resource, name)
 	}
-	missing := apierrors.NewNotFound(what.resource, name)
-	if resource == nil {
-		return missing
-	}
-	object, err := resource.Store.Get(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: what.resource.Group, Resource: what.resource.Resource}), name, &metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return err
-	}
-	if !selector.Matches(labels.Set(accessor.GetLabels())) {
-		return missing
-	}
-	return nil
+	return err
 }
 
 // selecting returns a request for what is offered, of what it asks for.

@@ -45,6 +45,6 @@ func (w *Workspace) still(ctx context.Context, consumer logicalcluster.Name, wha
 	if now == nil || now.Resource.UID != what.Resource.UID || now.Export.UID != what.Export.UID || now.Resource.Generation != what.Resource.Generation {
 		return false
 	}
-	bound, err := w.binds(ctx, consumer, what)
+	_, bound, err := w.binds(ctx, consumer, what)
 	return bound || err != nil
 }

@@ -2,7 +2,8 @@
 // workspace offers with a ClusterCachedResource: read-only, one resource, as if the objects were in the workspace of the
 // consumer. The owner of a URL is a ClusterCachedResourceEndpointSlice.
 //
-// Objects are read where they are, through the handlers of the logical cluster that offers them. Nothing is kept here.
+// Objects of this shard are read where they are, through the handlers of the logical cluster that offers them; those of
+// other shards from copies (package replication/copies). Nothing is kept here.
 package replication
 
 import (
@@ -28,6 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
+	"github.com/atoll-dev/atoll/shardserver/replication/copies"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -44,6 +46,8 @@ type Config struct {
 	// Exports finds exports and their schemas; References is what follows the references of slices.
 	Exports    *apiexport.Catalog
 	References cachedresources.Exports
+	// Copies returns what has the objects of other shards; nil on a shard that follows none. It is asked when requests are.
+	Copies func() *copies.Store
 	// Bindings tells what consumers have bound.
 	Bindings *bindings.Index
 	// Authorizer is the shard's whole authorization chain.
@@ -67,7 +71,7 @@ type Workspace struct {
 func New(cfg Config) *Workspace {
 	return &Workspace{
 		config: cfg,
-		slices: storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices),
+		slices: storage.NewReader[*cachev1alpha1.ClusterCachedResourceEndpointSlice](cfg.Registry, endpointSlices).Everywhere(),
 		lookup: cachedresources.NewLookup(cfg.Registry, cfg.References),
 	}
 }
@@ -140,14 +144,14 @@ func (w *Workspace) ofRequest(ctx context.Context) (virtual.Request, *shown, err
 	return target, found, err
 }
 
-// binds tells whether a logical cluster has bound what is shown, so that it is shown it.
-func (w *Workspace) binds(ctx context.Context, cluster logicalcluster.Name, what *shown) (bool, error) {
+// binds returns what a logical cluster has bound, if it is what is shown, so that it is shown it.
+func (w *Workspace) binds(ctx context.Context, cluster logicalcluster.Name, what *shown) (bound bindings.Bound, is bool, err error) {
 	ctx = logicalcluster.With(ctx, cluster)
-	if bound, ok := w.config.Bindings.Get(ctx, what.resource); ok {
-		return bound.Virtual && bound.Export == apiexport.ExportOf(what.Export), nil
+	bound, ok := w.config.Bindings.Get(ctx, what.resource)
+	if !ok {
+		bound, ok, err = w.config.Bindings.Latest(ctx, what.resource)
 	}
-	bound, ok, err := w.config.Bindings.Latest(ctx, what.resource)
-	return ok && bound.Virtual && bound.Export == apiexport.ExportOf(what.Export), err
+	return bound, ok && bound.Virtual && bound.Export == apiexport.ExportOf(what.Export), err
 }
 
 // handler serves what was authorized.
