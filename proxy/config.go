@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/options"
 	"github.com/atoll-dev/atoll/proxy/scrape"
 	"github.com/atoll-dev/atoll/proxy/shards"
+	"github.com/atoll-dev/atoll/servingcert"
 	"github.com/atoll-dev/atoll/sharedindex"
 )
 
@@ -100,7 +101,7 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 		return nil, fmt.Errorf("--shards-kubeconfig: got nothing, expected credentials to look up tokens at their shards; or set --service-account-lookup=false")
 	}
 
-	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
+	if err := servingcert.Default(o.SecureServing, "localhost", nil, nil); err != nil {
 		return nil, fmt.Errorf("generating a serving certificate below --root-directory: %w", err)
 	}
 	if err := o.SecureServing.ApplyTo(&c.Serving); err != nil {

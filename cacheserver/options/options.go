@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +18,14 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/atoll-dev/atoll/cacheserver"
+	"github.com/atoll-dev/atoll/cacheserver/store"
+	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/servingcert"
 )
 
 const (
 	// DefaultRootDirectory is where generated files go.
 	DefaultRootDirectory = ".kcp-cache"
-	// EmbeddedEtcd is the value of --etcd-servers that runs etcd in the process.
-	EmbeddedEtcd = "embedded"
-	// noFsyncEnv is the environment variable that makes the embedded etcd fast and unsafe. Tests only.
-	noFsyncEnv = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 
 	defaultPrefix = "/cache"
 	defaultPort   = 6443
@@ -48,7 +45,7 @@ type Options struct {
 	Features      *genericoptions.FeatureOptions
 	Logs          *logsapi.LoggingConfiguration
 
-	EmbeddedEtcd EmbeddedEtcdOptions
+	EmbeddedEtcd embeddedetcd.Config
 	// AlwaysAllowPaths need no authorization.
 	AlwaysAllowPaths []string
 	// SyntheticDelay is added to every request but those of health. Tests only.
@@ -58,20 +55,8 @@ type Options struct {
 	Name, ParentKubeconfig string
 	// Silence is how long a shard without a Shard object may be silent before its part of the cache is removed.
 	Silence time.Duration
-
-	// UnsafeNoFsync runs the embedded etcd without fsync. Tests only; the environment sets it.
-	UnsafeNoFsync bool
-}
-
-// EmbeddedEtcdOptions configure the etcd in the process. Directory is empty for "<root directory>/etcd-server".
-type EmbeddedEtcdOptions struct {
-	Directory            string
-	ClientPort, PeerPort int
-	ListenMetricsURLs    []string
-	WALSizeBytes         int64
-	QuotaBackendBytes    int64
-	ForceNewCluster      bool
-	ECDSACurve           string
+	// Bounds are how much each shard may have in this cache.
+	Bounds store.Bounds
 }
 
 // New returns the options with their defaults.
@@ -85,12 +70,12 @@ func New() *Options {
 		Audit:            genericoptions.NewAuditOptions(),
 		Features:         genericoptions.NewFeatureOptions(),
 		Logs:             logsapi.NewLoggingConfiguration(),
-		EmbeddedEtcd:     EmbeddedEtcdOptions{ClientPort: 2379, PeerPort: 2380, ECDSACurve: "P-384"},
+		EmbeddedEtcd:     embeddedetcd.NewConfig(),
 		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
 		Silence:          cacheserver.DefaultSilence,
-		UnsafeNoFsync:    os.Getenv(noFsyncEnv) != "",
+		Bounds:           cacheserver.DefaultBounds,
 	}
-	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
+	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
 	o.Etcd.StorageConfig.CompactionInterval = compaction
 	// Open watches are told to go as soon as the shutdown begins: their clients come back to another replica.
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
@@ -117,15 +102,10 @@ func (o *Options) Complete() (cacheserver.Config, error) {
 	}
 	config := cacheserver.Config{
 		ServerRun: o.ServerRun, Etcd: o.Etcd, SecureServing: o.SecureServing, ClientCert: o.ClientCert, Audit: o.Audit, Features: o.Features,
-		AlwaysAllowPaths: o.AlwaysAllowPaths, Delay: o.SyntheticDelay, Name: o.Name, Silence: o.Silence,
+		AlwaysAllowPaths: o.AlwaysAllowPaths, Delay: o.SyntheticDelay, Name: o.Name, Silence: o.Silence, Bounds: o.Bounds,
 	}
 	if embedded {
-		e := o.EmbeddedEtcd
-		config.Embedded = &cacheserver.EmbeddedEtcd{
-			Directory: e.Directory, ClientPort: e.ClientPort, PeerPort: e.PeerPort, ListenMetricsURLs: e.ListenMetricsURLs,
-			WALSizeBytes: e.WALSizeBytes, QuotaBackendBytes: e.QuotaBackendBytes, ForceNewCluster: e.ForceNewCluster, ECDSACurve: e.ECDSACurve,
-			UnsafeNoFsync: o.UnsafeNoFsync,
-		}
+		config.Embedded = &o.EmbeddedEtcd
 	}
 	if o.ParentKubeconfig != "" {
 		if config.Parent, err = readKubeconfig(o.ParentKubeconfig); err != nil {
@@ -148,20 +128,7 @@ func (o *Options) completeDirectories() (embedded bool, err error) {
 	if o.SecureServing.ServerCert.CertDirectory == "" {
 		o.SecureServing.ServerCert.CertDirectory = o.RootDirectory // empty: the pair lives in memory alone
 	}
-	servers := o.Etcd.StorageConfig.Transport.ServerList
-	if !slices.Contains(servers, EmbeddedEtcd) {
-		return false, nil
-	}
-	if len(servers) > 1 {
-		return false, fmt.Errorf("--etcd-servers: got %q, want either %q alone or URLs", servers, EmbeddedEtcd)
-	}
-	if o.EmbeddedEtcd.Directory == "" {
-		if o.RootDirectory == "" {
-			return false, fmt.Errorf("--embedded-etcd-directory: required when --root-directory is empty and --etcd-servers is %q", EmbeddedEtcd)
-		}
-		o.EmbeddedEtcd.Directory = filepath.Join(o.RootDirectory, "etcd-server")
-	}
-	return true, nil
+	return o.EmbeddedEtcd.Complete(o.Etcd.StorageConfig.Transport, o.RootDirectory)
 }
 
 func (o *Options) completeServing() error {
@@ -174,7 +141,7 @@ func (o *Options) completeServing() error {
 	} else if external, err := o.SecureServing.DefaultExternalAddress(); err == nil {
 		host = external.String()
 	}
-	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts(host, []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}); err != nil {
+	if err := servingcert.Default(o.SecureServing.SecureServingOptions, host, []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}); err != nil {
 		return fmt.Errorf("creating the self-signed serving certificate in --cert-dir %q: %w", o.SecureServing.ServerCert.CertDirectory, err)
 	}
 	return nil
@@ -202,6 +169,12 @@ func (o *Options) validate(embedded bool) error {
 	if o.Silence <= 0 {
 		errs = append(errs, fmt.Errorf("--shard-silence: got %s, want more than 0", o.Silence))
 	}
+	if o.Bounds.Objects < 0 {
+		errs = append(errs, fmt.Errorf("--max-objects-per-shard: got %d, want 0 or more", o.Bounds.Objects))
+	}
+	if o.Bounds.Bytes < 0 {
+		errs = append(errs, fmt.Errorf("--max-bytes-per-shard: got %d, want 0 or more", o.Bounds.Bytes))
+	}
 	if o.SyntheticDelay < 0 {
 		errs = append(errs, fmt.Errorf("--synthetic-delay: got %s, want 0 or more", o.SyntheticDelay))
 	}
@@ -209,16 +182,7 @@ func (o *Options) validate(embedded bool) error {
 	if (transport.CertFile == "") != (transport.KeyFile == "") {
 		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile must be given together"))
 	}
-	if embedded {
-		if transport.TrustedCAFile != "" || transport.CertFile != "" || transport.KeyFile != "" {
-			errs = append(errs, errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for an etcd outside of this process: give its URLs in --etcd-servers"))
-		}
-	} else {
-		for _, server := range transport.ServerList {
-			if u, err := url.Parse(server); err != nil || u.Host == "" {
-				errs = append(errs, fmt.Errorf("--etcd-servers: got %q, want URLs such as https://etcd-0.etcd:2379", server))
-			}
-		}
+	if !embedded {
 		errs = append(errs, o.Etcd.Validate()...)
 	}
 	errs = append(errs, o.SecureServing.Validate()...)

@@ -29,6 +29,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/profiles"
 	"github.com/atoll-dev/atoll/proxy/scrape"
+	"github.com/atoll-dev/atoll/servingcert"
 )
 
 // impersonation are the headers in which the shard reads on whose behalf a request comes.
@@ -133,7 +134,7 @@ func (s *Server) authenticate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.options.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
+	if err := servingcert.Default(s.options.SecureServing, "localhost", nil, nil); err != nil {
 		return fmt.Errorf("generating a serving certificate: %w", err)
 	}
 	if err := s.options.SecureServing.ApplyTo(&s.serving); err != nil {

@@ -1,6 +1,9 @@
-// Package headroom lets a process allocate a fixed amount at least between two garbage collections. Go collects whenever
-// a heap has doubled; a shard of few workspaces, whose heap is small, would do so several times a second under load, and
-// every collection delays the requests that are served beside it.
+// Package headroom lets a process allocate a good deal between two garbage collections. Go collects whenever a heap has
+// doubled; a shard of few workspaces, whose heap is small, would do so several times a second under load, and every
+// collection delays the requests that are served beside it.
+//
+// How much that is follows the load: who allocates little needs little, and who allocates much is given the memory for as
+// long as that lasts.
 //
 // It is a matter of processes: a program asks for it, nothing below it does.
 package headroom
@@ -13,34 +16,64 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
+	"time"
 )
 
-// Wanted is what a server may allocate between two collections, in bytes, where that much memory is to be had.
-const Wanted = 256 << 20
+// Room is what a process may allocate between two collections, in bytes.
+type Room struct {
+	// Least is what it always may.
+	Least int64
+	// Most is what it may when that much is needed for a pause between collections that lasts long enough.
+	Most int64
+}
+
+// Wanted is the room of a server.
+var Wanted = Room{Least: 256 << 20, Most: 1 << 30}
+
+// pause is how long the time between two collections should be. A collection delays what runs beside it for about a tenth
+// of a second: at this distance, fewer than two of a hundred requests meet one.
+const pause = 8 * time.Second
 
 // doubling is Go's own rule: collect when the heap has grown by as many percent.
 const doubling = 100
 
-// Keep makes the garbage collector leave that many bytes, or the heap's own size if that is more, from now on. It does
-// nothing if the environment has a rule of its own (GOGC).
+// Keep makes the garbage collector leave that room, or the heap's own size if that is more, from now on. It does nothing
+// if the environment has a rule of its own (GOGC).
 //
 // A limit on the memory of the process's control group bounds it to a quarter of that: a heap that has room to double
 // has more room than that.
-func Keep(wanted int64) {
+func Keep(wanted Room) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	k := &keeper{wanted: min(wanted, Limit()/4), percent: doubling}
+	quarter := Limit() / 4
+	wanted = Room{Least: min(wanted.Least, quarter), Most: min(wanted.Most, quarter)}
+	k := &keeper{bounds: wanted, now: wanted.Least, percent: doubling, last: measure()}
 	afterEachCollection(func() bool {
-		k.adjust()
+		k.adjust(measure())
 		return true
 	})
 }
 
 type keeper struct {
-	wanted int64
-	// percent is the rule in force.
+	bounds Room
+	// now is the room in force, and percent the rule by which it is.
+	now     int64
 	percent int
+	// last is what the last collection left.
+	last heap
+}
+
+// heap is what is known of it after a collection, in bytes.
+type heap struct {
+	live, allocated uint64 // allocated is counted from the beginning of the process
+	at              time.Time
+}
+
+func measure() heap {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return heap{live: samples[0].Value.Uint64(), allocated: samples[1].Value.Uint64(), at: time.Now()}
 }
 
 // afterEachCollection does something soon after every collection, until that returns false: what becomes garbage at once
@@ -53,19 +86,26 @@ func afterEachCollection(do func() (again bool)) {
 	})
 }
 
-// adjust makes the rule fit the heap.
-func (k *keeper) adjust() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	if live[0].Value.Kind() != metrics.KindUint64 {
-		return
-	}
-	percent := percentFor(k.wanted, live[0].Value.Uint64())
+// adjust makes the rule fit the load and the heap.
+func (k *keeper) adjust(h heap) {
+	k.now = k.bounds.next(k.now, int64(h.allocated-k.last.allocated), h.at.Sub(k.last.at))
+	k.last = h
+	percent := percentFor(k.now, h.live)
 	if difference := math.Abs(float64(percent - k.percent)); difference*10 < float64(k.percent) {
 		return // not worth telling
 	}
 	debug.SetGCPercent(percent)
 	k.percent = percent
+}
+
+// next returns the room after one in which so much was allocated in that time. It grows step by step, and only when it
+// was used: when a process begins it is collected early, and a burst does not need memory for long.
+func (r Room) next(now, allocated int64, took time.Duration) int64 {
+	needed := int64(float64(allocated) / max(took, time.Millisecond).Seconds() * pause.Seconds())
+	if needed > now && allocated < now/2 {
+		return now
+	}
+	return min(max(needed, r.Least), max(2*now, r.Least), r.Most)
 }
 
 // percentFor returns by how many percent a heap of live bytes may grow. It is bounded so that the first collections of

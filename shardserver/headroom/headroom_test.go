@@ -29,18 +29,42 @@ func TestTheRuleFollowsTheHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(doubling)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
-	k := &keeper{wanted: 64 << 20, percent: doubling}
+	k := &keeper{bounds: Room{64 << 20, 64 << 20}, now: 64 << 20, percent: doubling}
 	held := make([]byte, 32<<20)
 	runtime.GC()
-	k.adjust()
+	k.adjust(measure())
 	if rule() < 150 || rule() > 200 { // the heap has a little more than what is held
 		t.Errorf("the rule is %d %%", rule())
 	}
 	runtime.KeepAlive(held) // and no longer
 	runtime.GC()
-	k.adjust()
+	k.adjust(measure())
 	if rule() != 400 {
 		t.Errorf("the rule is %d %%", rule())
+	}
+}
+
+func TestRoomFollowsTheLoad(t *testing.T) {
+	const mib = 1 << 20
+	room := Room{Least: 256 * mib, Most: 1024 * mib}
+	for _, tc := range []struct {
+		sentence             string
+		now, allocated, want int64
+		took                 time.Duration
+	}{
+		{"a room that lasts long enough stays", 256 * mib, 256 * mib, 256 * mib, 8 * time.Second},
+		{"one that is used up soon is doubled", 256 * mib, 250 * mib, 512 * mib, time.Second},
+		{"one that lasts half as long as it should is doubled, too", 256 * mib, 256 * mib, 512 * mib, 4 * time.Second},
+		{"one that lasts almost as long grows as much as that needs", 400 * mib, 400 * mib, 800 * mib / 2 * 8 / 7, 7 * time.Second},
+		{"it has a bound", 1024 * mib, 1024 * mib, 1024 * mib, time.Second},
+		{"what was collected before it was used says nothing", 256 * mib, 4 * mib, 256 * mib, 10 * time.Millisecond},
+		{"no time at all says nothing either", 256 * mib, 4 * mib, 256 * mib, 0},
+		{"when the load has ended it goes back to the least", 1024 * mib, 100 * mib, 256 * mib, 2 * time.Minute},
+		{"a smaller load gets a smaller room", 1024 * mib, 1024 * mib, 512 * mib, 16 * time.Second},
+	} {
+		if got := room.next(tc.now, tc.allocated, tc.took); max(got-tc.want, tc.want-got) > mib {
+			t.Errorf("%s: got %d MiB, want %d MiB", tc.sentence, got/mib, tc.want/mib)
+		}
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 	"k8s.io/component-base/logs"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/servingcert"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/sharedindex"
 )
@@ -29,10 +32,6 @@ const (
 	DefaultSecurePort    = 6443
 	DefaultShardName     = "root"
 	DefaultIssuer        = "https://kcp.default.svc"
-	// EmbeddedEtcd is the value of --etcd-servers that runs etcd in the process.
-	EmbeddedEtcd = "embedded"
-	// noFsyncEnv is the environment variable that makes the embedded etcd fast and unsafe.
-	noFsyncEnv = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
 
 // Options are what the flags of a shard set. Use New for defaults, AddFlags to bind, Complete to check.
@@ -47,7 +46,7 @@ type Options struct {
 	Features       *genericoptions.FeatureOptions
 	Logs           *logs.Options
 
-	EmbeddedEtcd  EmbeddedEtcdOptions
+	EmbeddedEtcd  embeddedetcd.Config
 	Shard         ShardOptions
 	Controllers   ControllerOptions
 	Authorization AuthorizationOptions
@@ -74,8 +73,6 @@ type Options struct {
 	ServiceAccountPrivateKeyFile string
 	// ProfilerAddress serves pprof on a plain listener of its own when set.
 	ProfilerAddress string
-	// UnsafeNoFsync runs the embedded etcd without fsync. Tests only; the environment sets it.
-	UnsafeNoFsync bool
 	// BindFreePort picks a free port; it needs --secure-port=0.
 	BindFreePort bool
 
@@ -98,21 +95,12 @@ type ShardOptions struct {
 	// MaxLogicalClusters and MaxObjects are how much the shard is to hold: new workspaces go elsewhere from then on. 0 is
 	// any number.
 	MaxLogicalClusters, MaxObjects int64
+	// MaxObjectsOfAnother is how many objects are taken that one other shard has published. 0 is any number.
+	MaxObjectsOfAnother int64
 
 	// The kubeconfigs below are how shards reach each other; with one shard the loopback does it all.
 	LogicalClusterAdminKubeconfig         string
 	ExternalLogicalClusterAdminKubeconfig string
-}
-
-// EmbeddedEtcdOptions configure the etcd in the process. Directory is empty for "<root directory>/etcd-server".
-type EmbeddedEtcdOptions struct {
-	Directory            string
-	ClientPort, PeerPort int
-	ListenMetricsURLs    []string
-	WALSizeBytes         int64
-	QuotaBackendBytes    int64
-	ForceNewCluster      bool
-	ECDSACurve           string
 }
 
 // ControllerOptions configure the controllers of the shard.
@@ -174,8 +162,8 @@ func New(rootDirectory string) *Options {
 		Audit:          genericoptions.NewAuditOptions(),
 		Features:       genericoptions.NewFeatureOptions(),
 		Logs:           logs.NewOptions(),
-		EmbeddedEtcd:   EmbeddedEtcdOptions{ClientPort: 2379, PeerPort: 2380},
-		Shard:          ShardOptions{Name: DefaultShardName},
+		EmbeddedEtcd:   embeddedetcd.NewConfig(),
+		Shard:          ShardOptions{Name: DefaultShardName, MaxObjectsOfAnother: cacheclient.DefaultMaxObjects},
 		Controllers: ControllerOptions{
 			Enable:                  true,
 			LeaderElectionNamespace: "kube-system",
@@ -193,10 +181,9 @@ func New(rootDirectory string) *Options {
 		Home:                 HomeOptions{Enabled: true, CreatorGroups: []string{user.AllAuthenticated}},
 		Objects:              ObjectOptions{ScanInterval: time.Minute},
 		EventTTL:             time.Hour,
-		UnsafeNoFsync:        os.Getenv(noFsyncEnv) != "",
 		BatteriesIncluded:    DefaultBatteries(),
 	}
-	o.Etcd.StorageConfig.Transport.ServerList = []string{EmbeddedEtcd}
+	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
 	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
 	// The deletion of a collection has a minute, as any request. One object after the other, that is too short for some
 	// thousand of them on a busy shard.
@@ -271,30 +258,9 @@ func (c *completed) completeRootDirectory() error {
 	return nil
 }
 
-func (c *completed) completeEtcd() error {
-	servers := c.Etcd.StorageConfig.Transport.ServerList
-	c.Embedded = len(servers) == 1 && servers[0] == EmbeddedEtcd
-	if !c.Embedded {
-		for _, server := range servers {
-			if server == EmbeddedEtcd {
-				return fmt.Errorf("--etcd-servers: got %q, want either %q alone or URLs", servers, EmbeddedEtcd)
-			}
-			if u, err := url.Parse(server); err != nil || u.Host == "" {
-				return fmt.Errorf("--etcd-servers: got %q, want URLs such as https://etcd-0.etcd:2379", server)
-			}
-		}
-		return nil
-	}
-	if transport := c.Etcd.StorageConfig.Transport; transport.TrustedCAFile != "" || transport.CertFile != "" || transport.KeyFile != "" {
-		return fmt.Errorf("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for an etcd outside of this process: give its URLs in --etcd-servers")
-	}
-	if c.EmbeddedEtcd.Directory == "" {
-		if c.RootDirectory == "" {
-			return fmt.Errorf("--embedded-etcd-directory: required when --root-directory is empty and --etcd-servers is %q", EmbeddedEtcd)
-		}
-		c.EmbeddedEtcd.Directory = filepath.Join(c.RootDirectory, "etcd-server")
-	}
-	return nil
+func (c *completed) completeEtcd() (err error) {
+	c.Embedded, err = c.EmbeddedEtcd.Complete(c.Etcd.StorageConfig.Transport, c.RootDirectory)
+	return err
 }
 
 func (c *completed) completeServing() error {
@@ -329,7 +295,7 @@ func (c *completed) completeServing() error {
 	c.ServerRun.ExternalHost = net.JoinHostPort(host, strconv.Itoa(c.SecureServing.BindPort))
 	names := []string{"localhost"}
 	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, ip}
-	if err := c.SecureServing.MaybeDefaultWithSelfSignedCerts(host, names, ips); err != nil {
+	if err := servingcert.Default(c.SecureServing.SecureServingOptions, host, names, ips); err != nil {
 		return fmt.Errorf("creating the self-signed serving certificate in --cert-dir %q: %w", c.SecureServing.ServerCert.CertDirectory, err)
 	}
 	return nil
@@ -378,6 +344,9 @@ func (c *completed) validate() error {
 	}
 	if v := c.Shard.MaxObjects; v < 0 {
 		errs = append(errs, fmt.Errorf("--shard-max-objects: got %d, want 0 for any number, or more", v))
+	}
+	if v := c.Shard.MaxObjectsOfAnother; v < 0 {
+		errs = append(errs, fmt.Errorf("--shard-max-objects-of-another: got %d, want 0 for any number, or more", v))
 	}
 	errs = append(errs, c.SecureServing.Validate()...)
 	errs = append(errs, c.Authentication.Validate()...)

@@ -1,9 +1,11 @@
 // Package bench measures what docs promise. Benchmarks run real shards in this process on real etcd (without fsync:
 // disks of shared machines are not comparable). They print figures, never fail on one: only counts are for tests.
+//
+// Several benchmarks are run in a process each: what one leaves in its heap would slow down the next.
 package bench
 
 import (
-	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -43,17 +45,17 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	flag.Parse()
+	if names := chosen(); len(names) > 1 {
+		os.Exit(runEach(names))
+	}
 	code := m.Run()
 	_ = os.RemoveAll(binaryDirectory)
 	if len(figures) > 0 {
 		for _, f := range figures {
 			fmt.Printf("%-46s %14.2f %-12s %s\n", f.Name, f.Value, f.Unit, f.Against)
 		}
-		raw, err := json.MarshalIndent(figures, "", "  ")
-		if err == nil {
-			err = os.WriteFile(outputFile(), append(raw, '\n'), 0o644)
-		}
-		if err != nil {
+		if err := write(figures); err != nil {
 			fmt.Fprintf(os.Stderr, "writing the figures: %v\n", err)
 			code = 1
 		}
