@@ -123,7 +123,7 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 			}
 			chain = append(chain, paths)
 		case ModeRBAC:
-			chain = append(chain, authorizer.AuthorizerFunc(registration), newRBACChain(held, clusters, exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}))
+			chain = append(chain, registration{config.Registry}, newRBACChain(held, clusters, exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}))
 		case ModeWebhook:
 			if config.Webhook != nil {
 				chain = append(chain, webhook{config.Webhook})

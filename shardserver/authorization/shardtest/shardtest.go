@@ -30,7 +30,7 @@ import (
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -48,7 +48,7 @@ type Shard struct {
 // Start creates the storage. It lives as long as the test.
 func Start(t testing.TB) *Shard {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
 	must(t, err)
 	t.Cleanup(server.Close)
 	options := restOptions{server}
@@ -197,7 +197,7 @@ func must(t testing.TB, err error) {
 }
 
 // restOptions stores every resource as the shard does.
-type restOptions struct{ etcd *etcd.Server }
+type restOptions struct{ etcd *embeddedetcd.Server }
 
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	config := storagebackend.NewDefaultConfig("/registry", legacyscheme.Codecs.LegacyCodec(versionOf(resource.Group)))
