@@ -10,13 +10,13 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/options"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
 )
 
 func TestReplicasAreOneCache(t *testing.T) {
 	t.Parallel()
-	store, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
+	store, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,11 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/api"
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
+	"github.com/atoll-dev/atoll/embeddedetcd"
 )
-
-// EmbeddedEtcd is the configuration of the etcd in the process.
-type EmbeddedEtcd = etcd.Config
 
 // Config is what a server for a cache alone is made of. Package options makes it of flags.
 type Config struct {
@@ -36,7 +33,7 @@ type Config struct {
 	Audit         *genericoptions.AuditOptions
 	Features      *genericoptions.FeatureOptions
 	// Embedded runs etcd in the process; nil where Etcd says which one is used.
-	Embedded *EmbeddedEtcd
+	Embedded *embeddedetcd.Config
 
 	AlwaysAllowPaths []string
 	// Delay is added to every request.
@@ -56,7 +53,7 @@ type Server struct {
 	Generic *genericapiserver.GenericAPIServer
 
 	handler *Handler
-	etcd    *etcd.Server
+	etcd    *embeddedetcd.Server
 	running sync.WaitGroup
 }
 
@@ -70,12 +67,10 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		}
 	}()
 	if config.Embedded != nil {
-		if s.etcd, err = etcd.Start(ctx, *config.Embedded); err != nil {
+		if s.etcd, err = embeddedetcd.Start(ctx, *config.Embedded); err != nil {
 			return nil, err
 		}
-		transport := &config.Etcd.StorageConfig.Transport
-		transport.ServerList = []string{s.etcd.Endpoint}
-		transport.TrustedCAFile, transport.CertFile, transport.KeyFile = s.etcd.CAFile, s.etcd.CertFile, s.etcd.KeyFile
+		s.etcd.Connect(&config.Etcd.StorageConfig.Transport)
 	}
 	generic, err := config.generic()
 	if err != nil {

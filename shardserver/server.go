@@ -15,10 +15,10 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
 	"github.com/atoll-dev/atoll/shardserver/handshake"
 	"github.com/atoll-dev/atoll/shardserver/health"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
@@ -44,7 +44,7 @@ type Server struct {
 
 	options options.Completed
 	config  *Config
-	etcd    *etcd.Server
+	etcd    *embeddedetcd.Server
 	manager *controller.Manager
 	// booted is closed when the bootstrap is done, ending when the shutdown begins, and controlled when the controllers
 	// have ended.
@@ -176,24 +176,12 @@ func (s *Server) startEtcd(ctx context.Context) error {
 		return nil
 	}
 	started := time.Now()
-	server, err := etcd.Start(ctx, etcd.Config{
-		Directory:         s.options.EmbeddedEtcd.Directory,
-		ClientPort:        s.options.EmbeddedEtcd.ClientPort,
-		PeerPort:          s.options.EmbeddedEtcd.PeerPort,
-		ListenMetricsURLs: s.options.EmbeddedEtcd.ListenMetricsURLs,
-		WALSizeBytes:      s.options.EmbeddedEtcd.WALSizeBytes,
-		QuotaBackendBytes: s.options.EmbeddedEtcd.QuotaBackendBytes,
-		ForceNewCluster:   s.options.EmbeddedEtcd.ForceNewCluster,
-		ECDSACurve:        s.options.EmbeddedEtcd.ECDSACurve,
-		UnsafeNoFsync:     s.options.UnsafeNoFsync,
-	})
+	server, err := embeddedetcd.Start(ctx, s.options.EmbeddedEtcd)
 	if err != nil {
 		return err
 	}
 	s.etcd = server
-	transport := &s.options.Etcd.StorageConfig.Transport
-	transport.ServerList = []string{server.Endpoint}
-	transport.TrustedCAFile, transport.CertFile, transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+	server.Connect(&s.options.Etcd.StorageConfig.Transport)
 	klog.V(2).InfoS("Embedded etcd serves", "directory", s.options.EmbeddedEtcd.Directory, "after", time.Since(started).Round(time.Millisecond))
 	return nil
 }

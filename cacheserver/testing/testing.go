@@ -92,7 +92,7 @@ func (c *Cache) run(t testing.TB, address string, configure ...func(*options.Opt
 	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = c.serving.CertFile, c.serving.KeyFile
 	o.ClientCert.ClientCA = c.authority.CertFile
 	o.EmbeddedEtcd.ClientPort, o.EmbeddedEtcd.PeerPort, o.EmbeddedEtcd.WALSizeBytes = 0, 0, 5000
-	o.UnsafeNoFsync = true
+	o.EmbeddedEtcd.UnsafeNoFsync = true
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 100 * time.Millisecond
 	for _, change := range configure {
 		change(o)

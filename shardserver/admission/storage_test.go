@@ -24,11 +24,11 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	coreapis "github.com/atoll-dev/atoll/shardserver/apis/core"
 	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -43,7 +43,7 @@ type stored struct {
 // startStored runs etcd and the registries until the test ends.
 func startStored(t *testing.T, permits ...string) *stored {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	configmapstorage "k8s.io/kubernetes/pkg/registry/core/configmap/storage"
 
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -38,7 +38,7 @@ var configMaps = schema.GroupResource{Resource: "configmaps"}
 // newRegistry serves config maps from an embedded etcd, the way the shard stores them.
 func newRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

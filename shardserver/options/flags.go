@@ -9,6 +9,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 )
 
@@ -62,16 +63,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 	_ = fs.MarkHidden("experimental-bind-free-port")
 	o.addUnused(fs)
 
-	fs = fss.FlagSet("Embedded etcd")
-	e := &o.EmbeddedEtcd
-	fs.StringVar(&e.Directory, "embedded-etcd-directory", e.Directory, "Data directory. Default: <root directory>/etcd-server.")
-	fs.IntVar(&e.ClientPort, "embedded-etcd-client-port", e.ClientPort, "Client port. 0 picks a free one.")
-	fs.IntVar(&e.PeerPort, "embedded-etcd-peer-port", e.PeerPort, "Peer port. 0 picks a free one.")
-	fs.StringSliceVar(&e.ListenMetricsURLs, "embedded-etcd-listen-metrics-urls", e.ListenMetricsURLs, "URLs to serve etcd's metrics on.")
-	fs.Int64Var(&e.WALSizeBytes, "embedded-etcd-wal-size-bytes", e.WALSizeBytes, "Size of write-ahead log segments. 0: etcd's default.")
-	fs.Int64Var(&e.QuotaBackendBytes, "embedded-etcd-quota-backend-bytes", e.QuotaBackendBytes, "Size at which etcd raises its space alarm. 0: etcd's default.")
-	fs.BoolVar(&e.ForceNewCluster, "embedded-etcd-force-new-cluster", e.ForceNewCluster, "Start a new one-member cluster from the existing data.")
-	fs.StringVar(&e.ECDSACurve, "embedded-etcd-ecdsa-curve", "P-384", "Curve of the generated certificates: P-224, P-256, P-384 or P-521.")
+	o.EmbeddedEtcd.AddFlags(fss.FlagSet("Embedded etcd"))
 
 	fs = fss.FlagSet("Controllers")
 	c := &o.Controllers
@@ -133,7 +125,7 @@ func (o *Options) AddFlags(fss *cliflag.NamedFlagSets) {
 		})
 	}
 	if flag := fss.FlagSet("Etcd").Lookup("etcd-servers"); flag != nil {
-		flag.Usage = fmt.Sprintf("URLs of etcd 3.5 or newer, separated by commas, or %q to run etcd in this process.", EmbeddedEtcd)
+		flag.Usage = embeddedetcd.ServersUsage
 	}
 }
 

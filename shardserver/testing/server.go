@@ -84,7 +84,7 @@ func Options(t testing.TB, directory string, configure ...func(*options.Options)
 	opts.BindFreePort = true
 	opts.EmbeddedEtcd.ClientPort, opts.EmbeddedEtcd.PeerPort = 0, 0
 	opts.EmbeddedEtcd.WALSizeBytes = 5000
-	opts.UnsafeNoFsync = true
+	opts.EmbeddedEtcd.UnsafeNoFsync = true
 	opts.BatteriesIncluded = []string{"+user"}
 	for _, change := range configure {
 		change(opts)

@@ -35,13 +35,13 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis"
 	"github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 	"github.com/atoll-dev/atoll/shardserver/apis/tenancy"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -78,7 +78,7 @@ func serve(run func() int) (int, error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	store, err := etcd.Start(context.Background(), etcd.Config{Directory: dir, UnsafeNoFsync: true})
+	store, err := embeddedetcd.Start(context.Background(), embeddedetcd.Config{Directory: dir, UnsafeNoFsync: true})
 	if err != nil {
 		return 1, fmt.Errorf("starting etcd: %w", err)
 	}
@@ -94,7 +94,7 @@ func serve(run func() int) (int, error) {
 	return run(), nil
 }
 
-func newServer(store *etcd.Server) (*genericapiserver.GenericAPIServer, error) {
+func newServer(store *embeddedetcd.Server) (*genericapiserver.GenericAPIServer, error) {
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)
 	config.EffectiveVersion = basecompatibility.NewEffectiveVersionFromString("1.36", "", "")
 	config.ExternalAddress = "localhost:443"
@@ -151,7 +151,7 @@ func inOneVersion(storages func(generic.RESTOptionsGetter) (map[string]rest.Stor
 }
 
 // restOptions stores a resource as the shard does: as JSON, with the logical cluster in key and object.
-type restOptions struct{ etcd *etcd.Server }
+type restOptions struct{ etcd *embeddedetcd.Server }
 
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	version := "v1alpha1"

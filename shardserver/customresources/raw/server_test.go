@@ -39,9 +39,9 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
-	"github.com/atoll-dev/atoll/shardserver/etcd"
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -63,7 +63,7 @@ func start() storagebackend.Config {
 	if err != nil {
 		panic(err)
 	}
-	server, err := etcd.Start(context.Background(), etcd.Config{Directory: directory, UnsafeNoFsync: true, WALSizeBytes: 1 << 20})
+	server, err := embeddedetcd.Start(context.Background(), embeddedetcd.Config{Directory: directory, UnsafeNoFsync: true, WALSizeBytes: 1 << 20})
 	if err != nil {
 		panic(err)
 	}

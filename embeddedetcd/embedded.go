@@ -1,6 +1,6 @@
-// Package etcd runs the embedded etcd of a shard that was given no external one. It knows nothing of what is
-// stored.
-package etcd
+// Package embeddedetcd runs the etcd of a shard or cache server that was given no external one, in the server's own process.
+// Its flags are here, too. It knows nothing of what is stored.
+package embeddedetcd
 
 import (
 	"context"
