@@ -262,6 +262,7 @@ func TestAWorkspaceThatIsReadyInAMomentIsNotWrittenTwice(t *testing.T) {
 	}{
 		"the server's own initializers are at it":    {"Scheduling", cluster(0, "root:universal", "system:apibindings"), true},
 		"they take too long":                         {"Scheduling", cluster(time.Minute, "root:universal"), false},
+		"it was made by a clock that is ahead":       {"Scheduling", cluster(-time.Minute, "root:universal"), false},
 		"somebody else's is among them":              {"Scheduling", cluster(0, "root:universal", "abc:prep"), false},
 		"it was shown before":                        {"Initializing", cluster(0, "root:universal"), false},
 		"it is ready":                                {"Scheduling", ready, false},

@@ -52,7 +52,7 @@ func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clus
 		conditionsv1alpha1.Delete(scope.cluster, corev1alpha1.APIBindingsInitialized)
 		return bound{done: true}, nil
 	}
-	age := time.Since(scope.cluster.CreationTimestamp.Time)
+	age := age(scope.cluster.CreationTimestamp, time.Now())
 	if outcome.Problems() == nil && age < patience {
 		scope.patient = true
 		return bound{again: patience - age}, nil

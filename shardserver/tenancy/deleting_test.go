@@ -24,6 +24,7 @@ func TestWhichDeletionsAreNotWorthTelling(t *testing.T) {
 	}{
 		"what has just begun to go is soon gone": {left: remaining(0), want: true},
 		"what goes for long is worth telling":    {left: remaining(time.Minute)},
+		"or since a time that is yet to come":    {left: remaining(-time.Minute)},
 		"whatever finalizers it has":             {left: remaining(0, "example.com/one"), want: true},
 		"and what is told already is brought up to date": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
 			conditionsv1alpha1.MarkTrue(c, corev1alpha1.WorkspaceContentDeleted)

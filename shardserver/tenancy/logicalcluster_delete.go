@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -69,7 +70,7 @@ func soonGone(cluster *corev1alpha1.LogicalCluster, left *content.Remains, now t
 	if len(cluster.Status.Terminators) > 0 || conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted) != nil {
 		return false
 	}
-	return left.Since().IsZero() || now.Sub(left.Since()) < countsLast
+	return left.Since().IsZero() || age(metav1.NewTime(left.Since()), now) < countsLast
 }
 
 // countsLast is how long the counts of the condition may lag behind. Each object that goes wakes the deletion up, and
@@ -79,7 +80,7 @@ const countsLast = 2 * time.Second
 // justCounted tells whether the condition has counts that are fresh enough.
 func justCounted(cluster *corev1alpha1.LogicalCluster, now time.Time) bool {
 	condition := conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted)
-	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && now.Sub(condition.LastTransitionTime.Time) < countsLast
+	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < countsLast
 }
 
 // empty deletes all content, and returns what has to be waited for.

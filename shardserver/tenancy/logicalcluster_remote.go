@@ -27,7 +27,7 @@ func (s *clusterScope) unconfirmed() bool {
 
 // awaitConfirmation leaves a logical cluster in its phase.
 func (c *logicalClusterController) awaitConfirmation(ctx context.Context, scope *clusterScope, result controller.Result) (controller.Result, error) {
-	if age := time.Since(scope.cluster.CreationTimestamp.Time); age < confirmedSoon {
+	if age := age(scope.cluster.CreationTimestamp, time.Now()); age < confirmedSoon {
 		c.catchUp(ctx, scope)
 		return controller.Result{RequeueAfter: confirmedSoon - age}, nil
 	}

@@ -166,7 +166,7 @@ func waitedFor(workspace *tenancyv1alpha1.Workspace, now time.Time) time.Duratio
 	if condition == nil || condition.Reason != tenancyv1alpha1.ReasonWaitingForShard {
 		return 0
 	}
-	return now.Sub(condition.LastTransitionTime.Time)
+	return age(condition.LastTransitionTime, now)
 }
 
 // observeElsewhere finds out what another shard says of the logical cluster that the workspace leads to.
@@ -216,7 +216,7 @@ func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *worksp
 	result := controller.Result{}
 	if len(workspace.Finalizers) == 1 && (described == nil || !answer.Spec.Deleting) {
 		result.RequeueAfter = answerAgain
-		if deleted := scope.facts.now.Sub(workspace.DeletionTimestamp.Time); deleted < ownTurn {
+		if age(*workspace.DeletionTimestamp, scope.facts.now) < ownTurn {
 			result.RequeueAfter = ownTurn
 		} else {
 			conditionsv1alpha1.MarkFalse(workspace, corev1alpha1.WorkspaceContentDeleted, tenancyv1alpha1.ReasonWaitingForShard, conditionsv1alpha1.SeverityInfo,

@@ -2,11 +2,13 @@ package tenancy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
@@ -70,10 +72,19 @@ func markDisappeared(workspace *tenancyv1alpha1.Workspace) {
 // always they are done sooner, and a write that nobody would see is spared: one in eight of those that a workspace takes.
 const ownTurn = 2 * time.Second
 
+// age returns how long ago something happened. What is in the future has another replica's clock, or this one's before it
+// was set right, and is older than anybody waits: else all would wait for the clock.
+func age(of metav1.Time, now time.Time) time.Duration {
+	if age := now.Sub(of.Time); age >= 0 {
+		return age
+	}
+	return math.MaxInt64
+}
+
 // holdStatus tells for how long a new workspace may go on as it is, because it will be Ready in a moment.
 func holdStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
 	if facts.waiting != "" && facts.refused == nil && len(stored.Status.Conditions) == 0 {
-		return max(0, ownTurn-facts.now.Sub(stored.CreationTimestamp.Time)) // most shards answer at once
+		return max(0, ownTurn-age(stored.CreationTimestamp, facts.now)) // most shards answer at once
 	}
 	if facts.cluster == nil || !notStarted(stored.Status.Phase) || len(stored.Status.Conditions) > 0 || !initializing(facts.cluster) {
 		return 0
@@ -86,7 +97,7 @@ func holdStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Du
 	if facts.cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing || conditionsv1alpha1.IsFalse(facts.cluster, corev1alpha1.APIBindingsInitialized) {
 		return 0 // it has yet to begin, or waits for something
 	}
-	return max(0, ownTurn-facts.now.Sub(facts.cluster.CreationTimestamp.Time))
+	return max(0, ownTurn-age(facts.cluster.CreationTimestamp, facts.now))
 }
 
 // mirrorCluster copies what the LogicalCluster says of its initialization.

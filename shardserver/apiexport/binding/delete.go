@@ -142,7 +142,11 @@ func counted(of map[string]int) string {
 
 func justCounted(binding *apisv1alpha2.APIBinding, now time.Time) bool {
 	condition := conditionsv1alpha1.Get(binding, apisv1alpha2.BindingResourceDeleteSuccess)
-	return condition != nil && condition.Reason != apisv1alpha2.ResourceDeletionFailedReason && now.Sub(condition.LastTransitionTime.Time) < countsLast
+	if condition == nil || condition.Reason == apisv1alpha2.ResourceDeletionFailedReason {
+		return false
+	}
+	age := now.Sub(condition.LastTransitionTime.Time)
+	return age >= 0 && age < countsLast // what is in the future has the clock of another replica
 }
 
 // empty deletes the objects of all resources that a binding has bound and that no other takes over.
