@@ -30,20 +30,30 @@ import (
 
 var flavors = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "flavors"}
 
-// site is a provider that offers flavors, and consumers.
+// site is a provider that offers flavors on one shard, and consumers on the same or another one.
 type site struct {
-	shard              *shardtesting.Shard
-	c                  client.Client
-	provider, consumer string
+	root, shard, consumers *shardtesting.Shard
+	c                      client.Client
+	provider, consumer     string
 }
+
+func cacheAPIs(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	shard := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"CacheAPIs=true"} })
+	shard := shardtesting.Start(t, cacheAPIs)
 	return &site{
-		shard: shard, c: shard.Client(t, shard.Admin(t)),
+		root: shard, shard: shard, consumers: shard, c: shard.Client(t, shard.Admin(t)),
 		provider: shard.NewWorkspace(t, "root", "provider").Spec.Cluster, consumer: shard.NewWorkspace(t, "root", "consumer").Spec.Cluster,
 	}
+}
+
+// at returns the shard of a logical cluster.
+func (s *site) at(cluster string) *shardtesting.Shard {
+	if cluster == s.provider {
+		return s.shard
+	}
+	return s.consumers
 }
 
 func (s *site) objects(t *testing.T, config *rest.Config, path string) dynamic.ResourceInterface {
@@ -59,7 +69,7 @@ func (s *site) objects(t *testing.T, config *rest.Config, path string) dynamic.R
 
 func (s *site) in(t *testing.T, cluster string) dynamic.ResourceInterface {
 	t.Helper()
-	return s.objects(t, s.shard.Admin(t), "/clusters/"+cluster)
+	return s.objects(t, s.at(cluster).Admin(t), "/clusters/"+cluster)
 }
 
 func flavor(name, shown string) *unstructured.Unstructured {
@@ -206,10 +216,13 @@ func do(t *testing.T, config *rest.Config, method, path string) (int, string) {
 
 // TestCachedResources is one story: offer, export, bind, read, change, unbind, end.
 func TestCachedResources(t *testing.T) {
-	s := newSite(t)
+	newSite(t).story(t)
+}
+
+func (s *site) story(t *testing.T) {
 	s.define(t)
 	s.export(t, s.offer(t))
-	s.shard.Bind(t, s.consumer, s.provider, "flavors")
+	s.consumers.Bind(t, s.consumer, s.provider, "flavors")
 	view := "/services/replication/" + s.provider + "/flavors"
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
@@ -256,7 +269,7 @@ func (s *site) consumerReads(t *testing.T) {
 	if err := mine.Delete(t.Context(), "sweet", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("deleting: got %v, want MethodNotAllowed", err)
 	}
-	_, body := get(t, s.shard.Admin(t), "/clusters/"+s.consumer+"/apis/example.com/v1")
+	_, body := get(t, s.consumers.Admin(t), "/clusters/"+s.consumer+"/apis/example.com/v1")
 	if !strings.Contains(body, `"watch"`) || strings.Contains(body, `"create"`) {
 		t.Errorf("discovery: %s", body)
 	}
@@ -285,8 +298,8 @@ func (s *site) consumerWatches(t *testing.T) {
 }
 
 func (s *site) view(t *testing.T, view string) {
-	admin, user := s.shard.Admin(t), s.shard.User(t)
-	neighbour := s.shard.NewWorkspace(t, "root", "neighbour").Spec.Cluster
+	admin, user, masters := s.consumers.Admin(t), s.consumers.User(t), s.consumers.Masters(t)
+	neighbour := s.workspace(t, "neighbour", s.consumers)
 	path := "/apis/example.com/v1/flavors"
 	for name, tc := range map[string]struct {
 		config       *rest.Config
@@ -297,19 +310,19 @@ func (s *site) view(t *testing.T, view string) {
 		"and gets":                              {admin, http.MethodGet, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusOK},
 		"but not what is not offered":           {admin, http.MethodGet, view + "/clusters/" + s.consumer + path + "/secret", http.StatusNotFound},
 		"nor for who has not bound it":          {admin, http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
-		"nor as masters":                        {s.shard.Masters(t), http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
+		"nor as masters":                        {masters, http.MethodGet, view + "/clusters/" + neighbour + path, http.StatusForbidden},
 		"nor for all":                           {admin, http.MethodGet, view + "/clusters/*" + path, http.StatusBadRequest},
 		"nor other resources":                   {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/api/v1/secrets", http.StatusNotFound},
 		"nobody writes":                         {admin, http.MethodPost, view + "/clusters/" + s.consumer + path, http.StatusForbidden},
 		"nobody deletes":                        {admin, http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusForbidden},
-		"not even masters":                      {s.shard.Masters(t), http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
+		"not even masters":                      {masters, http.MethodDelete, view + "/clusters/" + s.consumer + path + "/sweet", http.StatusMethodNotAllowed},
 		"a stranger":                            {user, http.MethodGet, view + "/clusters/" + s.consumer + path, http.StatusForbidden},
 		"a stranger's discovery":                {user, http.MethodGet, view + "/clusters/" + s.consumer + "/apis", http.StatusForbidden},
 		"discovery":                             {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/apis/example.com/v1", http.StatusOK},
 		"OpenAPI":                               {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/openapi/v3/apis/example.com/v1", http.StatusOK},
 		"discovery of what is not there":        {admin, http.MethodGet, view + "/clusters/" + s.consumer + "/apis/apis.kcp.io/v1alpha2", http.StatusNotFound},
 		"a slice that does not exist":           {admin, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusForbidden},
-		"a slice that does not exist, masters'": {s.shard.Masters(t), http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
+		"a slice that does not exist, masters'": {masters, http.MethodGet, "/services/replication/" + s.provider + "/other/clusters/" + s.consumer + path, http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, body := do(t, tc.config, tc.method, tc.path); code != tc.want {
@@ -325,7 +338,7 @@ func (s *site) watchEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	if err := s.c.Delete(shardtesting.In(t.Context(), s.consumer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
+	if err := s.consumers.Client(t, s.consumers.Admin(t)).Delete(shardtesting.In(t.Context(), s.consumer), &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}); err != nil {
 		t.Fatal(err)
 	}
 	for range events.ResultChan() { //nolint:revive // until it is closed

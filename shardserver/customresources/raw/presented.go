@@ -27,6 +27,11 @@ func PresentedIn(ctx context.Context, cluster logicalcluster.Name, without ...st
 	return context.WithValue(ctx, presentationKey{}, &presentation{cluster, without})
 }
 
+// AsStored takes back what PresentedIn says.
+func AsStored(ctx context.Context) context.Context {
+	return context.WithValue(ctx, presentationKey{}, (*presentation)(nil))
+}
+
 // presentationOf returns how a context wants objects to be shown, nil for as they are.
 func presentationOf(ctx context.Context) *presentation {
 	p, _ := ctx.Value(presentationKey{}).(*presentation)

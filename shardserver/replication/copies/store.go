@@ -220,7 +220,7 @@ func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.
 
 // get reads an object, at the resource version "0" from memory.
 func (h *held) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*raw.Object, error) {
-	ctx = request.WithNamespace(logicalcluster.With(ctx, cluster), "")
+	ctx = request.WithNamespace(logicalcluster.With(raw.AsStored(ctx), cluster), "")
 	object, err := h.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, err
