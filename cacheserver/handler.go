@@ -39,6 +39,8 @@ type HandlerConfig struct {
 	// MinWatch is the least time that a watch stays open for; MaxBody the size of the largest object, in bytes.
 	MinWatch time.Duration
 	MaxBody  int64
+	// Bounds are how much each shard may have.
+	Bounds store.Bounds
 	// AlwaysAllow are paths that need no authorization.
 	AlwaysAllow []string
 }
@@ -49,6 +51,9 @@ const (
 	DefaultMinWatch = 30 * time.Minute
 	DefaultMaxBody  = 3 << 20
 )
+
+// DefaultBounds are those of a cache that is told no others: one shard alone does not fill an etcd of the usual size.
+var DefaultBounds = store.Bounds{Objects: client.DefaultMaxObjects, Bytes: 256 << 20}
 
 // requestInfos reads paths that have lost their scope.
 var requestInfos = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
@@ -73,6 +78,7 @@ func NewHandler(ctx context.Context, config HandlerConfig) (*Handler, error) {
 			return nil, fmt.Errorf("the parent cache: %w", err)
 		}
 	}
+	config.Store.Bounds, config.Store.Refused = config.Bounds, func(shard string) { metrics.RefusedWrites.WithLabelValues(shard).Inc() }
 	backend, err := store.Open(ctx, config.Store)
 	if err != nil {
 		return nil, err

@@ -42,6 +42,8 @@ type Config struct {
 	Name    string
 	Parent  *rest.Config
 	Silence time.Duration
+	// Bounds are how much each shard may have.
+	Bounds store.Bounds
 }
 
 // hookBackground is the name of the post-start hook that begins the work in the background.
@@ -82,7 +84,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 			CompactionInterval: config.Etcd.StorageConfig.CompactionInterval,
 			Transformer:        transformers(generic),
 		},
-		Name: config.Name, Parent: config.Parent, Silence: config.Silence,
+		Name: config.Name, Parent: config.Parent, Silence: config.Silence, Bounds: config.Bounds,
 		MinWatch: time.Duration(generic.MinRequestTimeout) * time.Second, MaxBody: generic.MaxRequestBodyBytes,
 		AlwaysAllow: config.AlwaysAllowPaths,
 	})

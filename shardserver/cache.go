@@ -60,6 +60,8 @@ type CacheConfig struct {
 	MinWatch    time.Duration
 	MaxBody     int64
 	AlwaysAllow []string
+	// MaxObjects is how many objects one shard may have in the cache; 0 is any number.
+	MaxObjects int64
 }
 
 // NewCache makes the cache server of a shard that was not given one. The shard server does not know how: binaries put
@@ -78,6 +80,7 @@ func (s *Server) addCache(ctx context.Context, create NewCache) error {
 		MinWatch:    time.Duration(generic.MinRequestTimeout) * time.Second,
 		MaxBody:     generic.MaxRequestBodyBytes,
 		AlwaysAllow: s.options.Authorization.AlwaysAllowPaths,
+		MaxObjects:  s.options.Shard.MaxObjectsOfAnother,
 	}
 	if generic.ResourceTransformers != nil {
 		config.Transformer = generic.ResourceTransformers.TransformerForResource

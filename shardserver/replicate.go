@@ -71,6 +71,7 @@ func (s *Server) addReplication(ctx context.Context) error {
 	}
 	r.mirror = mirror.New(mirror.Config{
 		Shard: s.options.Shard.Name, Root: options.DefaultShardName, Resources: followed, Shards: s.registeredShards(), Disk: r.disk,
+		MaxPerShard: int(s.options.Shard.MaxObjectsOfAnother),
 	})
 	if err := r.mirror.Load(ctx); err != nil {
 		return err

@@ -59,9 +59,6 @@ type served struct {
 	scope *handlers.RequestScope
 }
 
-// ofUser tells whether it is a resource that a user caches, of any kind.
-func (s *served) ofUser() bool { return strings.Contains(s.Resource.Resource, ":") }
-
 // New returns the handler of everything that the backend stores.
 func New(backend *store.Backend, config Config) (*Handler, error) {
 	h := &Handler{
@@ -106,7 +103,7 @@ func (h *Handler) serve(resource client.Resource) (*served, error) {
 		Defaulter:                unstructuredscheme.NewUnstructuredDefaulter(),
 		EquivalentResourceMapper: runtime.NewEquivalentResourceRegistry(),
 		TableConvertor:           stored,
-		Resource:                 resource.GroupVersionResource,
+		Resource:                 client.CountedAs(resource.GroupVersionResource), // in metrics alone
 		Kind:                     resource.GroupVersionKind(),
 		HubGroupVersion:          resource.GroupVersion(),
 		MetaGroupVersion:         metav1.SchemeGroupVersion,
@@ -166,9 +163,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.fail(apierrors.NewMethodNotSupported(one.GroupResource(), info.Verb), one.GroupVersion(), w, req)
 		return
 	}
-	plain, _, _ := strings.Cut(info.Resource, ":") // identities are no values of a metric
-	metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, plain, "",
+	info, req = counted(info, req)
+	metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, info.Resource, "",
 		metrics.CleanScope(info), "cache-server", false, "", serve)(w, req)
+}
+
+// counted returns a request as the metrics of the stock handlers name it.
+func counted(info *request.RequestInfo, req *http.Request) (*request.RequestInfo, *http.Request) {
+	given := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	as := client.CountedAs(given)
+	if as == given {
+		return info, req
+	}
+	named := *info
+	named.APIGroup, named.APIVersion, named.Resource = as.Group, as.Version, as.Resource
+	return &named, req.WithContext(request.WithRequestInfo(req.Context(), &named))
 }
 
 func (h *Handler) verb(verb string, one *served) http.HandlerFunc {

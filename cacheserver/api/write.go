@@ -186,7 +186,7 @@ func decode(one *served, body []byte) (*unstructured.Unstructured, error) {
 		return nil, apierrors.NewBadRequest("apiVersion and kind are required")
 	case given.GroupVersion() != one.GroupVersion():
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", given.GroupVersion(), one.GroupVersion()))
-	case !one.ofUser() && given.Kind != one.Kind:
+	case !one.OfUsers() && given.Kind != one.Kind:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the kind in the data (%s) does not match the expected kind (%s)", given.Kind, one.Kind))
 	}
 	return obj, nil

@@ -1,8 +1,13 @@
 package client
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// DefaultMaxObjects is how many objects one shard may have in a cache, unless that is told another number.
+const DefaultMaxObjects = 100_000
 
 // Resource is a type that cache servers store. A cache knows no schema of it.
 type Resource struct {
@@ -11,6 +16,11 @@ type Resource struct {
 	Kind       string
 	Namespaced bool
 }
+
+// OfUsers tells whether it is one that users cache, "<resource>:<identity>".
+func (r Resource) OfUsers() bool { return ofUsers(r.Resource) }
+
+func ofUsers(resource string) bool { return strings.Contains(resource, ":") }
 
 // GroupVersionKind returns the kind of its objects.
 func (r Resource) GroupVersionKind() schema.GroupVersionKind {
@@ -64,6 +74,26 @@ func Resources() []Resource {
 		}
 	}
 	return all
+}
+
+// users is what all resources that users cache count as.
+var users = schema.GroupVersionResource{Group: "cache.kcp.io", Version: "v1alpha1", Resource: "cachedobjects"}
+
+// Counted returns the name under which metrics count a resource. It is a fixed one for all that users cache: whoever
+// writes them chooses their names, and every name would be a series.
+func Counted(gr schema.GroupResource) schema.GroupResource {
+	if ofUsers(gr.Resource) {
+		return users.GroupResource()
+	}
+	return gr
+}
+
+// CountedAs is Counted with a version.
+func CountedAs(gvr schema.GroupVersionResource) schema.GroupVersionResource {
+	if ofUsers(gvr.Resource) {
+		return users
+	}
+	return gvr
 }
 
 // Find returns the stored resource with that group and name.

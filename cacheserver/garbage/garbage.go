@@ -164,7 +164,12 @@ func (c *Collector) count(ctx context.Context, parts []store.Part) error {
 		if err != nil {
 			return err
 		}
-		metrics.Objects.With(metrics.ObjectLabels(part)).Add(float64(count)) // identities of one resource add up
+		metrics.Objects.With(metrics.ObjectLabels(part)).Add(float64(count)) // those of users add up
+	}
+	metrics.Bytes.Reset()
+	for holder, amount := range c.backend.Usage() {
+		metrics.Bytes.WithLabelValues(holder.Shard, "present").Add(float64(amount.Bytes)) // with those of users
+		metrics.Bytes.WithLabelValues(holder.Shard, "replaced").Add(float64(amount.Replaced))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/store"
 )
 
@@ -17,12 +18,22 @@ const (
 )
 
 var (
-	// Objects counts what each shard has published, by resource. Cached resources of users are one series per resource,
-	// whatever their identity.
+	// Objects counts what each shard has published, by resource. Cached resources of users count together, as shards name
+	// them as they like.
 	Objects = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "objects", StabilityLevel: metrics.ALPHA,
 		Help: "Objects in the cache, by shard and resource. Counted once a minute.",
 	}, []string{"shard", "resource"})
+	// Bytes is what etcd holds because of each shard.
+	Bytes = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "bytes", StabilityLevel: metrics.ALPHA,
+		Help: "What etcd holds because of each shard, in bytes: what is there (present), and what the shard has replaced or removed in the last ten minutes (replaced). Looked at once a minute.",
+	}, []string{"shard", "state"})
+	// RefusedWrites counts what shards wanted to have beyond their bounds.
+	RefusedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "refused_writes_total", StabilityLevel: metrics.ALPHA,
+		Help: "Writes that were refused because a shard has as much in the cache as it may, by shard.",
+	}, []string{"shard"})
 	// RemovedShards counts shards whose objects were removed.
 	RemovedShards = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "removed_shards_total", StabilityLevel: metrics.ALPHA,
@@ -47,14 +58,10 @@ var (
 
 // Register adds the series to those of the process, once.
 var Register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(Objects, RemovedShards, ParentConnected, ParentPending, ParentWrites)
+	legacyregistry.MustRegister(Objects, Bytes, RefusedWrites, RemovedShards, ParentConnected, ParentPending, ParentWrites)
 })
 
 // ObjectLabels are the labels of Objects for a part.
 func ObjectLabels(part store.Part) map[string]string {
-	resource := part.Resource + "." + part.Group
-	if part.Group == "core" {
-		resource = part.Resource
-	}
-	return map[string]string{"shard": part.Shard, "resource": resource}
+	return map[string]string{"shard": part.Shard, "resource": client.Counted(part.GroupResource()).String()}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -26,6 +27,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 )
 
 const (
@@ -49,6 +52,9 @@ type Config struct {
 	Transformer func(schema.GroupResource) value.Transformer
 	// CompactionInterval is the time that etcd keeps old revisions for, at least. 0 leaves that to somebody else.
 	CompactionInterval time.Duration
+	// Bounds are how much each shard may have. Refused is told of what is refused because of them; it may be nil.
+	Bounds  Bounds
+	Refused func(shard string)
 }
 
 // Backend is the connection to etcd that all stores of a process share.
@@ -59,6 +65,7 @@ type Backend struct {
 	stop      []func()
 	// incarnation names what the prefix holds; it is another one after everything was lost.
 	incarnation string
+	usage       *usage
 }
 
 // Open connects to etcd and makes sure that the store has a name. Close it after everything that uses it.
@@ -67,7 +74,7 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd at %v: %w", config.Transport.ServerList, err)
 	}
-	b := &Backend{config: config, client: client}
+	b := &Backend{config: config, client: client, usage: newUsage()}
 	if b.incarnation, err = b.name(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("reading which store %v is: %w", config.Transport.ServerList, err)
@@ -139,9 +146,12 @@ func (b *Backend) Close() {
 	_ = b.client.Close()
 }
 
-// Run has etcd say to all watches now and then how far they are, until the context ends. A watch of a resource that does
-// not change would otherwise end up with a position that etcd has forgotten.
+// Run follows how much shards have, and has etcd say to all watches now and then how far they are, until the context ends.
+// A watch of a resource that does not change would otherwise end up with a position that etcd has forgotten.
 func (b *Backend) Run(ctx context.Context) {
+	var following sync.WaitGroup
+	following.Go(func() { b.follow(ctx) })
+	defer following.Wait()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		// The stock storage opens its watches with the same requirement, hence on the same stream. A failure means that
 		// there is no stream, which then has no watches either.
@@ -159,7 +169,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// storage returns the stock storage of one resource.
+// storage returns the stock storage of one resource. Its metrics have the name that counts gives it.
 func (b *Backend) storage(gr schema.GroupResource, kind schema.GroupVersionKind, prefix string) (storage.Interface, error) {
 	transformer := identity.NewEncryptCheckTransformer()
 	if b.config.Transformer != nil {
@@ -172,7 +182,7 @@ func (b *Backend) storage(gr schema.GroupResource, kind schema.GroupVersionKind,
 	return etcd3.New(b.client, b.compactor, codec,
 		func() runtime.Object { return newObject(kind) }, // of bookmarks, too
 		func() runtime.Object { return &unstructured.UnstructuredList{} },
-		b.config.Prefix, prefix, gr, transformer, etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
+		b.config.Prefix, prefix, cacheclient.Counted(gr), transformer, etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
 }
 
 func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {

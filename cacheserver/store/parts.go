@@ -7,14 +7,27 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Part is what one shard has in a cache of one resource.
 type Part struct {
-	// Group is "core" for the legacy group. Identity is empty for resources under their plain names.
+	// Group is coreSegment for the legacy group. Identity is empty for resources under their plain names.
 	Group, Resource, Identity, Shard string
 
 	prefix string
+}
+
+// GroupResource returns which resource it is, "<resource>:<identity>" where it has an identity.
+func (p Part) GroupResource() schema.GroupResource {
+	gr := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	if p.Group == coreSegment {
+		gr.Group = ""
+	}
+	if p.Identity != "" {
+		gr.Resource += ":" + p.Identity
+	}
+	return gr
 }
 
 // Parts returns the parts of all shards, those of cached resources of users included. It reads one key of each.

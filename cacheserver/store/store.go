@@ -30,6 +30,9 @@ import (
 // plainSegment stands in the keys of resources that no identity tells apart.
 const plainSegment = "customresources"
 
+// coreSegment stands for the group without a name.
+const coreSegment = "core"
+
 // Plain tells whether what would be an identity is none: by that name the objects of a resource could be written past the
 // checks of their kind.
 func Plain(identity string) bool { return identity == plainSegment }
@@ -40,6 +43,7 @@ const clusterField = "kcp.io/cluster"
 // Store holds the objects of one resource, of all shards. The context of each call says whose are meant (package scope)
 // and, for resources of namespaces, which namespace (stock request.WithNamespace).
 type Store struct {
+	backend  *Backend
 	resource client.Resource
 	storage  storage.Interface
 	root     string
@@ -62,14 +66,14 @@ func (b *Backend) New(resource client.Resource) (*Store, error) {
 	}
 	group := resource.Group
 	if group == "" {
-		group = "core"
+		group = coreSegment
 	}
 	root := "/" + group + "/" + plain + "/" + identity
 	storage, err := b.storage(resource.GroupResource(), resource.GroupVersionKind(), root)
 	if err != nil {
 		return nil, fmt.Errorf("creating the storage of %s: %w", resource.GroupResource(), err)
 	}
-	return &Store{resource: resource, storage: storage, root: root}, nil
+	return &Store{backend: b, resource: resource, storage: storage, root: root}, nil
 }
 
 // New implements rest.Storage.

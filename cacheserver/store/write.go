@@ -52,6 +52,9 @@ func (s *Store) Create(ctx context.Context, obj *unstructured.Unstructured, dryR
 		obj.SetCreationTimestamp(metav1.Now())
 	}
 	stamp(ctx, obj)
+	if err := s.admit(ctx, obj, nil); err != nil {
+		return nil, err
+	}
 	if dryRun {
 		return obj, s.checkAbsent(ctx, key, obj.GetName())
 	}
@@ -85,7 +88,7 @@ func (s *Store) Update(ctx context.Context, name string, change func(existing *u
 			obj.SetGeneration(existing.GetGeneration())
 		}
 		stamp(ctx, obj)
-		return obj, nil, nil
+		return obj, nil, s.admit(ctx, obj, existing)
 	}
 	out := &unstructured.Unstructured{}
 	if dryRun {

@@ -272,6 +272,9 @@ func (m *Mirror) operation(of diskKey) (clientv3.Op, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if of.Key == (client.Key{}) {
+		if t.unknown != nil {
+			return clientv3.OpDelete(at), nil
+		}
 		return clientv3.OpPut(at, "{}"), nil
 	}
 	e := t.find(of.Key)

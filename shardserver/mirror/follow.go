@@ -24,7 +24,7 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 	t.mu.Lock()
 	first := !t.listed()
 	t.at, t.relisting, t.failed = at, false, false
-	t.unseen = 0
+	t.unseen, t.refused = 0, nil
 	t.each(func(e *entry) {
 		e.unseen = true
 		t.unseen++
@@ -95,7 +95,10 @@ func (f *follower) take(object *client.Object) {
 		return
 	}
 	version := t.at.Incarnation + "/" + object.Meta.ResourceVersion
-	if e := t.find(object.Key); e != nil && e.version == version {
+	switch e := t.find(object.Key); {
+	case e == nil && t.refuses(f.ctx, object.Key):
+		return
+	case e != nil && e.version == version:
 		t.see(e)
 		return
 	}

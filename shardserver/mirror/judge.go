@@ -32,6 +32,9 @@ func (t *table) sweep(ctx context.Context) {
 	}
 	if t.unknown != nil && t.listed() {
 		if t.unknown = t.mirror.whyIncomplete(ctx, t.at); t.unknown == nil {
+			t.unknown = t.whyRefused(ctx)
+		}
+		if t.unknown == nil {
 			t.mirror.touch(t.resource.GroupResource(), client.Key{})
 			for w := range t.watchers {
 				w.Stop() // who could not decide looks at everything again

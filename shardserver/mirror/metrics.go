@@ -14,8 +14,15 @@ var undecoded = metrics.NewCounterVec(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"resource"})
 
+// refusedObjects counts what is not kept of shards that publish too much.
+var refusedObjects = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "atoll_mirror_refused_objects_total",
+	Help:           "Objects of other shards that were not kept, as the shard has published more than is kept of one, by that shard.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"of"})
+
 func init() {
-	legacyregistry.MustRegister(undecoded)
+	legacyregistry.MustRegister(undecoded, refusedObjects)
 }
 
 // collector counts when it is asked. Its series follow the number of resources.

@@ -28,6 +28,8 @@ type Config struct {
 	Resources []client.Resource
 	// Shards returns the names of all registered shards. It is nil on other shards than root, which learn them here.
 	Shards func(context.Context) ([]string, error)
+	// MaxPerShard is how many objects of one other shard are kept; 0 is any number.
+	MaxPerShard int
 	// Disk is the copy in the shard's own etcd; nil: none is kept.
 	Disk *Disk
 }
@@ -38,6 +40,7 @@ type Mirror struct {
 	tables  map[schema.GroupResource]*table
 	reports reports
 	outage  outage
+	taken   *taken
 
 	mu sync.Mutex
 	// dirty are the objects whose copy on the disk is old; nil while this replica does not write them.
@@ -49,7 +52,7 @@ type Mirror struct {
 
 // New returns an empty mirror.
 func New(cfg Config) *Mirror {
-	m := &Mirror{cfg: cfg, tables: map[schema.GroupResource]*table{}, listed: make(chan struct{}), unlisted: len(cfg.Resources)}
+	m := &Mirror{cfg: cfg, tables: map[schema.GroupResource]*table{}, taken: newTaken(cfg.MaxPerShard), listed: make(chan struct{}), unlisted: len(cfg.Resources)}
 	for _, resource := range cfg.Resources {
 		m.tables[resource.GroupResource()] = newTable(m, resource)
 	}
@@ -107,7 +110,7 @@ func (m *Mirror) hurry(ctx context.Context) {
 		}
 		for _, table := range m.tables {
 			table.sweep(ctx)
-			if table.lags(ctx) {
+			if table.lags(ctx) || table.hasRoom() {
 				table.restart()
 			}
 		}

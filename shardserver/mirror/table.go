@@ -36,6 +36,8 @@ type table struct {
 	end context.CancelFunc
 	// relisting says that this was done, and no list has come since.
 	relisting bool
+	// refused are the shards of which something was not kept since the last list.
+	refused map[string]bool
 	// failed says that the stream could not be opened, and may be waiting before it tries again.
 	failed bool
 }
@@ -170,6 +172,7 @@ func (t *table) put(shard, version string, obj runtime.Object) {
 		}
 		before.next, added.next = added, before.next
 	}
+	t.mirror.taken.add(shard, 1)
 	added.index = len(t.clusters[key.Cluster])
 	t.clusters[key.Cluster] = append(t.clusters[key.Cluster], added)
 	t.came(key, added)
@@ -210,6 +213,7 @@ func (t *table) remove(key client.Key) {
 		return
 	}
 	t.see(e)
+	t.mirror.taken.add(e.shard, -1)
 	switch first := t.objects[named(key)]; {
 	case first != e:
 		for first.next != e {
