@@ -49,8 +49,12 @@ type Config struct {
 type Publisher struct {
 	cfg      Config
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
-	// reported is what the last report says, by which completeness is known.
+	// reported is what the last report says, by which completeness is known; pass is the look at everything that goes on
+	// until it says so. Both are Run's.
 	reported reported
+	pass     *pass
+	// locks are held while an object is published.
+	locks stripes
 	// running says that this is the replica that publishes.
 	running atomic.Bool
 
@@ -140,24 +144,40 @@ func (p *Publisher) publish(ctx context.Context, source Source, key controller.K
 		// Everything is looked at again when it is, but for an object that is gone by then and was never written.
 		return controller.Result{RequeueAfter: p.retry(of)}, nil
 	}
+	err := p.bring(ctx, source, key)
+	p.account(ctx, of, err)
+	switch status := apierrors.APIStatus(nil); {
+	case err == nil:
+		return controller.Result{}, nil
+	case errors.Is(err, errAway):
+		return controller.Result{RequeueAfter: p.retry(of)}, nil
+	case errors.Is(err, errSource), errors.As(err, &status):
+		return controller.Result{}, err
+	}
+	return controller.Result{RequeueAfter: unreachableRetry}, nil
+}
+
+var (
+	// errSource marks the errors of sources, which say nothing about the cache.
+	errSource = errors.New("finding out what to publish")
+	// errAway is the error about a cache of which it is not known what is there.
+	errAway = errors.New("the cache is away")
+)
+
+// bring has the cache say of one object what its source wants now. One at a time does that for an object, so that nothing
+// new is overwritten by something older.
+func (p *Publisher) bring(ctx context.Context, source Source, key controller.Key) error {
+	lock := p.locks.of(item{source.Resource, key})
+	lock.Lock()
+	defer lock.Unlock()
 	wanted, err := p.wanted(ctx, source, key)
 	if errors.Is(err, ErrUnchanged) {
-		p.done(ctx, of)
-		return controller.Result{}, nil
+		return nil
 	}
 	if err != nil {
-		return controller.Result{}, fmt.Errorf("finding out what to publish as %s %s: %w", source.Resource, key, err)
+		return fmt.Errorf("%w as %s %s: %w", errSource, source.Resource, key, err)
 	}
-	err = p.write(ctx, source.Resource, key, wanted)
-	if err == nil {
-		p.done(ctx, of)
-		return controller.Result{}, nil
-	}
-	p.failed(ctx, of, err)
-	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		return controller.Result{RequeueAfter: unreachableRetry}, nil
-	}
-	return controller.Result{}, err
+	return p.write(ctx, source.Resource, key, wanted)
 }
 
 func (p *Publisher) keyOf(key controller.Key) client.Key {
@@ -232,43 +252,75 @@ func (p *Publisher) reachesFar(ctx context.Context, resource schema.GroupResourc
 	return cluster.Annotations[client.ReachAnnotation] == client.ReachGlobal, nil
 }
 
-// write creates, updates or deletes what stands in the cache, if it is not as wanted. Where the mirror is behind the
-// cache, it returns a conflict.
+// write brings what stands in the cache to what is wanted.
 func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Key, wanted *unstructured.Unstructured) error {
-	at := p.keyOf(key)
-	stands, exists, known := p.cfg.Mirror.Own(resource, at)
+	stands, exists, known := p.cfg.Mirror.Own(resource, p.keyOf(key))
 	if !known {
-		return nil
+		return errAway
 	}
+	return p.replace(ctx, resource, key, stands, exists, wanted)
+}
+
+// step is what is to be done to an object in the cache.
+type step int
+
+const (
+	leave step = iota
+	create
+	update
+	remove
+)
+
+// stepTo returns what makes a state of what stands in the cache. wanted is nil for nothing.
+func stepTo(wanted *mirror.Content, stands mirror.Version, exists bool) step {
+	switch {
+	case wanted == nil && exists:
+		return remove
+	case wanted == nil, exists && *wanted == stands.Content:
+		return leave
+	case exists:
+		return update
+	}
+	return create
+}
+
+// replace creates, updates or deletes what stands in the cache, if it is not as wanted. Where the mirror is behind the
+// cache, it returns a conflict.
+func (p *Publisher) replace(ctx context.Context, resource schema.GroupResource, key controller.Key, stands mirror.Version, exists bool, wanted *unstructured.Unstructured) error {
 	found, ok := client.Find(resource)
 	if !ok {
 		return fmt.Errorf("caches do not store %s", resource)
 	}
-	gvr := found.GroupVersionResource
-	if wanted == nil {
-		if !exists {
-			return nil
-		}
-		err := p.cfg.Cache.Delete(ctx, gvr, at, stands.UID)
-		if err != nil && !apierrors.IsNotFound(err) {
+	var content *mirror.Content
+	if wanted != nil {
+		of, err := mirror.ContentOf(wanted.Object)
+		if err != nil {
 			return err
 		}
-		return p.cfg.Mirror.Wrote(resource, at, nil)
+		content = &of
 	}
-	content, err := mirror.ContentOf(wanted.Object)
-	if err != nil || (exists && content == stands.Content) {
-		return err
-	}
+	at, gvr := p.keyOf(key), found.GroupVersionResource
 	var written *client.Object
-	if exists {
+	var err error
+	switch stepTo(content, stands, exists) {
+	case leave:
+		return nil
+	case remove:
+		err = p.cfg.Cache.Delete(ctx, gvr, at, stands.UID)
+		if err == nil || apierrors.IsNotFound(err) {
+			return p.cfg.Mirror.Wrote(resource, at, nil)
+		}
+		return err
+	case update:
 		wanted.SetResourceVersion(stands.ResourceVersion)
 		wanted.SetUID(stands.UID)
-		written, err = p.cfg.Cache.Update(ctx, gvr, key.Cluster, wanted)
-	} else {
-		written, err = p.cfg.Cache.Create(ctx, gvr, key.Cluster, wanted)
-	}
-	if apierrors.IsAlreadyExists(err) || (exists && apierrors.IsNotFound(err)) {
-		return apierrors.NewConflict(resource, key.Name, err)
+		if written, err = p.cfg.Cache.Update(ctx, gvr, key.Cluster, wanted); apierrors.IsNotFound(err) {
+			return apierrors.NewConflict(resource, key.Name, err)
+		}
+	case create:
+		if written, err = p.cfg.Cache.Create(ctx, gvr, key.Cluster, wanted); apierrors.IsAlreadyExists(err) {
+			return apierrors.NewConflict(resource, key.Name, err)
+		}
 	}
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,51 +66,71 @@ func (p *Publisher) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.waiting)
+	p.pass = nil
 	p.running.Store(true)
 }
 
-// beat publishes one report and tells whether it says that everything is published.
+// beat publishes one report and tells whether it says that everything is published. It never creates one that says so:
+// one that is updated is known to be in the store that everything was written to.
 func (p *Publisher) beat(ctx context.Context) (complete bool, err error) {
 	key := controller.Key{Cluster: logicalcluster.Root, Name: p.cfg.Shard}
 	stands, exists, known := p.cfg.Mirror.Own(shardReports, p.keyOf(key))
 	if !known {
 		return false, nil
 	}
-	if err := p.reported.read(ctx, p, stands, exists); err != nil {
+	if err := p.recall(ctx, stands, exists); err != nil {
 		return false, err
 	}
 	spec, err := p.cfg.Report(ctx)
 	if err != nil {
 		return false, err
 	}
-	if spec.Complete = p.reported.complete; !spec.Complete {
-		missing := p.incomplete(ctx)
-		spec.Complete = missing == nil
-		klog.FromContext(ctx).V(3).Info("Looked whether everything is published", "missing", missing)
+	spec.Complete = p.reported.complete
+	if err := p.say(ctx, key, spec); err != nil || spec.Complete {
+		return err == nil, err
 	}
+	missing := p.proceed(ctx)
+	klog.FromContext(ctx).V(3).Info("Looked whether everything is published", "missing", missing)
+	if missing != nil {
+		return false, nil
+	}
+	spec.Complete = true
+	err = p.say(ctx, key, spec)
+	return err == nil, err
+}
+
+// say writes a report. One that says that everything is there only takes the place of another one.
+func (p *Publisher) say(ctx context.Context, key controller.Key, spec shardingv1alpha1.ShardReportSpec) error {
 	content, err := p.report(key, spec)
 	if err != nil {
-		return false, err
+		return err
 	}
-	of := item{shardReports, key}
-	if err := p.write(ctx, shardReports, key, content); err != nil {
-		p.failed(ctx, of, err)
-		return false, fmt.Errorf("publishing the report of this shard: %w", err)
+	stands, exists, known := p.cfg.Mirror.Own(shardReports, p.keyOf(key))
+	switch {
+	case !known:
+		err = errAway
+	case spec.Complete && (!exists || stands.UID != p.reported.uid):
+		err = errLost
+	default:
+		err = p.replace(ctx, shardReports, key, stands, exists, content)
 	}
-	p.done(ctx, of)
+	p.account(ctx, item{shardReports, key}, err)
+	if err != nil {
+		return fmt.Errorf("publishing the report of this shard: %w", err)
+	}
 	if stands, exists, _ := p.cfg.Mirror.Own(shardReports, p.keyOf(key)); exists {
 		p.reported = reported{uid: stands.UID, complete: spec.Complete}
 	}
-	return spec.Complete, nil
+	return nil
 }
 
-// read finds out what the report in the cache says. One that is missing says that the cache has lost everything.
-func (r *reported) read(ctx context.Context, p *Publisher, stands mirror.Version, exists bool) error {
-	if !exists {
-		*r = reported{}
-		return nil
+// recall finds out what the report in the cache says. One that is missing, or another one, says that the cache has lost
+// everything.
+func (p *Publisher) recall(ctx context.Context, stands mirror.Version, exists bool) error {
+	if !exists || p.reported.uid != "" && p.reported.uid != stands.UID {
+		p.reported, p.pass = reported{}, nil
 	}
-	if r.uid == stands.UID {
+	if !exists || p.reported.uid == stands.UID {
 		return nil
 	}
 	resource, _ := client.Find(shardReports)
@@ -123,7 +142,7 @@ func (r *reported) read(ctx context.Context, p *Publisher, stands mirror.Version
 	if err := object.Decode(&report); err != nil {
 		return err
 	}
-	*r = reported{uid: stands.UID, complete: object.Meta.UID == stands.UID && report.Spec.Complete}
+	p.reported = reported{uid: stands.UID, complete: object.Meta.UID == stands.UID && report.Spec.Complete}
 	return nil
 }
 
@@ -142,81 +161,4 @@ func (p *Publisher) report(key controller.Key, spec shardingv1alpha1.ShardReport
 	}
 	p.address(content, key, true)
 	return content, nil
-}
-
-// incomplete returns what is not yet in the cache as it shall be; nil if everything is. It must all be in the store that
-// the report is written to.
-func (p *Publisher) incomplete(ctx context.Context) error {
-	store, known := p.cfg.Mirror.OwnStore(shardReports)
-	if !known {
-		return errors.New("the cache is away")
-	}
-	for _, source := range p.cfg.Sources {
-		if at, known := p.cfg.Mirror.OwnStore(source.Resource); !known || at != store {
-			return fmt.Errorf("%s are not read from the cache yet", source.Resource)
-		}
-		if err := p.differs(ctx, source); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// differs returns the first difference between what a source wants and what stands in the cache.
-func (p *Publisher) differs(ctx context.Context, source Source) error {
-	keys, err := p.keys(ctx, source)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if key.Name == "" || key.Cluster.IsSystem() {
-			continue
-		}
-		if err := p.compare(logicalcluster.With(ctx, key.Cluster), source, key); err != nil {
-			return err
-		}
-	}
-	for _, at := range p.cfg.Mirror.OwnKeys(source.Resource) {
-		key := controller.Key{Cluster: at.Cluster, Namespace: at.Namespace, Name: at.Name}
-		if err := p.compare(logicalcluster.With(ctx, key.Cluster), source, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keys returns all keys that there may be objects for.
-func (p *Publisher) keys(ctx context.Context, source Source) ([]controller.Key, error) {
-	if source.List != nil {
-		return source.List(logicalcluster.With(ctx, logicalcluster.Wildcard))
-	}
-	var keys []controller.Key
-	for _, input := range source.Inputs {
-		if err := input.EachKey(ctx, p.cfg.Registry, func(key controller.Key) { keys = append(keys, key) }); err != nil {
-			return nil, err
-		}
-	}
-	return keys, nil
-}
-
-func (p *Publisher) compare(ctx context.Context, source Source, key controller.Key) error {
-	wanted, err := p.wanted(ctx, source, key)
-	if errors.Is(err, ErrUnchanged) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	stands, exists, _ := p.cfg.Mirror.Own(source.Resource, p.keyOf(key))
-	if wanted == nil {
-		if exists {
-			return fmt.Errorf("%s %s is still published", source.Resource, key)
-		}
-		return nil
-	}
-	content, err := mirror.ContentOf(wanted.Object)
-	if err == nil && (!exists || content != stands.Content) {
-		err = fmt.Errorf("%s %s is not published yet", source.Resource, key)
-	}
-	return err
 }

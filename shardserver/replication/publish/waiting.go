@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,16 @@ func (p *Publisher) retry(of item) time.Duration {
 		return unreachableRetry
 	}
 	return 0
+}
+
+// account notes what came of an attempt to publish an object.
+func (p *Publisher) account(ctx context.Context, of item, err error) {
+	switch {
+	case err == nil:
+		p.done(ctx, of)
+	case !errors.Is(err, errSource) && !errors.Is(err, errAway):
+		p.failed(ctx, of, err)
+	}
 }
 
 // done and failed keep account of what could not be written. There is one line when that begins and one when it ends.
