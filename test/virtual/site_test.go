@@ -97,6 +97,18 @@ func (s *site) create(workspace string, objects ...client.Object) {
 	}
 }
 
+// shardOf returns where a workspace is. Views are shown by the shards of consumers, and the front proxy leads to that of root;
+// those who provide something are on two others.
+func shardOf(workspace string) string {
+	switch workspace {
+	case "provider", "pretender":
+		return installation.Alpha
+	case "owner", "rival":
+		return installation.Beta
+	}
+	return installation.Root
+}
+
 // workspace makes a workspace of somebody's below root, and waits until it is in a phase.
 func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alpha1.WorkspaceTypeReference) {
 	s.Helper()
@@ -104,9 +116,7 @@ func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alph
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
 	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
-	// Views are asked for at the root shard, where consumers are. The provider is there as well, because cached resources
-	// are served on the shard that has them; test/contract has one that is elsewhere.
-	shardtesting.OnShard(installation.Root)(workspace)
+	shardtesting.OnShard(shardOf(name))(workspace)
 	if err := s.masters.Create(root, workspace); err != nil {
 		s.Fatal(err)
 	}
