@@ -83,9 +83,10 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 			}
 			return nil
 		},
-		FlushInterval: -1, // events leave when they come
-		BufferPool:    f.buffersFor(req),
-		ErrorLog:      quiet,
+		// An answer of unknown length is flushed as it comes, so that events leave at once; one of known length leaves in
+		// as few frames as it fits. That is what no FlushInterval means.
+		BufferPool: f.buffersFor(req),
+		ErrorLog:   quiet,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			f.metrics.failed(shard, err)
 			// An outage is logged once, by who follows the shard; here it would be once per request.
