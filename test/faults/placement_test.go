@@ -1,0 +1,322 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/sharded"
+)
+
+// together is how many workspaces are made in a round, a few at a time.
+const together, atOnce = 30, 5
+
+// TestShardsThatAreKilledDuringPlacement: workspaces below one on alpha are created, and later deleted, while alpha, another
+// shard or both are killed at any moment of it. Every one that was acknowledged gets ready with one logical cluster, no
+// logical cluster is left that no workspace leads to, and in the end there is nothing.
+func TestShardsThatAreKilledDuringPlacement(t *testing.T) {
+	s := newSite(t, sharded.Options{})
+	for n, round := range []struct {
+		name               string
+		creating, deleting []string
+	}{
+		{"that of the parent", []string{alpha}, []string{beta}},
+		{"one that was chosen", []string{beta}, []string{alpha}},
+		{"the root shard", []string{root}, nil},
+		{"both", []string{beta, alpha}, []string{alpha, beta}},
+	} {
+		s.step(t, round.name, func(s *site) {
+			p := s.newPlacements(fmt.Sprint("parent-", n))
+			s.killedDuring(p.create, round.creating...)
+			p.settle()
+			s.killedDuring(p.delete, round.deleting...)
+			p.empty()
+		})
+	}
+	s.recovers(root, alpha, beta)
+	s.finish()
+}
+
+// killedDuring has work done, kills shards at some moment of it, and starts them again. Work tells of each part that is
+// done.
+func (s *site) killedDuring(work func(done func()), shards ...string) {
+	s.Helper()
+	moment, wait := rand.Int64N(together), time.Duration(rand.Int64N(int64(200*time.Millisecond)))
+	reached, ended := make(chan struct{}), make(chan struct{})
+	var count atomic.Int64
+	go func() {
+		defer close(ended)
+		work(func() {
+			if count.Add(1) == moment+1 {
+				close(reached)
+			}
+		})
+	}()
+	<-reached
+	time.Sleep(wait) // for nothing: any moment will do
+	for _, shard := range shards {
+		s.Kill(s.T, shard)
+		s.Logf("killed %s when %d of %d were acknowledged", shard, count.Load(), together)
+	}
+	for _, shard := range shards {
+		s.again(shard)
+	}
+	<-ended
+	for _, shard := range shards {
+		s.WaitReady(s.T, shard)
+	}
+}
+
+// placements are the workspaces of one round.
+type placements struct {
+	*site
+	parent string
+	// shards are clients of each shard.
+	shards map[string]client.Client
+}
+
+func (s *site) newPlacements(parent string) *placements {
+	s.Helper()
+	p := &placements{site: s, parent: s.workspace(parent, alpha), shards: map[string]client.Client{}}
+	for _, shard := range s.Shards() {
+		direct, err := loopback.NewClient(s.Masters(s.T, shard))
+		if err != nil {
+			s.Fatal(err)
+		}
+		p.shards[shard] = direct
+	}
+	return p
+}
+
+// each does something for every workspace, a few at a time and until it succeeds.
+func (p *placements) each(done func(), do func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error) {
+	ctx, cancel := context.WithTimeout(shardtesting.In(p.Context(), p.parent), time.Minute)
+	defer cancel()
+	names := make(chan string, together)
+	for n := range together {
+		names <- fmt.Sprint("w", n)
+	}
+	close(names)
+	var all sync.WaitGroup
+	for range atOnce {
+		all.Go(func() {
+			for name := range names {
+				for {
+					request, cancel := context.WithTimeout(ctx, 5*time.Second)
+					err := do(request, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+					cancel()
+					if err == nil {
+						break
+					}
+					if ctx.Err() != nil {
+						p.Errorf("workspace %s: %v", name, err)
+						break
+					}
+					time.Sleep(pace)
+				}
+				done()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (p *placements) create(done func()) {
+	p.each(done, func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error {
+		if err := p.admin.Create(ctx, workspace); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return nil // by the request before, whose answer was lost
+	})
+}
+
+func (p *placements) delete(done func()) {
+	p.each(done, func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error {
+		return client.IgnoreNotFound(p.admin.Delete(ctx, workspace))
+	})
+}
+
+// settle waits until every workspace is ready, and leads to the only logical cluster that was made for it.
+func (p *placements) settle() {
+	p.Helper()
+	var workspaces tenancyv1alpha1.WorkspaceList
+	shardtesting.Eventually(p.T, "all workspaces become ready", func(ctx context.Context) error {
+		if err := p.admin.List(shardtesting.In(ctx, p.parent), &workspaces); err != nil {
+			return err
+		}
+		if len(workspaces.Items) != together {
+			return fmt.Errorf("there are %d of %d", len(workspaces.Items), together)
+		}
+		for i := range workspaces.Items {
+			if workspace := &workspaces.Items[i]; workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
+				return fmt.Errorf("%s is %q: %+v", workspace.Name, workspace.Status.Phase, workspace.Status.Conditions)
+			}
+		}
+		return nil
+	})
+	on := map[string]int{}
+	shardtesting.Eventually(p.T, "every workspace has one logical cluster", func(ctx context.Context) error {
+		found, err := p.clusters(ctx)
+		if err != nil {
+			return err
+		}
+		clear(on)
+		for i := range workspaces.Items {
+			workspace := &workspaces.Items[i]
+			shard := workspace.Annotations[corev1alpha1.ShardAnnotationKey]
+			want := []string{fmt.Sprintf("%s on %s, %s", workspace.Spec.Cluster, shard, corev1alpha1.LogicalClusterPhaseReady)}
+			if got := found[workspace.Name+" "+string(workspace.UID)]; !slices.Equal(got, want) {
+				return fmt.Errorf("workspace %s has %q, want %q", workspace.Name, got, want)
+			}
+			on[shard]++
+		}
+		if len(found) != together {
+			return fmt.Errorf("%d workspaces have logical clusters: %q", len(found), found)
+		}
+		return nil
+	})
+	p.silent()
+	p.Logf("%d workspaces are ready: %v", together, on)
+	for i := range workspaces.Items { // through the front proxy
+		if err := p.status(workspaces.Items[i].Spec.Cluster); err != nil {
+			p.Errorf("entering workspace %s: %v", workspaces.Items[i].Name, err)
+		}
+	}
+}
+
+// clusters returns the logical clusters of workspaces below the parent, by name and UID of the workspace.
+func (p *placements) clusters(ctx context.Context) (map[string][]string, error) {
+	found := map[string][]string{}
+	for shard, direct := range p.shards {
+		var clusters corev1alpha1.LogicalClusterList
+		if err := direct.List(logicalcluster.With(ctx, logicalcluster.Wildcard), &clusters); err != nil {
+			return nil, fmt.Errorf("listing the logical clusters on %s: %w", shard, err)
+		}
+		for i := range clusters.Items {
+			cluster := &clusters.Items[i]
+			if owner := cluster.Spec.Owner; owner != nil && owner.Cluster == p.parent {
+				key := owner.Name + " " + string(owner.UID)
+				found[key] = append(found[key], fmt.Sprintf("%s on %s, %s", logicalcluster.Of(cluster), shard, cluster.Status.Phase))
+			}
+		}
+	}
+	return found, nil
+}
+
+// silent waits until shards have nothing more to say to each other about these workspaces.
+func (p *placements) silent() {
+	p.Helper()
+	config := p.Masters(p.T, sharded.CacheServer)
+	cache, err := rest.HTTPClientFor(config)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer cache.CloseIdleConnections()
+	for _, resource := range []string{"logicalclusterrequests", "logicalclusterreports"} {
+		url := config.Host + "/services/cache/shards/*/clusters/*/apis/sharding.kcp.io/v1alpha1/" + resource
+		shardtesting.Eventually(p.T, "the cache has no "+resource, func(context.Context) error {
+			response, err := cache.Get(url)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			var published struct {
+				Items []struct {
+					Spec struct {
+						Owner corev1alpha1.LogicalClusterOwner `json:"owner"`
+					} `json:"spec"`
+				} `json:"items"`
+			}
+			if err := json.NewDecoder(response.Body).Decode(&published); err != nil || response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s answers %s: %w", url, response.Status, err)
+			}
+			for _, item := range published.Items {
+				if item.Spec.Owner.Cluster == p.parent {
+					return fmt.Errorf("there is one of workspace %s", item.Spec.Owner.Name)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// empty waits until the workspaces and everything that was in them is gone.
+func (p *placements) empty() {
+	p.Helper()
+	shardtesting.Eventually(p.T, "all workspaces go", func(ctx context.Context) error {
+		var workspaces tenancyv1alpha1.WorkspaceList
+		if err := p.admin.List(shardtesting.In(ctx, p.parent), &workspaces); err != nil {
+			return err
+		}
+		if len(workspaces.Items) > 0 {
+			return fmt.Errorf("%d are left, %s with %+v", len(workspaces.Items), workspaces.Items[0].Name, workspaces.Items[0].Status.Conditions)
+		}
+		return nil
+	})
+	shardtesting.Eventually(p.T, "all logical clusters go", func(ctx context.Context) error {
+		found, err := p.clusters(ctx)
+		if err == nil && len(found) > 0 {
+			return fmt.Errorf("some are left: %q", found)
+		}
+		return err
+	})
+	p.silent()
+	for shard, direct := range p.shards {
+		shardtesting.Eventually(p.T, "nothing is left on "+shard, func(ctx context.Context) error { return strays(ctx, direct) })
+	}
+}
+
+// strays returns an error if a shard has something in a logical cluster that does not exist.
+func strays(ctx context.Context, shard client.Client) error {
+	everywhere := logicalcluster.With(ctx, logicalcluster.Wildcard)
+	lists := []client.ObjectList{&corev1.NamespaceList{}, &corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &rbacv1.ClusterRoleBindingList{}}
+	for _, list := range lists {
+		if err := shard.List(everywhere, list); err != nil {
+			return err
+		}
+	}
+	var clusters corev1alpha1.LogicalClusterList
+	if err := shard.List(everywhere, &clusters); err != nil {
+		return err
+	}
+	there := map[logicalcluster.Name]bool{}
+	for i := range clusters.Items {
+		there[logicalcluster.Of(&clusters.Items[i])] = true
+	}
+	var errs []error
+	for _, list := range lists {
+		errs = append(errs, meta.EachListItem(list, func(item runtime.Object) error {
+			object, err := meta.Accessor(item)
+			if err != nil {
+				return err
+			}
+			if of := logicalcluster.Of(object); !of.IsSystem() && !there[of] {
+				return fmt.Errorf("%T %s is left in %s", item, object.GetName(), of)
+			}
+			return nil
+		}))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,122 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/programs"
+	"github.com/atoll-dev/atoll/test/sharded"
+)
+
+const (
+	// leading is what a replica logs when it begins to run the controllers.
+	leading = "Leading: controllers start"
+	// takeover is how long a lease holds and some more, and far less than clocks differ.
+	takeover = 30 * time.Second
+)
+
+// TestReplicasWhoseClocksDiffer: of two replicas of a shard one is ten minutes ahead. Each judges the lease by when it saw
+// it change: none takes it from one who lives, nor waits for ten minutes after one who died. What one has written, with
+// times from the future in it, the controllers of the other see to at once.
+func TestReplicasWhoseClocksDiffer(t *testing.T) {
+	future := byClock(t, ahead)
+	_, urls := startMembers(t)
+	s := newSite(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls, "--enable-leader-election"}}})
+	other := s.replica(alpha, future)
+	s.works(other, "led-from-the-present")
+	if strings.Contains(other.Output(), leading) {
+		t.Error("the replica from the future leads while the other holds the lease")
+	}
+	s.step(t, "the leader hands over to the future", func(s *site) {
+		s.Process(s.T, alpha).Signal(s.T, syscall.SIGTERM)
+		s.Process(s.T, alpha).Exit(s.T)
+		s.leads(other.Process)
+		s.again(alpha)
+		s.WaitReady(s.T, alpha)
+		s.works(other, "led-from-the-future")
+	})
+	s.step(t, "the leader from the future dies", func(s *site) {
+		if strings.Contains(s.Process(s.T, alpha).Output(), leading) {
+			s.Error("a replica leads while the one from the future holds the lease")
+		}
+		other.Signal(s.T, syscall.SIGKILL)
+		other.Exit(s.T)
+		s.leads(s.Process(s.T, alpha))
+		s.workspace("led-from-the-present-again", alpha)
+	})
+	s.recovers(root, alpha, beta)
+	s.finish()
+}
+
+// replica is another replica of a shard, which has no part in what the front proxy sends.
+type replica struct {
+	*programs.Process
+	admin client.Client
+}
+
+// replica starts one in a place.
+func (s *site) replica(of string, place sharded.Place) *replica {
+	s.Helper()
+	servers := s.Layout().Servers
+	server := servers[slices.IndexFunc(servers, func(server sharded.Server) bool { return server.Name == of })]
+	address := programs.FreeAddress(s.T)
+	server.Name, server.URL = of+"-too", "https://"+address
+	_, port, _ := strings.Cut(address, ":")
+	command := slices.Concat(place.Command, []string{filepath.Join(binaries, server.Program)}, server.Args,
+		[]string{"--secure-port=" + port, "--root-directory=" + filepath.Join(s.Directory(), server.Name)})
+	process := programs.StartAs(s.T, server.Name, s.Directory(), command[0], command[1:]...)
+	if err := s.Layout().WaitReady(s.Context(), server); err != nil {
+		s.Fatal(err)
+	}
+	config, err := s.Layout().Client(server.URL, "shard-admin", "system:masters")
+	if err != nil {
+		s.Fatal(err)
+	}
+	admin, err := loopback.NewClient(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return &replica{process, admin}
+}
+
+// leads waits until the process runs the controllers.
+func (s *site) leads(process *programs.Process) {
+	s.Helper()
+	began := time.Now()
+	shardtesting.Eventually(s.T, process.Name+" leads", func(context.Context) error {
+		if !strings.Contains(process.Output(), leading) {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if took := time.Since(began); took > takeover {
+		s.Errorf("%s leads after %s, want at most %s", process.Name, took, takeover)
+	}
+}
+
+// works creates and deletes through a replica of alpha what controllers have to do with.
+func (s *site) works(through *replica, name string) {
+	s.Helper()
+	at := *s
+	at.admin = through.admin
+	began := time.Now()
+	within := s.consumers[alpha]
+	at.deletesOwned(within, name)
+	for _, shard := range s.Shards() {
+		workspace := shardtesting.NewWorkspace(s.T, at.admin, within, name+"-"+shard, shardtesting.OnShard(shard))
+		at.goes(within, workspace)
+	}
+	if took := time.Since(began); took > takeover {
+		s.Errorf("it took %s to make some workspaces and delete them", took)
+	}
+}
