@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
@@ -151,16 +152,7 @@ func (s *site) export(t *testing.T, identityHash string) {
 		condition := conditionsv1alpha1.Get(slice, cachev1alpha1.APIExportValid)
 		return condition != nil && condition.Reason == cachev1alpha1.ReasonAPIExportInvalidReference
 	})
-	described := shardtesting.NewSchema("v1", flavors.GroupResource(), "Flavor")
-	described.Spec.Scope = apiextensionsv1.ClusterScoped
-	described.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
-	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
-		Name: "flavors", Group: "example.com", Schema: described.Name,
-		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
-			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To("cache.kcp.io"), Kind: "ClusterCachedResourceEndpointSlice", Name: "flavors"},
-			IdentityHash: identityHash,
-		}},
-	}}}}
+	described, export := shown("flavors", identityHash)
 	for _, object := range []client.Object{described, export} {
 		if err := s.c.Create(in, object); err != nil {
 			t.Fatal(err)
@@ -170,6 +162,20 @@ func (s *site) export(t *testing.T, identityHash string) {
 		return conditionsv1alpha1.IsTrue(slice, cachev1alpha1.APIExportValid) && conditionsv1alpha1.IsTrue(slice, cachev1alpha1.ResourceValid) &&
 			conditionsv1alpha1.IsTrue(slice, cachev1alpha1.PartitionValid) && len(slice.Status.Endpoints) == 0
 	})
+}
+
+// shown returns an export that shows flavors by a slice of its own name, and its schema.
+func shown(name, identityHash string) (*apisv1alpha1.APIResourceSchema, *apisv1alpha2.APIExport) {
+	described := shardtesting.NewSchema("v1", flavors.GroupResource(), "Flavor")
+	described.Spec.Scope = apiextensionsv1.ClusterScoped
+	described.Spec.Versions[0].Subresources = apiextensionsv1.CustomResourceSubresources{}
+	return described, &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIExportSpec{Resources: []apisv1alpha2.ResourceSchema{{
+		Name: "flavors", Group: "example.com", Schema: described.Name,
+		Storage: apisv1alpha2.ResourceSchemaStorage{Virtual: &apisv1alpha2.ResourceSchemaStorageVirtual{
+			Reference:    corev1.TypedLocalObjectReference{APIGroup: ptr.To("cache.kcp.io"), Kind: "ClusterCachedResourceEndpointSlice", Name: name},
+			IdentityHash: identityHash,
+		}},
+	}}}}
 }
 
 func (s *site) waitSlice(t *testing.T, holds func(*cachev1alpha1.ClusterCachedResourceEndpointSlice) bool) {
@@ -214,12 +220,33 @@ func do(t *testing.T, config *rest.Config, method, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// TestCachedResources is one story: offer, export, bind, read, change, unbind, end.
-func TestCachedResources(t *testing.T) {
-	newSite(t).story(t)
+// accepting returns the answer to a GET of a URL in a media type.
+func accepting(t *testing.T, config *rest.Config, url, media string) string {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", media)
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
-func (s *site) story(t *testing.T) {
+// TestCachedResources is one story: offer, export, bind, read, change, unbind, end.
+func TestCachedResources(t *testing.T) {
+	s := newSite(t)
 	s.define(t)
 	s.export(t, s.offer(t))
 	s.consumers.Bind(t, s.consumer, s.provider, "flavors")
