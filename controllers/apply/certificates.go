@@ -36,6 +36,21 @@ func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
+// Authorities applies the cert-manager objects of one that has a certificate authority of its own. While certificates are
+// missing, a source of trust that the spec names and that is not there is named: cert-manager says it only on objects that
+// nobody looks at.
+func (c Cluster) Authorities(ctx context.Context, namespace string, objects pki.Objects, trust operatorv1alpha1.Certificates) (status.Finding, error) {
+	finding, err := c.Certificates(ctx, objects)
+	if err != nil || finding.Kind == status.Fine {
+		return finding, err
+	}
+	missing, err := c.missingTrust(ctx, namespace, trust)
+	if err != nil || missing == "" {
+		return finding, err
+	}
+	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing), nil
+}
+
 // IssuerExists looks for an issuer of cert-manager that a spec names. Issuers of other groups are taken on trust: their
 // kinds are unknown here.
 func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
@@ -53,16 +68,15 @@ func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operat
 	return true, nil
 }
 
-// MissingTrust says which source of trust that a spec names is not there and what to do, or "". cert-manager says it only
-// on objects that nobody looks at.
-func (c Cluster) MissingTrust(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (string, error) {
+// missingTrust says which source of trust that a spec names is not there and what to do, or "".
+func (c Cluster) missingTrust(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (string, error) {
 	if brought := spec.CASecretRef; brought != nil && brought.Name != "" {
 		secret, err := Get[corev1.Secret](ctx, c, namespace, brought.Name)
 		if err != nil {
 			return "", err
 		}
 		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
-			return missingTrust("Secret", brought.Name, namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
+			return noTrust("Secret", brought.Name, namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
 		}
 		return "", nil
 	}
@@ -72,12 +86,12 @@ func (c Cluster) MissingTrust(ctx context.Context, namespace string, spec operat
 		return "", err
 	}
 	if issuer.Kind == certmanagerv1.ClusterIssuerKind {
-		return missingTrust(issuer.Kind, issuer.Name, "", "issuerRef"), nil
+		return noTrust(issuer.Kind, issuer.Name, "", "issuerRef"), nil
 	}
-	return missingTrust(certmanagerv1.IssuerKind, issuer.Name, namespace, "issuerRef"), nil
+	return noTrust(certmanagerv1.IssuerKind, issuer.Name, namespace, "issuerRef"), nil
 }
 
-func missingTrust(kind, name, namespace, field string) string {
+func noTrust(kind, name, namespace, field string) string {
 	where := ""
 	if namespace != "" {
 		where = " in namespace " + namespace

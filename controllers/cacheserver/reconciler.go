@@ -78,16 +78,7 @@ func (r *Reconciler) issue(ctx context.Context, s *scope) error {
 	if r.runsStore(s) {
 		objects.Append(r.etcd(s).Certificates())
 	}
-	finding, err := r.Cluster.Certificates(ctx, objects)
-	if err == nil && finding.Kind != status.Fine {
-		missing, lookErr := r.Cluster.MissingTrust(ctx, s.cache.Namespace, s.cache.Spec.Certificates)
-		if lookErr != nil {
-			return lookErr
-		}
-		if missing != "" {
-			finding = status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing)
-		}
-	}
+	finding, err := r.Cluster.Authorities(ctx, s.cache.Namespace, objects, s.cache.Spec.Certificates)
 	if err := apply.Settle(&s.report, finding, err); err != nil {
 		return err
 	}

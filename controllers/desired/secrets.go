@@ -22,9 +22,9 @@ func MergedClientCA(owner string) string { return owner + "-merged-client-ca" }
 // MergedCABundle is the Secret with all server CAs that a component trusts.
 func MergedCABundle(owner string) string { return owner + "-merged-ca-bundle" }
 
-// Bundle is a Secret with CA certificates under the key tls.crt.
-func Bundle(name, namespace string, labels map[string]string, owner []metav1.OwnerReference, pem []byte) *corev1.Secret {
-	return generatedSecret(name, namespace, labels, owner, map[string][]byte{corev1.TLSCertKey: pem})
+// Bundle is a Secret for CA certificates, which stand under the key tls.crt once they are read.
+func Bundle(name, namespace string, labels map[string]string, owner []metav1.OwnerReference) *corev1.Secret {
+	return generatedSecret(name, namespace, labels, owner, nil)
 }
 
 // ShardKubeconfigs are the credentials of a shard's own server, which finds its certificates in files.

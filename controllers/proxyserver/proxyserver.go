@@ -45,11 +45,7 @@ func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, 
 // bundles merges the CAs whose clients the proxy accepts and, if there are CAs of backends, those it trusts.
 func bundles(ctx context.Context, cluster apply.Cluster, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy) error {
 	merge := func(name, own string, refs ...*corev1.LocalObjectReference) error {
-		pem, err := cluster.BundleParts(ctx, conditionType, root.Namespace, own, refs...)
-		if err != nil {
-			return err
-		}
-		return cluster.Object(ctx, conditionType, desired.Bundle(name, root.Namespace, proxy.SecretLabels(), proxy.Owner(), pem))
+		return cluster.Bundle(ctx, conditionType, desired.Bundle(name, root.Namespace, proxy.SecretLabels(), proxy.Owner()), own, refs...)
 	}
 	if err := merge(desired.MergedClientCA(proxy.BundleOwner()), desired.CASecret(root, desired.ClientCA), proxy.ClientCABundleRefs()...); err != nil {
 		return err

@@ -99,21 +99,13 @@ func (r *Reconciler) surroundings(ctx context.Context, s *scope) (err error) {
 	return err
 }
 
-// issue makes the PKI. A user's issuer that is not there is named, because cert-manager says it only on an object that
-// nobody looks at.
+// issue makes the PKI.
 func (r *Reconciler) issue(ctx context.Context, s *scope) error {
 	objects := pki.RootShard(s.root, s.around.Cache)
 	if etcd.IsManaged(s.root.Spec.Etcd) {
 		objects.Append(etcd.OfShard(s.shard()).Certificates())
 	}
-	finding, err := r.Cluster.Certificates(ctx, objects)
-	if err == nil && finding.Kind != status.Fine {
-		if missing, lookErr := r.Cluster.MissingTrust(ctx, s.root.Namespace, s.root.Spec.Certificates); lookErr != nil {
-			return lookErr
-		} else if missing != "" {
-			finding = status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing)
-		}
-	}
+	finding, err := r.Cluster.Authorities(ctx, s.root.Namespace, objects, s.root.Spec.Certificates)
 	if err := apply.Settle(&s.report, finding, err); err != nil {
 		return err
 	}

@@ -56,11 +56,8 @@ func bundles(ctx context.Context, c apply.Cluster, shard desired.Shard) error {
 		if len(bundle.refs) == 0 {
 			continue
 		}
-		pem, err := c.BundleParts(ctx, condition, shard.Namespace(), desired.CASecret(shard.Root(), bundle.own), bundle.refs...)
-		if err != nil {
-			return err
-		}
-		if err := c.Object(ctx, condition, desired.Bundle(bundle.name, shard.Namespace(), shard.SecretLabels(), shard.Owner(), pem)); err != nil {
+		into := desired.Bundle(bundle.name, shard.Namespace(), shard.SecretLabels(), shard.Owner())
+		if err := c.Bundle(ctx, condition, into, desired.CASecret(shard.Root(), bundle.own), bundle.refs...); err != nil {
 			return err
 		}
 	}

@@ -127,11 +127,8 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) (status.Finding, err
 		if len(bundle.refs) == 0 {
 			continue
 		}
-		pem, err := r.Cluster.BundleParts(ctx, condition, s.views.Namespace, desired.CASecret(server.Root(), bundle.own), bundle.refs...)
-		if err != nil {
-			return status.Finding{}, err
-		}
-		if err := r.Cluster.Object(ctx, condition, desired.Bundle(bundle.name, s.views.Namespace, server.SecretLabels(), server.Owner(), pem)); err != nil {
+		into := desired.Bundle(bundle.name, s.views.Namespace, server.SecretLabels(), server.Owner())
+		if err := r.Cluster.Bundle(ctx, condition, into, desired.CASecret(server.Root(), bundle.own), bundle.refs...); err != nil {
 			return status.Finding{}, err
 		}
 	}
