@@ -118,6 +118,14 @@ func TestSpec(t *testing.T) {
 	if finding := checkSpec(golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")); finding.Kind != status.Fine {
 		t.Errorf("the full sample: %+v", finding)
 	}
+	nameless := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Parent: &operatorv1alpha1.CacheParent{KubeconfigSecretRef: &corev1.LocalObjectReference{}}}}
+	if finding := checkSpec(nameless); finding.Kind != status.Stalled || !strings.Contains(finding.Message, "parent.kubeconfigSecretRef.name is empty") {
+		t.Errorf("a parent without a name: %+v", finding)
+	}
+	named := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
+	if finding := checkSpec(named); finding.Kind != status.Told || !strings.Contains(finding.Message, "cacheName") {
+		t.Errorf("a name that nobody asks for: %+v", finding)
+	}
 	// An API server that knows the rule admits no such object; one from before the rule may be there.
 	finding := checkSpec(&operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](2)}})
 	if finding.Kind != status.Told || !strings.Contains(finding.Message, "spec.replicas: the embedded store belongs to one pod") {

@@ -3,6 +3,8 @@ package cacheserver
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/pki"
 	"github.com/atoll-dev/atoll/controllers/shardbase"
@@ -21,6 +23,15 @@ func checkSpec(cache *operatorv1alpha1.CacheServer) status.Finding {
 	case strings.Contains(cache.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the CacheServer under a name without dots")
 	}
+	if parent := cache.Spec.Parent; parent != nil {
+		for field, ref := range map[string]*corev1.LocalObjectReference{
+			"cacheServerRef": parent.CacheServerRef, "rootShardRef": parent.RootShardRef, "kubeconfigSecretRef": parent.KubeconfigSecretRef,
+		} {
+			if ref != nil && ref.Name == "" {
+				return status.Stall(condition, "InvalidSpec", "parent.%s.name is empty: name the cache above this one, or remove parent", field)
+			}
+		}
+	}
 	if cache.Spec.Etcd != nil {
 		if finding := shardbase.CheckEtcd(cache.Spec.Etcd); finding.Type != "" {
 			return finding
@@ -35,6 +46,9 @@ func notHonored(cache *operatorv1alpha1.CacheServer) []status.Unheeded {
 	out := shardbase.NotHonoredCertificates(spec.Certificates, spec.CertificateTemplates)
 	if spec.Etcd == nil && spec.Replicas != nil && *spec.Replicas > 1 {
 		out = append(out, status.Unheeded{Field: "replicas", Advice: "the embedded store belongs to one pod; set etcd for more"})
+	}
+	if spec.CacheName != "" && spec.Parent == nil {
+		out = append(out, status.Unheeded{Field: "cacheName", Advice: "it is for the cache above, and there is none; set parent or remove it"})
 	}
 	return append(out, status.UnheededKeys("certificateTemplates", spec.CertificateTemplates, pki.CacheServerTemplateKeys())...)
 }

@@ -175,9 +175,14 @@ func (p Proxy) configMap() string {
 
 func (p Proxy) dynamicKubeconfig() string { return p.Certificate("dynamic-kubeconfig") }
 
-// ServiceURL is the address of the proxy's Service. Clients outside of the cluster may know it by another.
+// ServiceURL is the address of the proxy's Service. Clients outside of the cluster may know it by another. A Service without
+// an address of its own leads to the pods as they are.
 func (p Proxy) ServiceURL() string {
-	return httpsURL(ServiceHost(p.Server(), p.root.Namespace, ClusterDomain(p.root)), p.servicePort())
+	port := p.servicePort()
+	if t := p.spec.ServiceTemplate; t != nil && t.Spec != nil && t.Spec.ClusterIP == corev1.ClusterIPNone {
+		port = ServerPort
+	}
+	return httpsURL(ServiceHost(p.Server(), p.root.Namespace, ClusterDomain(p.root)), port)
 }
 
 // ShowsAll says whether a user of a group reaches the workspaces of all shards through the proxy: it is for all shards, and
