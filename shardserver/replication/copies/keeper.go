@@ -50,6 +50,7 @@ func (k *Keeper) Want(ctx context.Context, sources []Source) {
 	slices.SortFunc(sources, func(a, b Source) int {
 		return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Identity, b.Identity))
 	})
+	sources = slices.Compact(sources)
 	if len(sources) > maxSources {
 		klog.FromContext(ctx).Error(nil, "More is offered to this shard by others than it can follow; consumers of the rest are refused", "offers", len(sources), "followed", maxSources)
 		sources = sources[:maxSources]
