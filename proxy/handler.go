@@ -170,8 +170,12 @@ func asError(p any) error {
 
 // newIndexCollector returns the sizes of the index by shard.
 func newIndexCollector(idx *index.Index) metrics.StableCollector {
-	return &indexCollector{index: idx, desc: metrics.NewDesc("kcp_indexed_logicalclusters",
-		"Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, "")}
+	return &indexCollector{
+		index: idx,
+		desc:  metrics.NewDesc("kcp_indexed_logicalclusters", "Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, ""),
+		contested: metrics.NewDesc("atoll_front_proxy_contested_logicalclusters",
+			"Logical clusters that a shard says it has, and another shard said so before it, which is believed; by the former.", []string{"shard"}, nil, metrics.ALPHA, ""),
+	}
 }
 
 // newSourcesCollector returns whether the index follows what happens, by where it comes from.
@@ -203,14 +207,21 @@ func (c *sourcesCollector) CollectWithStability(ch chan<- metrics.Metric) {
 // indexCollector counts when it is asked, so that updates of the index count nothing.
 type indexCollector struct {
 	metrics.BaseStableCollector
-	index *index.Index
-	desc  *metrics.Desc
+	index           *index.Index
+	desc, contested *metrics.Desc
 }
 
-func (c *indexCollector) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.desc }
+func (c *indexCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- c.desc
+	ch <- c.contested
+}
 
 func (c *indexCollector) CollectWithStability(ch chan<- metrics.Metric) {
-	for shard, n := range c.index.Load().Counts() {
+	snapshot := c.index.Load()
+	for shard, n := range snapshot.Counts() {
 		ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, float64(n), shard)
+	}
+	for shard, n := range snapshot.Contested() {
+		ch <- metrics.NewLazyConstMetric(c.contested, metrics.GaugeValue, float64(n), shard)
 	}
 }

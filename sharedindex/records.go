@@ -50,8 +50,9 @@ type Cluster struct {
 
 // Workspace says where a workspace leads.
 type Workspace struct {
-	// Cluster is its logical cluster; Mount the URL of one that is mounted and has none.
+	// Cluster is its logical cluster, and Shard where that was put; Mount is the URL of one that is mounted and has none.
 	Cluster     string `json:"cluster,omitempty"`
+	Shard       string `json:"shard,omitempty"`
 	Mount       string `json:"mount,omitempty"`
 	Unavailable bool   `json:"unavailable,omitempty"`
 }
@@ -72,16 +73,17 @@ type Shard struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// Lead returns what the index says of a workspace with this phase, spec.cluster, spec.URL and spec.mount; ok is false for
-// one that leads nowhere (yet). It is the one place that knows: proxies that watch shards ask it, too.
-func Lead(phase, cluster, url string, mounted bool) (w Workspace, ok bool) {
+// Lead returns what the index says of a workspace with this phase, spec.cluster, annotation of its shard, spec.URL and
+// spec.mount; ok is false for one that leads nowhere (yet). It is the one place that knows: proxies that watch shards ask
+// it, too.
+func Lead(phase, cluster, shard, url string, mounted bool) (w Workspace, ok bool) {
 	if phase == "" || phase == "Scheduling" {
 		return Workspace{}, false
 	}
 	w.Unavailable = phase == "Unavailable"
 	switch {
 	case cluster != "":
-		w.Cluster = cluster
+		w.Cluster, w.Shard = cluster, shard
 	case mounted:
 		w.Mount = url
 	}

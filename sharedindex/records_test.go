@@ -47,21 +47,21 @@ func TestLead(t *testing.T) {
 		want                Workspace
 		ok                  bool
 	}{
-		"a ready workspace leads to its cluster":         {"Ready", "c", "https://x", false, Workspace{Cluster: "c"}, true},
-		"so does one that is being deleted":              {"Deleting", "c", "", false, Workspace{Cluster: "c"}, true},
+		"a ready workspace leads to its cluster":         {"Ready", "c", "https://x", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"so does one that is being deleted":              {"Deleting", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
 		"one that is being scheduled leads nowhere":      {"Scheduling", "c", "", false, Workspace{}, false},
 		"one without a phase leads nowhere":              {"", "c", "", false, Workspace{}, false},
 		"one without a cluster leads nowhere":            {"Ready", "", "https://x", false, Workspace{}, false},
 		"a mount leads to its URL":                       {"Ready", "", "https://x", true, Workspace{Mount: "https://x"}, true},
 		"a mount without a URL leads nowhere":            {"Ready", "", "", true, Workspace{}, false},
 		"a mount that never was there is unavailable":    {"Unavailable", "", "", true, Workspace{Unavailable: true}, true},
-		"one that is unavailable still has its cluster":  {"Unavailable", "c", "", false, Workspace{Cluster: "c", Unavailable: true}, true},
-		"a mount that has got a cluster leads to that":   {"Ready", "c", "https://x", true, Workspace{Cluster: "c"}, true},
-		"one that is initializing leads to its cluster":  {"Initializing", "c", "", false, Workspace{Cluster: "c"}, true},
-		"a phase of a later version is one that leads":   {"Migrating", "c", "", false, Workspace{Cluster: "c"}, true},
+		"one that is unavailable still has its cluster":  {"Unavailable", "c", "", false, Workspace{Cluster: "c", Shard: "alpha", Unavailable: true}, true},
+		"a mount that has got a cluster leads to that":   {"Ready", "c", "https://x", true, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"one that is initializing leads to its cluster":  {"Initializing", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"a phase of a later version is one that leads":   {"Migrating", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
 		"an unavailable one that has nothing is told of": {"Unavailable", "", "", false, Workspace{Unavailable: true}, true},
 	} {
-		if got, ok := Lead(tc.phase, tc.cluster, tc.url, tc.mounted); got != tc.want || ok != tc.ok {
+		if got, ok := Lead(tc.phase, tc.cluster, "alpha", tc.url, tc.mounted); got != tc.want || ok != tc.ok {
 			t.Errorf("%s: %+v, %v", sentence, got, ok)
 		}
 	}

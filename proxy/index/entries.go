@@ -34,16 +34,21 @@ func (s *Snapshot) countUnread() {
 	}
 }
 
-func (s *Snapshot) putCluster(o *owner, cluster Cluster) {
+// putCluster returns the shard that keeps the cluster although this one says that it has it; nil if none does.
+func (s *Snapshot) putCluster(o *owner, cluster Cluster) (holder *owner) {
 	name, kind := cluster.Name, unique.Make(cluster.Type)
 	if name.Empty() || name.IsSystem() || name.IsWildcard() || name == logicalcluster.Root && o.name != rootShard {
-		return
+		return nil
 	}
-	existing, _ := s.clusters.get(name)
-	if existing != nil && existing.owner == o && existing.kind == kind {
-		return
+	first, _ := s.clusters.get(name)
+	if own := first.of(o.name); own == nil || own.kind != kind {
+		first = first.with(s.canonical(name), o, kind)
+		s.clusters = s.clusters.put(first)
 	}
-	s.clusters = s.clusters.put(&clusterEntry{name: s.canonical(name), owner: o, kind: kind, older: existing.without(o)})
+	if first.owner == o {
+		return nil
+	}
+	return first.owner
 }
 
 func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
@@ -60,27 +65,11 @@ func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
 	}
 }
 
-func (s *Snapshot) hasCluster(o *owner, name logicalcluster.Name) bool {
-	e, _ := s.clusters.get(name)
-	for ; e != nil; e = e.older {
-		if e.owner == o {
-			return true
-		}
-	}
-	return false
-}
-
-// leads tells whether the owner's word on the cluster is the one that counts.
-func (s *Snapshot) leads(o *owner, name logicalcluster.Name) bool {
-	e, ok := s.clusters.get(name)
-	return ok && e.owner == o
-}
-
 // keepClusters removes the owner's clusters that are not in keep.
 func (s *Snapshot) keepClusters(o *owner, keep map[logicalcluster.Name]struct{}) {
 	var gone []logicalcluster.Name
 	s.clusters.each(func(e *clusterEntry) {
-		if _, ok := keep[e.name]; !ok && s.hasCluster(o, e.name) {
+		if _, ok := keep[e.name]; !ok && e.of(o.name) != nil {
 			gone = append(gone, e.name)
 		}
 	})
@@ -89,20 +78,44 @@ func (s *Snapshot) keepClusters(o *owner, keep map[logicalcluster.Name]struct{})
 	}
 }
 
+// of returns what the shard with that name says, or nil.
+func (e *clusterEntry) of(shard string) *clusterEntry {
+	for ; e != nil; e = e.next {
+		if e.owner.name == shard {
+			return e
+		}
+	}
+	return nil
+}
+
+// with returns the chain with the owner's entry, where that was, or at the end.
+func (e *clusterEntry) with(name logicalcluster.Name, o *owner, kind unique.Handle[string]) *clusterEntry {
+	if e == nil {
+		return &clusterEntry{name: name, owner: o, kind: kind}
+	}
+	out := *e
+	if e.owner == o {
+		out.kind = kind
+		return &out
+	}
+	out.next = e.next.with(e.name, o, kind)
+	return &out
+}
+
 // without returns the chain without the owner's entry: itself when it has none, nil when nothing is left.
 func (e *clusterEntry) without(o *owner) *clusterEntry {
 	if e == nil {
 		return nil
 	}
 	if e.owner == o {
-		return e.older
+		return e.next
 	}
-	rest := e.older.without(o)
-	if rest == e.older {
+	rest := e.next.without(o)
+	if rest == e.next {
 		return e
 	}
 	out := *e
-	out.older = rest
+	out.next = rest
 	return &out
 }
 
@@ -126,6 +139,8 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 	if w.Cluster.Empty() {
 		mount := string([]byte(w.Mount))
 		entry.mount = &mount
+	} else if w.Shard != "" {
+		entry.on = unique.Make(w.Shard)
 	}
 	s.workspaces = s.workspaces.put(entry)
 }
@@ -173,12 +188,20 @@ func (s *Snapshot) keepWorkspaces(o *owner, keep map[workspaceKey]struct{}) {
 	}
 }
 
+// shard returns where the workspace's logical cluster was put, or "".
+func (e *workspaceEntry) shard() string {
+	if e.on == (unique.Handle[string]{}) {
+		return ""
+	}
+	return e.on.Value()
+}
+
 func (e *workspaceEntry) same(w Workspace) bool {
 	if e.cluster != w.Cluster || e.unavailable != w.Unavailable {
 		return false
 	}
 	if e.mount == nil {
-		return !w.Cluster.Empty()
+		return !w.Cluster.Empty() && e.shard() == w.Shard
 	}
 	return w.Cluster.Empty() && *e.mount == w.Mount
 }

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"unique"
 
+	"k8s.io/klog/v2"
+
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -52,8 +54,10 @@ type Workspace struct {
 	// Parent is the logical cluster that holds the object; Name is the object's name.
 	Parent logicalcluster.Name
 	Name   string
-	// Cluster is the workspace's own logical cluster; the zero Name for a mount.
+	// Cluster is the workspace's own logical cluster; the zero Name for a mount. Shard is where it was put, or "" where that
+	// is not said.
 	Cluster logicalcluster.Name
+	Shard   string
 	// Mount is the URL that a mounted workspace leads to; empty for all others.
 	Mount string
 	// Unavailable is set in phase Unavailable.
@@ -77,11 +81,17 @@ type workspaceKey struct {
 }
 
 // owner is the identity of a shard: entries point to it, so that a new base URL touches none of them.
-type owner struct{ name string }
+type owner struct {
+	name string
+	// contests says that the shard has claimed a logical cluster that another one has, which was told.
+	contests bool
+}
 
 type workspaceEntry struct {
 	workspaceKey
 	cluster logicalcluster.Name
+	// on names the shard where the cluster was put, if that is said. There are few, each held once.
+	on unique.Handle[string]
 	// mount is a pointer because hardly any workspace has one.
 	mount       *string
 	owner       *owner
@@ -94,9 +104,9 @@ type clusterEntry struct {
 	owner *owner
 	// kind is the workspace type. There are few, so that each is held once however many clusters have it.
 	kind unique.Handle[string]
-	// older is what another shard says about the same cluster: during a migration two shards have it. The latest
-	// event is in front; when its shard lets go, the older one is valid again.
-	older *clusterEntry
+	// next is what another shard says about the same cluster. Whoever said so first is in front; when that shard lets go,
+	// the next one is believed. So no shard can take a name that another one has.
+	next *clusterEntry
 }
 
 func (e *workspaceEntry) key() workspaceKey      { return e.workspaceKey }
@@ -204,7 +214,15 @@ func (i *Index) SetUnread(shard string) {
 // PutCluster says that the shard has the logical cluster. System clusters exist on every shard and are nobody's
 // business outside: they are not indexed.
 func (i *Index) PutCluster(shard string, cluster Cluster) {
-	i.update(func(s *Snapshot) { s.putCluster(i.owner(shard), cluster) })
+	i.update(func(s *Snapshot) { i.putCluster(s, i.owner(shard), cluster) })
+}
+
+// putCluster tells, once for each shard, that it claims what another one has. The caller holds mu.
+func (i *Index) putCluster(s *Snapshot, o *owner, cluster Cluster) {
+	if holder := s.putCluster(o, cluster); holder != nil && !o.contests {
+		o.contests = true
+		klog.InfoS("A shard claims a logical cluster that another shard has, which is not believed as long as that one says so", "shard", o.name, "cluster", cluster.Name, "holder", holder.name)
+	}
 }
 
 // DeleteCluster says that the shard no longer has the logical cluster.
@@ -219,10 +237,7 @@ func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 		keep := make(map[logicalcluster.Name]struct{}, len(clusters))
 		for _, cluster := range clusters {
 			keep[cluster.Name] = struct{}{}
-			// A relist is no event: where a newer shard is in front it stays there.
-			if !s.hasCluster(o, cluster.Name) || s.leads(o, cluster.Name) {
-				s.putCluster(o, cluster)
-			}
+			i.putCluster(s, o, cluster)
 		}
 		s.keepClusters(o, keep)
 		s.setRead(shard, s.read[shard]|clustersRead)
@@ -265,6 +280,21 @@ func (s *Snapshot) Counts() map[string]int {
 		counts[name] = 0
 	}
 	s.workspaces.each(func(e *workspaceEntry) { counts[e.owner.name]++ })
+	return counts
+}
+
+// Contested returns, for each shard, how many logical clusters it claims that another shard has. It walks the index: for
+// metrics.
+func (s *Snapshot) Contested() map[string]int {
+	counts := make(map[string]int, len(s.shards))
+	for name := range s.shards {
+		counts[name] = 0
+	}
+	s.clusters.each(func(first *clusterEntry) {
+		for e := first.next; e != nil; e = e.next {
+			counts[e.owner.name]++
+		}
+	})
 	return counts
 }
 

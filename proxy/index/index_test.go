@@ -181,15 +181,50 @@ func TestUpdates(t *testing.T) {
 			i.ReplaceWorkspaces("root", []Workspace{{Parent: name("root"), Name: "org", Cluster: name("org1")}})
 		}, "root:org:team", ""},
 		"a relist of one shard leaves the other's": {func(i *Index) { i.ReplaceClusters("alpha", nil) }, "root:org", "root"},
-		"of two shards the latest event wins":      {func(i *Index) { i.PutCluster("root", Cluster{Name: name("team1")}) }, "team1", "root"},
-		"deletion on the old shard changes nothing": {func(i *Index) {
+		"of two shards the first is believed":      {func(i *Index) { i.PutCluster("root", Cluster{Name: name("team1")}) }, "team1", "alpha"},
+		"a claim that is made again is not another one": {func(i *Index) {
+			i.PutCluster("root", Cluster{Name: name("team1"), Type: "a"})
+			i.PutCluster("root", Cluster{Name: name("team1"), Type: "b"})
+		}, "team1", "alpha"},
+		"nor is one of a list": {func(i *Index) { i.ReplaceClusters("root", []Cluster{{Name: name("root")}, {Name: name("team1")}}) }, "team1", "alpha"},
+		"the first goes on to be, whatever it says of it": {func(i *Index) {
+			i.PutCluster("root", Cluster{Name: name("team1")})
+			i.PutCluster("alpha", Cluster{Name: name("team1"), Type: "other"})
+			i.ReplaceClusters("alpha", []Cluster{{Name: name("team1")}})
+		}, "team1", "alpha"},
+		"the next is believed when the first lets go": {func(i *Index) {
 			i.PutCluster("root", Cluster{Name: name("team1")})
 			i.DeleteCluster("alpha", name("team1"))
 		}, "team1", "root"},
-		"deletion on the new shard brings the old one back": {func(i *Index) {
+		"or is gone": {func(i *Index) {
+			i.PutCluster("root", Cluster{Name: name("team1")})
+			i.RemoveShard("alpha")
+		}, "team1", "root"},
+		"what is not believed can be taken back": {func(i *Index) {
 			i.PutCluster("root", Cluster{Name: name("team1")})
 			i.DeleteCluster("root", name("team1"))
 		}, "team1", "alpha"},
+		"a path leads where its workspace was put": {func(i *Index) {
+			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("team1"), Shard: "alpha"})
+		}, "root:org:team", "alpha"},
+		"also if another shard was first with its name": {func(i *Index) {
+			i.PutCluster("nourl", Cluster{Name: name("new1")})
+			i.PutCluster("alpha", Cluster{Name: name("new1")})
+			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("new1"), Shard: "alpha"})
+		}, "root:org:team", "alpha"},
+		"and nowhere while that shard does not have it": {func(i *Index) {
+			i.PutCluster("root", Cluster{Name: name("new1")})
+			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("new1"), Shard: "alpha"})
+		}, "root:org:team", ""},
+		"nor further": {func(i *Index) {
+			i.PutCluster("root", Cluster{Name: name("new1")})
+			i.PutWorkspace("root", Workspace{Parent: name("new1"), Name: "deep", Cluster: name("org1")})
+			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("new1"), Shard: "alpha"})
+		}, "root:org:team:deep", ""},
+		"a workspace that was put elsewhere leads there": {func(i *Index) {
+			i.PutCluster("root", Cluster{Name: name("team1")})
+			i.PutWorkspace("root", Workspace{Parent: name("org1"), Name: "team", Cluster: name("team1"), Shard: "root"})
+		}, "root:org:team", "root"},
 		"root is where it is, whatever other shards say": {func(i *Index) { i.PutCluster("alpha", Cluster{Name: name("root")}) }, "root", "root"},
 		"no shard leads through another shard's logical clusters": {func(i *Index) {
 			i.PutWorkspace("alpha", Workspace{Parent: name("root"), Name: "evil", Cluster: name("team1")})
@@ -200,16 +235,12 @@ func TestUpdates(t *testing.T) {
 		"a logical cluster that moved is led through by its new shard": {func(i *Index) {
 			i.PutCluster("alpha", Cluster{Name: name("org1")})
 			i.PutWorkspace("alpha", Workspace{Parent: name("org1"), Name: "team", Cluster: name("org1")})
+			i.DeleteCluster("root", name("org1"))
 		}, "root:org:team", "alpha"},
-		"and by its old one if the new one has let go": {func(i *Index) {
+		"and by its old one until that lets go": {func(i *Index) {
 			i.PutCluster("alpha", Cluster{Name: name("org1")})
 			i.PutWorkspace("alpha", Workspace{Parent: name("org1"), Name: "team", Cluster: name("root")})
-			i.DeleteCluster("alpha", name("org1"))
 		}, "root:org:team", "alpha"},
-		"a relist of the old shard is no event": {func(i *Index) {
-			i.PutCluster("root", Cluster{Name: name("team1")})
-			i.ReplaceClusters("alpha", []Cluster{{Name: name("team1")}})
-		}, "team1", "root"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			i := tree()
@@ -222,6 +253,23 @@ func TestUpdates(t *testing.T) {
 				t.Error("the update changed a snapshot taken before it")
 			}
 		})
+	}
+}
+
+// TestClaimsOfWhatOthersHaveAreCounted, and leave nothing behind.
+func TestClaimsOfWhatOthersHaveAreCounted(t *testing.T) {
+	i := tree()
+	i.PutCluster("root", Cluster{Name: name("team1")})
+	i.PutCluster("root", Cluster{Name: name("deep1")})
+	i.PutCluster("root", Cluster{Name: name("deep1"), Type: "other"})
+	i.PutCluster("alpha", Cluster{Name: name("root")})
+	if got := i.Load().Contested(); got["root"] != 2 || got["alpha"] != 0 || len(got) != 4 {
+		t.Errorf("contested are %v", got)
+	}
+	i.DeleteCluster("root", name("team1"))
+	i.DeleteCluster("alpha", name("deep1"))
+	if got := i.Load().Contested(); got["root"] != 0 {
+		t.Errorf("in the end, contested are %v", got)
 	}
 }
 

@@ -39,12 +39,18 @@ const homeSegment = "user"
 
 // Lookup follows the path from its first segment, the name of a logical cluster, through the workspaces named by
 // the other segments. Segments behind a mount belong to the mount's own server and are dropped.
+//
+// A path from root is proven: root is on the root shard, what its workspaces are that shard says, and each workspace says
+// on which shard its logical cluster was put, which then has the word about the workspaces in it. So what shards say of
+// logical clusters that are not theirs leads no path astray. A name alone proves nothing: there the shard is believed that
+// was first to say that it has it, as long as it says so.
 func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 	if name, ok := path.Name(); ok {
 		if name.IsSystem() || name.IsWildcard() {
 			return Route{}, NotFound // whatever is read
 		}
-		return s.cluster(name)
+		at, _ := s.clusters.get(name)
+		return s.route(at)
 	}
 	first, rest, _ := strings.Cut(path.String(), ":")
 	if first == homeSegment {
@@ -77,19 +83,21 @@ func (s *Snapshot) Lookup(path logicalcluster.Path) (Route, Verdict) {
 			return Route{Mount: *w.mount}, Mounted
 		}
 		cluster = w.cluster
-		at, _ = s.clusters.get(cluster)
+		if at, _ = s.clusters.get(cluster); w.shard() != "" {
+			at = at.of(w.shard())
+		}
 	}
 
-	route, verdict := s.cluster(cluster)
+	route, verdict := s.route(at)
 	if verdict == Found && unavailable {
 		return Route{}, Unavailable
 	}
 	return route, verdict
 }
 
-func (s *Snapshot) cluster(name logicalcluster.Name) (Route, Verdict) {
-	e, ok := s.clusters.get(name)
-	if !ok {
+// route returns where a logical cluster is, of which a shard says that it has it; nil if none does.
+func (s *Snapshot) route(e *clusterEntry) (Route, Verdict) {
+	if e == nil {
 		return Route{}, s.unknown()
 	}
 	shard, ok := s.shards[e.owner.name]

@@ -32,11 +32,11 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 	annotations := map[string]string{logicalcluster.AnnotationKey: "org1"}
 
 	ws := &tenancyv1alpha1.Workspace{}
-	ws.Name, ws.Annotations = "team", annotations
+	ws.Name, ws.Annotations = "team", map[string]string{logicalcluster.AnnotationKey: "org1", corev1alpha1.ShardAnnotationKey: "beta"}
 	ws.Spec.Cluster = "team1"
 	ws.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable
 	got, err := workspaceOf(decode(ws, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
-	want := index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "team", Cluster: logicalcluster.MustParseName("team1"), Unavailable: true}
+	want := index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "team", Cluster: logicalcluster.MustParseName("team1"), Shard: "beta", Unavailable: true}
 	if err != nil || got != want {
 		t.Errorf("workspace: %+v, %v", got, err)
 	}

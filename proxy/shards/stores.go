@@ -89,13 +89,13 @@ func workspaceOf(object runtime.Object) (index.Workspace, error) {
 	if err != nil {
 		return index.Workspace{}, fmt.Errorf("workspace %q: annotation %s: %w", o.Name, logicalcluster.AnnotationKey, err)
 	}
-	lead, _ := sharedindex.Lead(o.Status.Phase, o.Spec.Cluster, o.Spec.URL, o.Spec.Mount != nil)
+	lead, _ := sharedindex.Lead(o.Status.Phase, o.Spec.Cluster, o.Annotations[corev1alpha1.ShardAnnotationKey], o.Spec.URL, o.Spec.Mount != nil)
 	return leading(parent, o.Name, lead)
 }
 
 // leading returns what the index says of a workspace that leads somewhere, or nowhere.
 func leading(parent logicalcluster.Name, name string, lead sharedindex.Workspace) (index.Workspace, error) {
-	w := index.Workspace{Parent: parent, Name: name, Mount: lead.Mount, Unavailable: lead.Unavailable}
+	w := index.Workspace{Parent: parent, Name: name, Shard: lead.Shard, Mount: lead.Mount, Unavailable: lead.Unavailable}
 	if lead.Cluster == "" {
 		return w, nil
 	}

@@ -136,7 +136,7 @@ func ofLogicalCluster(object runtime.Object) (sharedindex.Key, any) {
 func ofWorkspace(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*tenancyv1alpha1.Workspace)
 	key := sharedindex.Key{Kind: sharedindex.Workspaces, Cluster: logicalcluster.Of(o), Name: o.Name}
-	lead, ok := sharedindex.Lead(string(o.Status.Phase), o.Spec.Cluster, o.Spec.URL, o.Spec.Mount != nil)
+	lead, ok := sharedindex.Lead(string(o.Status.Phase), o.Spec.Cluster, o.Annotations[corev1alpha1.ShardAnnotationKey], o.Spec.URL, o.Spec.Mount != nil)
 	if !ok {
 		return key, nil
 	}

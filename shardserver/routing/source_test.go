@@ -25,6 +25,7 @@ func TestWhatObjectsMeanForTheIndex(t *testing.T) {
 	workspace := func(change func(*tenancyv1alpha1.Workspace)) runtime.Object {
 		o := &tenancyv1alpha1.Workspace{}
 		o.Name, o.Annotations = "w", annotated("c1")
+		o.Annotations[corev1alpha1.ShardAnnotationKey] = "beta"
 		o.Spec.Cluster, o.Status.Phase = "c2", corev1alpha1.LogicalClusterPhaseReady
 		change(o)
 		return o
@@ -57,9 +58,9 @@ func TestWhatObjectsMeanForTheIndex(t *testing.T) {
 		"one that is gone is not":                       {object: logicalCluster("c1"), deleted: true, read: ofLogicalCluster, key: sharedindex.Key{Kind: sharedindex.Clusters, Cluster: in}},
 		"what every shard has is nobody's business":     {object: logicalCluster("system:admin"), read: ofLogicalCluster, nothing: true},
 		"nor is what says nothing of where it is":       {object: logicalCluster(""), read: ofLogicalCluster, nothing: true},
-		"a workspace leads to its logical cluster":      {object: workspace(func(*tenancyv1alpha1.Workspace) {}), read: ofWorkspace, key: inWorkspace, value: `{"cluster":"c2"}`},
+		"a workspace leads to its logical cluster":      {object: workspace(func(*tenancyv1alpha1.Workspace) {}), read: ofWorkspace, key: inWorkspace, value: `{"cluster":"c2","shard":"beta"}`},
 		"one that is being scheduled leads nowhere":     {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseScheduling }), read: ofWorkspace, key: inWorkspace},
-		"one that is unavailable says so":               {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable }), read: ofWorkspace, key: inWorkspace, value: `{"cluster":"c2","unavailable":true}`},
+		"one that is unavailable says so":               {object: workspace(func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable }), read: ofWorkspace, key: inWorkspace, value: `{"cluster":"c2","shard":"beta","unavailable":true}`},
 		"a type names its configurations":               {object: workspaceType("a", "b"), read: ofWorkspaceType, key: sharedindex.Key{Kind: sharedindex.Types, Cluster: in, Name: "team"}, value: `{"configurations":["a","b"]}`},
 		"a type without any is not told of":             {object: workspaceType(), read: ofWorkspaceType, key: sharedindex.Key{Kind: sharedindex.Types, Cluster: in, Name: "team"}},
 		"a shard is told of with its labels":            {object: shard("root"), read: ofShard, key: sharedindex.Key{Kind: sharedindex.Shards, Name: "alpha"}, value: `{"baseURL":"https://alpha","labels":{"region":"east"}}`},
