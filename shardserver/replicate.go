@@ -147,19 +147,20 @@ func (s *Server) publishedSources() []publish.Source {
 	)
 }
 
-// registeredShards returns what lists the shards of the installation where they are registered; nil on other shards.
-func (s *Server) registeredShards() func(context.Context) ([]string, error) {
+// registeredShards returns what lists the shards of the installation where they are registered, and whether they have ever
+// reported; nil on other shards.
+func (s *Server) registeredShards() func(context.Context) (map[string]bool, error) {
 	if !s.options.IsRoot() {
 		return nil
 	}
 	shards := storage.NewReader[*corev1alpha1.Shard](s.Registry, corev1alpha1.Resource("shards"))
-	return func(ctx context.Context) ([]string, error) {
+	return func(ctx context.Context) (map[string]bool, error) {
 		all, err := shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
-		names := make([]string, 0, len(all))
+		shards := make(map[string]bool, len(all))
 		for _, shard := range all {
-			names = append(names, shard.Name)
+			shards[shard.Name] = mirror.Reported(shard)
 		}
-		return names, err
+		return shards, err
 	}
 }
 

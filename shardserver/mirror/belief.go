@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -51,7 +50,8 @@ type reports struct {
 	// reporting are the shards that have a report, and at is where the stream of reports is.
 	reporting map[string]bool
 	at        client.Position
-	// registered are the shards that the root shard has registered, and registeredAt is where their stream is.
+	// registered are the shards that the root shard has registered, and whether each has ever reported; registeredAt is
+	// where their stream is.
 	registered   map[string]bool
 	registeredAt client.Position
 }
@@ -65,7 +65,7 @@ func (r *reports) replace(m *Mirror, resource schema.GroupResource, objects []*c
 	believed := make([]*client.Object, 0, len(objects))
 	for _, object := range objects {
 		if m.believes(resource, object) {
-			names[object.Name] = true
+			names[object.Name] = resource == shardReports || reportedOnce(object)
 			believed = append(believed, object)
 		}
 	}
@@ -102,7 +102,7 @@ func (r *reports) change(m *Mirror, resource schema.GroupResource, change watch.
 		delete(names, object.Name)
 		return
 	}
-	names[object.Name] = true
+	names[object.Name] = resource == shardReports || reportedOnce(object)
 }
 
 // silent tells whether a shard certainly has no report in the store that a position is of.
@@ -122,7 +122,8 @@ func (m *Mirror) complete(ctx context.Context, shard string, at client.Position)
 		return false
 	}
 	registered, err := m.registered(ctx, at)
-	return err == nil && !slices.Contains(registered, shard)
+	_, is := registered[shard]
+	return err == nil && !is
 }
 
 // whyIncomplete returns why a stream at a position has not seen everything that all other shards have; nil if it has.
@@ -131,20 +132,22 @@ func (m *Mirror) whyIncomplete(ctx context.Context, at client.Position) error {
 	if err != nil {
 		return err
 	}
-	for _, shard := range registered {
-		if shard != m.cfg.Shard && !m.reports.complete.At(shard, at) {
-			return notComplete(shard)
+	m.blanks.keep(registered)
+	var reason error
+	for shard, reported := range registered {
+		if shard != m.cfg.Shard && !m.reports.complete.At(shard, at) && !m.blank(ctx, shard, reported, at) {
+			reason = notComplete(shard) // and go on: all that are blank are to be seen
 		}
 	}
-	return nil
+	return reason
 }
 
 func notComplete(shard string) error {
 	return fmt.Errorf("shard %q has not said yet that everything it has is in the cache", shard)
 }
 
-// registered returns the names of all shards, or why they are not known.
-func (m *Mirror) registered(ctx context.Context, at client.Position) ([]string, error) {
+// registered returns the names of all shards, and whether each has ever reported, or why they are not known.
+func (m *Mirror) registered(ctx context.Context, at client.Position) (map[string]bool, error) {
 	if m.cfg.Shards != nil {
 		return m.cfg.Shards(ctx)
 	}
@@ -157,7 +160,7 @@ func (m *Mirror) registered(ctx context.Context, at client.Position) ([]string, 
 	if r.registeredAt.Incarnation != at.Incarnation || !r.complete.At(m.cfg.Root, r.registeredAt) && at != future(at) {
 		return nil, errors.New("the list of shards is not read from the cache yet")
 	}
-	return slices.Collect(maps.Keys(r.registered)), nil
+	return maps.Clone(r.registered), nil
 }
 
 // future returns a position in the same store that no stream has come to yet.

@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -34,6 +33,13 @@ func (t *taken) add(shard string, objects int) {
 	if t.counts[shard] += objects; t.counts[shard] == 0 {
 		delete(t.counts, shard)
 	}
+}
+
+// none tells whether nothing of a shard is kept.
+func (t *taken) none(shard string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[shard] == 0
 }
 
 // refuses tells whether one more object of a shard is too much, and whether that is news.
@@ -93,7 +99,7 @@ func (t *table) whyRefused(ctx context.Context) error {
 		return err
 	}
 	for shard := range t.refused {
-		if slices.Contains(registered, shard) {
+		if _, is := registered[shard]; is {
 			return tooMuch(shard)
 		}
 	}

@@ -26,8 +26,9 @@ type Config struct {
 	Shard, Root string
 	// Resources are those that are followed.
 	Resources []client.Resource
-	// Shards returns the names of all registered shards. It is nil on other shards than root, which learn them here.
-	Shards func(context.Context) ([]string, error)
+	// Shards returns the names of all registered shards, and of each whether it has ever Reported. It is nil on other
+	// shards than root, which learn them here.
+	Shards func(context.Context) (map[string]bool, error)
 	// MaxPerShard is how many objects of one other shard are kept; 0 is any number.
 	MaxPerShard int
 	// Disk is the copy in the shard's own etcd; nil: none is kept.
@@ -41,6 +42,9 @@ type Mirror struct {
 	reports reports
 	outage  outage
 	taken   *taken
+	blanks  blanks
+	// patience is blankPatience, but in tests.
+	patience time.Duration
 
 	mu sync.Mutex
 	// dirty are the objects whose copy on the disk is old; nil while this replica does not write them.
@@ -52,7 +56,7 @@ type Mirror struct {
 
 // New returns an empty mirror.
 func New(cfg Config) *Mirror {
-	m := &Mirror{cfg: cfg, tables: map[schema.GroupResource]*table{}, taken: newTaken(cfg.MaxPerShard), listed: make(chan struct{}), unlisted: len(cfg.Resources)}
+	m := &Mirror{cfg: cfg, tables: map[schema.GroupResource]*table{}, taken: newTaken(cfg.MaxPerShard), patience: blankPatience, listed: make(chan struct{}), unlisted: len(cfg.Resources)}
 	for _, resource := range cfg.Resources {
 		m.tables[resource.GroupResource()] = newTable(m, resource)
 	}
