@@ -37,6 +37,8 @@ type scattered struct {
 	identity string
 	// join is what makes a shard beta.
 	join []func(*options.Options)
+	// whole is the test that servers end with.
+	whole *testing.T
 }
 
 func newScattered(t *testing.T) *scattered {
@@ -47,7 +49,7 @@ func newScattered(t *testing.T) *scattered {
 		return func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig }
 	}
 	root := shardtesting.Start(t, cacheAPIs, with("root"))
-	s := &scattered{site: &site{root: root}, cache: cache, join: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, with("beta")}}
+	s := &scattered{site: &site{root: root}, cache: cache, whole: t, join: []func(*options.Options){root.Peer(t, "beta"), cacheAPIs, with("beta")}}
 	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, with("alpha"))
 	s.consumers = shardtesting.StartIn(t, t.TempDir(), s.join...)
 	s.c = s.shard.Client(t, s.shard.Admin(t))
@@ -88,7 +90,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 	s.define(t)
 	s.identity = s.offer(t)
 	s.export(t, s.identity)
-	s.consumers.Bind(t, s.consumer, s.provider, "flavors")
+	bind(t, s.consumers, s.consumer, s.provider, "flavors")
 	view := "/services/replication/" + s.provider + "/flavors"
 	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
 		return len(slice.Status.Endpoints) == 1 && strings.HasSuffix(slice.Status.Endpoints[0].URL, view)
@@ -115,6 +117,18 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 			return
 		}
 	}
+}
+
+// bind binds an export as soon as the shard of the consumer knows of it.
+func bind(t *testing.T, shard *shardtesting.Shard, cluster, provider, export string) {
+	t.Helper()
+	c := shard.Client(t, shard.Admin(t))
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: export}, Spec: apisv1alpha2.APIBindingSpec{
+		Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: provider, Name: export}},
+	}}
+	shardtesting.Eventually(t, "binding "+export, func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Create(shardtesting.In(ctx, cluster), binding))
+	})
 }
 
 // list returns the names of what a consumer sees, and fails unless all of it has been presented as its own.
@@ -312,7 +326,7 @@ func (s *scattered) byPath(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.root.Bind(t, customer, reseller, "tastes")
+	bind(t, s.root, customer, reseller, "tastes")
 	customers := s.objects(t, s.root.Admin(t), "/clusters/"+customer)
 	shardtesting.Eventually(t, "the customer sees flavors", func(ctx context.Context) error {
 		list, err := customers.List(ctx, metav1.ListOptions{})
@@ -342,7 +356,7 @@ func (s *scattered) cacheAway(t *testing.T) {
 	if err := s.consumers.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	s.consumers = shardtesting.StartIn(t, s.consumers.Directory, s.join...)
+	s.consumers = shardtesting.StartIn(s.whole, s.consumers.Directory, s.join...)
 	s.sees(t, s.consumer, "bitter", "sour", "sweet")
 }
 
@@ -350,7 +364,7 @@ func (s *scattered) cacheEmptied(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(s.cache.Directory, "root")); err != nil {
 		t.Fatal(err)
 	}
-	s.cache.Restart(t)
+	s.cache.Restart(s.whole)
 	shardtesting.Eventually(t, "what happened meanwhile", func(ctx context.Context) error {
 		got, err := s.list(ctx, t, s.consumer)
 		if err != nil {

@@ -52,13 +52,16 @@ func (s Sight) Complete() bool {
 
 // Finder finds ClusterCachedResources, on whatever shard they are.
 type Finder struct {
-	paths     Paths
-	resources *storage.Reader[*cachev1alpha1.ClusterCachedResource]
+	paths    Paths
+	registry *storage.Registry
+	// resources are those of all shards, here those of this one.
+	resources, here *storage.Reader[*cachev1alpha1.ClusterCachedResource]
 }
 
 // NewFinder returns a Finder.
 func NewFinder(registry *storage.Registry, where Paths) Finder {
-	return Finder{where, storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources).Everywhere()}
+	here := storage.NewReader[*cachev1alpha1.ClusterCachedResource](registry, cachedResources)
+	return Finder{where, registry, here.Everywhere(), here}
 }
 
 // Lookup follows the references of slices.
@@ -112,15 +115,12 @@ func (f Finder) Locate(ctx context.Context, path, name string) (logicalcluster.N
 	if !errors.Is(err, paths.ErrElsewhere) {
 		return cluster, client.IgnoreNotFound(err)
 	}
-	all, err := f.resources.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	all, err := f.at(ctx, path, name)
 	if err != nil {
 		return none, err
 	}
 	found := none
 	for _, offer := range all {
-		if offer.Name != name || offer.Annotations[logicalcluster.PathAnnotationKey] != path {
-			continue
-		}
 		if !found.Empty() && found != logicalcluster.Of(offer) {
 			return none, nil
 		}
@@ -128,6 +128,33 @@ func (f Finder) Locate(ctx context.Context, path, name string) (logicalcluster.N
 	}
 	if found.Empty() {
 		return none, f.resources.Complete()
+	}
+	return found, nil
+}
+
+// at returns what says of itself that it is the ClusterCachedResource of that name at a path. Of logical clusters that are
+// here, this shard knows better than others.
+func (f Finder) at(ctx context.Context, path, name string) ([]*cachev1alpha1.ClusterCachedResource, error) {
+	is := func(offer *cachev1alpha1.ClusterCachedResource) bool {
+		return offer.Name == name && offer.Annotations[logicalcluster.PathAnnotationKey] == path
+	}
+	found, err := f.here.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(offer *cachev1alpha1.ClusterCachedResource) bool { return !is(offer) })
+	for _, object := range f.registry.Elsewhere().List(cachedResources, logicalcluster.Wildcard) {
+		offer, ok := object.(*cachev1alpha1.ClusterCachedResource)
+		if !ok || !is(offer) {
+			continue
+		}
+		here, err := f.registry.Here(ctx, logicalcluster.Of(offer))
+		if err != nil {
+			return nil, err
+		}
+		if !here {
+			found = append(found, offer)
+		}
 	}
 	return found, nil
 }

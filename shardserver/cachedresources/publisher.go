@@ -25,8 +25,9 @@ type Publisher interface {
 type Published struct {
 	// Elsewhere tells whether there is any other shard to publish for.
 	Elsewhere bool
-	// Copies is how many there are.
+	// Copies is how many there are, if that is Known: it is not before the cache was heard of.
 	Copies int
+	Known  bool
 }
 
 // published returns the inputs of a publisher, if there is one.
@@ -44,7 +45,7 @@ func (c Config) forget(key controller.Key) {
 }
 
 // publish returns how many copies there are of a number of objects: those themselves, if all shards that there are can
-// read them where they are.
+// read them where they are; what was said before, if that is not known.
 func (c Config) publish(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource, objects int) (int, error) {
 	if c.Publisher == nil {
 		return objects, nil
@@ -52,6 +53,9 @@ func (c Config) publish(ctx context.Context, offer *cachev1alpha1.ClusterCachedR
 	published, err := c.Publisher.Publish(ctx, offer, identity, resource)
 	if err == nil && !published.Elsewhere {
 		return objects, nil
+	}
+	if before := offer.Status.ResourceCounts; !published.Known && before != nil {
+		return before.Cache, err
 	}
 	return published.Copies, err
 }

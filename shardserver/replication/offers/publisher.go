@@ -103,14 +103,11 @@ func (p *Publisher) Publish(ctx context.Context, offer *cachev1alpha1.ClusterCac
 	}
 	p.follow(key, resource)
 	at := p.standing(key)
-	result := func() cachedresources.Published {
-		return cachedresources.Published{Elsewhere: true, Copies: len(at.copies)}
+	known, err := p.look(ctx, at, p.place(offer, identity))
+	if err == nil && known {
+		err = p.bring(ctx, at, offer, resource)
 	}
-	if known, err := p.look(ctx, at, p.place(offer, identity)); err != nil || !known {
-		return result(), p.failed(ctx, at, err)
-	}
-	err := p.bring(ctx, at, offer, resource)
-	return result(), p.failed(ctx, at, err)
+	return cachedresources.Published{Elsewhere: true, Copies: len(at.copies), Known: at.copies != nil}, p.failed(ctx, at, err)
 }
 
 // Withdraw implements cachedresources.Publisher.
