@@ -55,11 +55,14 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 
 // placeAnnotations say where a logical cluster is: on which shard, which is copied to the owning Workspace, where the
 // tenant of this logical cluster has nothing to write; on which shard that Workspace is, which alone may ask for the end
-// of it; and at which path, by which others find what is in it.
-var placeAnnotations = []string{corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey, logicalcluster.PathAnnotationKey}
+// of it; and at which path, by which others find what is in it. Beside these stands of which type it is: the server binds
+// what the type binds, whoever may bind it, so it is the type that somebody was allowed to use.
+var placeAnnotations = []string{
+	corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey, logicalcluster.PathAnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey,
+}
 
-// keepPlace keeps the annotations that say where a logical cluster is. A tenant who could write them would be found
-// wherever it says.
+// keepPlace keeps the annotations that say where a logical cluster is, and what. A tenant who could write them would be
+// found wherever it says, and get what others have.
 func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
 	for _, key := range placeAnnotations {
 		was, placed := old.Annotations[key]
