@@ -106,8 +106,9 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"copies in the cache say where they are from", s.inTheCache},
 		{"what is no longer selected is withdrawn, what is changed or made anew follows", s.selected},
 		{"a slice refers to an offer of another shard by its path, by consent", s.byPath},
-		{"without the cache consumers go on, after a restart, too", s.cacheAway},
+		{"without the cache consumers go on", s.cacheAway},
 		{"a cache that was emptied is filled again, and nobody misses anything", s.cacheEmptied},
+		{"a shard that starts without the cache has what it knew", s.restarts},
 		{"a watch ends with the binding", s.watchEnds},
 		{"copies that no consumer reads are removed", s.copiesGo},
 		{"the offer goes, and with it all that was published", s.offerGoes},
@@ -353,11 +354,6 @@ func (s *scattered) cacheAway(t *testing.T) {
 	if got, err := s.list(t.Context(), t, s.consumer); err != nil || len(got) != 3 {
 		t.Errorf("without the cache: %v, %v", got, err)
 	}
-	if err := s.consumers.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	s.consumers = shardtesting.StartIn(s.whole, s.consumers.Directory, s.join...)
-	s.sees(t, s.consumer, "bitter", "sour", "sweet")
 }
 
 func (s *scattered) cacheEmptied(t *testing.T) {
@@ -379,6 +375,22 @@ func (s *scattered) cacheEmptied(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func (s *scattered) restarts(t *testing.T) {
+	if err := s.cache.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.consumers.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.consumers = shardtesting.StartIn(s.whole, s.consumers.Directory, s.join...)
+	s.sees(t, s.consumer, "bitter", "salty", "sweet")
+	s.cache.Restart(s.whole)
+	if _, err := s.in(t, s.provider).Create(t.Context(), flavor("smoky", "yes"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sees(t, s.consumer, "bitter", "salty", "smoky", "sweet") // when the slice has the shard's new address, too
 }
 
 func (s *scattered) copiesGo(t *testing.T) {
