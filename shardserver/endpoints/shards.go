@@ -5,8 +5,8 @@ import (
 	"maps"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
@@ -33,26 +33,27 @@ func (s AllShards) Get(ctx context.Context, name string) (*corev1alpha1.Shard, e
 	return s.reader.Get(logicalcluster.With(ctx, logicalcluster.Root), "", name)
 }
 
-// ShardNews tells which events of Shard objects are news to those who list addresses: the heartbeat of every shard is in
-// its status, and none. It keeps a few words per shard. The zero value is ready; it is safe for concurrent use.
+// ShardNews tells which events of Shard objects are news to those who lead to shards or place on them: the heartbeat of
+// every shard is in its status, and none. It keeps a few words per shard. The zero value is ready; it is safe for
+// concurrent use.
 type ShardNews struct {
 	mu    sync.Mutex
-	known map[string]place
+	known map[string]said
 }
 
-// place is what addresses follow from.
-type place struct {
-	labels  map[string]string
-	base    string
-	outside string
-	virtual string
+// said is what addresses and places follow from.
+type said struct {
+	labels map[string]string
+	spec   corev1alpha1.ShardSpec
+	// closed is the annotation that keeps workspaces away, if there is one.
+	closed *string
 }
 
-// Of returns the name of the shard that an event is about, and whether the event says something new of its labels or its
-// addresses.
+// Of returns the name of the shard that an event is about, and whether the event says something new of its labels, its
+// addresses or what may be placed there. What is no shard of the installation, lying elsewhere than in root, is none.
 func (n *ShardNews) Of(event watch.Event) (name string, news bool) {
 	shard, ok := event.Object.(*corev1alpha1.Shard)
-	if !ok {
+	if !ok || logicalcluster.Of(shard) != logicalcluster.Root {
 		return "", false
 	}
 	n.mu.Lock()
@@ -63,10 +64,18 @@ func (n *ShardNews) Of(event watch.Event) (name string, news bool) {
 		return shard.Name, true
 	}
 	if n.known == nil {
-		n.known = map[string]place{}
+		n.known = map[string]said{}
 	}
-	now := place{maps.Clone(shard.Labels), shard.Spec.BaseURL, shard.Spec.ExternalURL, shard.Spec.VirtualWorkspaceURL}
+	now := said{labels: maps.Clone(shard.Labels), spec: shard.Spec}
+	if value, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; closed {
+		now.closed = &value
+	}
 	n.known[shard.Name] = now
-	same := labels.Equals(now.labels, before.labels) && now.base == before.base && now.outside == before.outside && now.virtual == before.virtual
-	return shard.Name, !known || !same
+	return shard.Name, !known || !maps.Equal(now.labels, before.labels) || now.spec != before.spec || !ptr.Equal(now.closed, before.closed)
+}
+
+// IsNews is Of without the name.
+func (n *ShardNews) IsNews(event watch.Event) bool {
+	_, news := n.Of(event)
+	return news
 }

@@ -19,6 +19,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/replication/marks"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
@@ -48,7 +49,7 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 		inquiries:  newInquiries(cfg),
 		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
 	}
-	changed := changedShard()
+	var news endpoints.ShardNews
 	concerned := defaultbindings.NewConcerned(cfg.Registry, cfg.Types)
 	return controller.Controller{
 		Name: "logicalcluster",
@@ -65,7 +66,7 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 			{Resource: workspaces, Keys: ownCluster},
 			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.clusters, func(event watch.Event) bool {
 				shard, ok := event.Object.(*corev1alpha1.Shard)
-				return ok && shard.Name == cfg.ShardName && changed(event)
+				return ok && shard.Name == cfg.ShardName && news.IsNews(event)
 			})},
 			{Resource: requests, Everywhere: true, Keys: c.about},
 		},

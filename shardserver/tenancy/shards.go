@@ -2,8 +2,6 @@ package tenancy
 
 import (
 	"context"
-	"maps"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
@@ -14,44 +12,6 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
-
-// changedShard returns what tells whether an event of a Shard says something new about where it is and what it is for. Its
-// status changes every few seconds, and all workspaces are looked at for what is new.
-func changedShard() func(watch.Event) bool {
-	type said struct {
-		spec        corev1alpha1.ShardSpec
-		labels      map[string]string
-		annotations map[string]string
-	}
-	var mu sync.Mutex
-	known := map[string]said{} // by name; what is deleted is removed
-	return func(event watch.Event) bool {
-		shard, ok := event.Object.(*corev1alpha1.Shard)
-		if !ok || logicalcluster.Of(shard) != logicalcluster.Root {
-			return false
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if event.Type == watch.Deleted {
-			delete(known, shard.Name)
-			return true
-		}
-		before, was := known[shard.Name]
-		now := said{shard.Spec, shard.Labels, closing(shard)}
-		known[shard.Name] = now
-		// What is Added comes again where a watch was broken, and with it what was missed.
-		return !was || event.Type == watch.Added || before.spec != now.spec || !maps.Equal(before.labels, now.labels) || !maps.Equal(before.annotations, now.annotations)
-	}
-}
-
-// closing returns the annotations by which placement decides.
-func closing(shard *corev1alpha1.Shard) map[string]string {
-	value, closed := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]
-	if !closed {
-		return nil
-	}
-	return map[string]string{corev1alpha1.UnschedulableAnnotationKey: value}
-}
 
 // ofShardReport maps the report of a shard that takes logical clusters again to the workspaces that have no place.
 func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key {

@@ -17,6 +17,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
@@ -47,7 +48,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 			{Resource: workspaces, Keys: controller.ObjectKey},
 			{Resource: logicalClusters, Keys: c.ofCluster},
 			{Resource: reports, Everywhere: true, Keys: c.ofReport},
-			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.workspaces, changedShard())},
+			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.workspaces, new(endpoints.ShardNews).IsNews)},
 			{Resource: shardReports, Everywhere: true, Keys: c.ofShardReport},
 		},
 		Workers:   workers,

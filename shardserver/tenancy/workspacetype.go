@@ -16,6 +16,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -36,7 +37,7 @@ func newWorkspaceTypeController(cfg Config) controller.Controller {
 		Name: "workspacetype",
 		Inputs: []controller.Input{
 			{Resource: workspaceTypes, Keys: controller.ObjectKey},
-			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.types, changedShard())},
+			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.types, new(endpoints.ShardNews).IsNews)},
 		},
 		Workers:   2,
 		Reconcile: c.reconcile,
