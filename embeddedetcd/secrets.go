@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// validity of the certificates, which are made anew at each start.
-const validity = 10 * 365 * 24 * time.Hour
+// The certificates are made anew at each start, for this process alone, and are good at any time: else a clock that was wrong at
+// the start and is set right would part a server from its own etcd. The end is how RFC 5280 writes that there is none.
+var begin, end = time.Unix(0, 0), time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 type secretFiles struct {
 	caCert, peerCert, peerKey, clientCert, clientKey string
@@ -37,7 +38,7 @@ func writeSecrets(dir, curveName string) (*secretFiles, error) {
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
 		Subject:      pkix.Name{CommonName: "etcd-ca"},
-		NotBefore:    now.Add(-time.Minute), NotAfter: now.Add(validity),
+		NotBefore:    begin, NotAfter: end,
 		IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -67,7 +68,7 @@ func writeSecrets(dir, curveName string) (*secretFiles, error) {
 		der, err := issue(&x509.Certificate{
 			SerialNumber: big.NewInt(now.UnixNano() + int64(i) + 1),
 			Subject:      pkix.Name{CommonName: leaf.name},
-			NotBefore:    ca.NotBefore, NotAfter: ca.NotAfter,
+			NotBefore:    begin, NotAfter: end,
 			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: leaf.usages,
 			DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		}, ca, key.Public(), caKey)
