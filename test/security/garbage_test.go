@@ -48,7 +48,7 @@ func garbage(t *testing.T, s *site) {
 	for i := range many {
 		writes.Go(func() error {
 			body := owned(fmt.Sprintf("bogus-%d", i), owner("v1", "ConfigMap", "nobody", fmt.Sprintf("00000000-0000-4000-8000-%012d", i)))
-			if got := s.try(t, s.admin, s.shard, request{method: http.MethodPost, path: "/clusters/" + s.a + configMapsOfNS, body: body}); got.status != http.StatusCreated {
+			if got := s.ask(t, s.admin, request{method: http.MethodPost, path: "/clusters/" + s.a + configMapsOfNS, body: body}); got.status != http.StatusCreated {
 				return fmt.Errorf("%d %s", got.status, got.body)
 			}
 			return nil

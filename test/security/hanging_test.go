@@ -136,7 +136,7 @@ func hangingWorkspaces(t *testing.T, s *site) {
 	var clusters []string
 	definitions := map[string]string{"Namespaced": "hang-in.example.com", "Cluster": "hang-on.example.com"}
 	for i := range workspaces {
-		cluster := s.NewWorkspace(t, "root", fmt.Sprintf("hang-%d", i)).Spec.Cluster
+		cluster := s.NewWorkspace(t, "root", fmt.Sprintf("hang-%d", i), s.placement.a).Spec.Cluster
 		clusters = append(clusters, cluster)
 		for scope, group := range definitions {
 			if got := s.do(t, s.masters, cluster, request{method: http.MethodPost, path: definitionsPath, body: definition(group, "hangs", "Hang", scope, "v1", "")}); got.status != http.StatusCreated {
@@ -150,7 +150,7 @@ func hangingWorkspaces(t *testing.T, s *site) {
 			s.convertByWebhook(t, s.masters, cluster, "hangs."+group, url, bundle)
 		}
 	}
-	s.NewWorkspace(t, "root", "quick")
+	s.NewWorkspace(t, "root", "quick", s.placement.a)
 	for i := range workspaces {
 		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", workspacesPath, i)})
 	}

@@ -9,7 +9,7 @@ import (
 // homes asks for home workspaces by names that look like those of others, and for the homes of others.
 func homes(t *testing.T, s *site) {
 	const own = "/clusters/root" + workspacesPath + "/~"
-	ask := func(who *person, h http.Header) answer { return s.try(t, who, s.shard, request{path: own, header: h}) }
+	ask := func(who *person, h http.Header) answer { return s.ask(t, who, request{path: own, header: h}) }
 	clusterOf := func(a answer) string {
 		if a.status != http.StatusOK {
 			return ""
@@ -28,7 +28,7 @@ func homes(t *testing.T, s *site) {
 			t.Errorf("%q is at home in %s", name, cluster)
 		}
 		for _, path := range []string{"/clusters/" + bobs + "/api", "/clusters/user:bob/api", "/clusters/user:bob" + configMapsOfNS} {
-			for _, base := range []string{s.shard, s.proxy} {
+			for _, base := range s.servers() {
 				if got := s.try(t, who, base, request{path: path}); got.status < 400 {
 					t.Errorf("%q enters bob's home by %s: %d %.200s", name, path, got.status, got.body)
 				}
@@ -48,14 +48,14 @@ func homes(t *testing.T, s *site) {
 		}
 	}
 	// Whoever asks to watch a home gets their own, or is refused.
-	if got := s.try(t, s.stranger, s.shard, request{path: "/clusters/root" + workspacesPath + "/~?watch=1&timeoutSeconds=1"}); got.status >= 500 || strings.Contains(got.body, bobs) {
+	if got := s.ask(t, s.stranger, request{path: "/clusters/root" + workspacesPath + "/~?watch=1&timeoutSeconds=1"}); got.status >= 500 || strings.Contains(got.body, bobs) {
 		t.Errorf("watch: %d %.300s", got.status, got.body)
 	}
 	for _, other := range []request{
 		{path: "/clusters/" + s.a + workspacesPath + "/~"}, {path: "/clusters/root" + workspacesPath + "/~/status"}, {method: http.MethodDelete, path: own}, {method: http.MethodPatch, path: own, body: `{}`, contentType: mergePatchType}, {method: http.MethodPut, path: own, body: `{}`},
 		{path: "/clusters/*" + workspacesPath + "/~"}, {path: "/clusters/root" + workspacesPath + "/%7e%7e"},
 	} {
-		if got := s.try(t, s.stranger, s.shard, other); got.status < 400 || got.status >= 500 || strings.Contains(got.body, bobs) {
+		if got := s.ask(t, s.stranger, other); got.status < 400 || got.status >= 500 || strings.Contains(got.body, bobs) {
 			t.Errorf("%s %s: %d %.300s", other.method, other.path, got.status, got.body)
 		}
 	}
@@ -66,7 +66,7 @@ func (s *site) settled(t *testing.T, who *person, path string) answer {
 	t.Helper()
 	var got answer
 	for range 200 {
-		if got = s.try(t, who, s.shard, request{path: path}); got.status != http.StatusTooManyRequests {
+		if got = s.ask(t, who, request{path: path}); got.status != http.StatusTooManyRequests {
 			return got
 		}
 		s.do(t, s.owner, s.b, request{path: "/version"}) // time passes

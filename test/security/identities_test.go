@@ -51,7 +51,7 @@ func initializersOfTenants(t *testing.T, s *site) {
 	cluster := s.waiting(t, "mighty", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
 	in := s.view("initializingworkspaces", "mighty", cluster)
 	export := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`
-	if got := s.try(t, s.admin, s.shard, request{method: http.MethodPost, path: in + exportsPath, body: export}); got.status != http.StatusCreated {
+	if got := s.ask(t, s.admin, request{method: http.MethodPost, path: in + exportsPath, body: export}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"
@@ -63,7 +63,7 @@ func initializersOfTenants(t *testing.T, s *site) {
 		clusters + ":customresources/cluster/status":          `{"phase":"Ready","initializers":[]}`,
 		clusters + "%3acustomresources/cluster/status":        `{"phase":"Ready","initializers":[]}`,
 	} {
-		if got := s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: in + path, contentType: mergePatchType, body: `{"status":` + status + `}`}); got.status < 400 || got.status >= 500 {
+		if got := s.ask(t, s.admin, request{method: http.MethodPatch, path: in + path, contentType: mergePatchType, body: `{"status":` + status + `}`}); got.status < 400 || got.status >= 500 {
 			t.Errorf("%s: %d %.300s", path, got.status, got.body)
 		}
 	}

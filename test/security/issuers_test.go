@@ -32,7 +32,7 @@ func ownIssuers(t *testing.T, s *site) {
 			t.Fatalf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	body := fmt.Sprintf(`{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"mine"},"spec":{"type":{"name":"mine","path":%q}}}`, s.a)
+	body := fmt.Sprintf(`{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"mine"},"spec":{%s,"type":{"name":"mine","path":%q}}}`, s.beyond(), s.a)
 	if got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: workspacesPath, body: body}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
@@ -46,7 +46,7 @@ func ownIssuers(t *testing.T, s *site) {
 
 	bob := s.person(t, "bob of the issuer", nil)
 	bob.token = issuer.Token(t, map[string]any{"sub": "bob", "groups": []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin"}})
-	for name, base := range map[string]string{"shard": s.shard, "proxy": s.proxy} {
+	for name, base := range map[string]string{"shard": s.at(t, child), "proxy": s.proxy} {
 		shardtesting.Eventually(t, "the token is good in the workspace, at the "+name, func(context.Context) error {
 			if got := s.try(t, bob, base, request{path: "/clusters/" + child + configMapsOfNS}); got.status != http.StatusOK {
 				return fmt.Errorf("%d %s", got.status, got.body)

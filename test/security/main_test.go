@@ -27,52 +27,83 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTenantsStayInTheirWorkspace runs all attacks on one site. None relies on what another left, and after all of
-// them nothing outside of workspace a has changed.
+// attack is a way for people of a, and strangers, to get at b, or at the installation.
+type attack struct {
+	name string
+	run  func(*testing.T, *site)
+}
+
+// always are attacks that have to fail wherever b is.
+var always = []attack{
+	{"odd paths lead nowhere else", oddPaths},
+	{"lists and watches show one workspace", listsAndWatches},
+	{"objects cannot claim another workspace", foreignClaims},
+	{"writes below system clusters, root and b are refused", foreignWrites},
+	{"roles of one workspace give nothing elsewhere", roles},
+	{"impersonation stays inside", impersonation},
+	{"workspaces keep their owner and place", workspaceObjects},
+	{"who creates a workspace is its administrator", creators},
+	{"a logical cluster belongs to its workspace", clusterObjects},
+	{"a logical cluster is of the type that it was made with", ownType},
+	{"issuers of a workspace are believed inside alone", ownIssuers},
+	{"a deleted workspace leaves no way in", deletion},
+	{"strangers cannot tell what exists", existence},
+	{"views of initializers show what waits and nothing of the shard", views},
+	{"views of others stay closed", foreignViews},
+	{"issuers of a workspace make nobody else", foreignIssuers},
+	{"initializers of tenants are tenants", initializersOfTenants},
+}
+
+// onOneShard are attacks on what a shard shares among its workspaces.
+var onOneShard = []attack{
+	{"odd objects stop nobody else", poison},
+	{"heavy definitions are a burden to their own workspace", heavyDefinitions},
+	{"webhooks that hang delay their own workspace", hangingConversions},
+	{"webhooks that hang keep no other namespaces", hangingNamespaces},
+	{"webhooks that hang keep no other workspaces", hangingWorkspaces},
+	{"the status of definitions hides nothing", definitionStatus},
+	{"garbage of one workspace is no burden to another", garbage},
+	{"patches of many kinds do no harm", strategicPatches},
+	{"definitions take nothing that is compiled in", definitionsOfBuiltins},
+	{"odd JSON reads the same everywhere", oddJSON},
+	{"a limit of objects cannot be lifted", objectLimit},
+	{"documents about the API tell nothing of another's definitions", documents},
+	{"another name of a resource gives no more rights", resourcesByIdentity},
+}
+
+// acrossShards are attacks on servers, and on what they tell each other.
+var acrossShards = []attack{
+	{"logical clusters elsewhere are refused without a word", elsewhere},
+	{"refusals take as long for what does not exist", timing},
+	{"marks of servers are none of a tenant's", forgedMarks},
+	{"workspaces that another shard is asked for say nothing of themselves", askedFor},
+	{"a shard holds its own registration and nothing else", members},
+	{"headers make nobody anybody", identityHeaders},
+	{"endpoints of the whole shard are closed", wholeShard},
+	{"odd requests do no harm", oddRequests},
+	{"the front proxy names the user", proxyHeaders},
+	{"views end with the wait", viewsEnd},
+	{"mounts lead no further than their tenant", ownMounts},
+	{"homes are their users'", homes},
+	{"webhooks show nothing that the shard can reach", ownWebhooks},
+}
+
+// TestTenantsStayInTheirWorkspace has a and b on one shard of three.
 func TestTenantsStayInTheirWorkspace(t *testing.T) {
-	s := start(t)
+	attacks(t, together, slices.Concat(always, onOneShard))
+}
+
+// TestTenantsStayOnTheirShard has a and b on different shards.
+func TestTenantsStayOnTheirShard(t *testing.T) {
+	attacks(t, apart, slices.Concat(always, acrossShards))
+}
+
+// attacks runs attacks on one site. None relies on what another left, and after all of them nothing outside of workspace a
+// has changed.
+func attacks(t *testing.T, where placement, all []attack) {
+	s := start(t, where)
 	before := s.others(t)
-	for _, attack := range []struct {
-		name string
-		run  func(*testing.T, *site)
-	}{
-		{"odd paths lead nowhere else", oddPaths},
-		{"endpoints of the whole shard are closed", wholeShard},
-		{"lists and watches show one workspace", listsAndWatches},
-		{"objects cannot claim another workspace", foreignClaims},
-		{"writes below system clusters, root and b are refused", foreignWrites},
-		{"roles of one workspace give nothing elsewhere", roles},
-		{"impersonation stays inside", impersonation},
-		{"workspaces keep their owner and place", workspaceObjects},
-		{"who creates a workspace is its administrator", creators},
-		{"a logical cluster belongs to its workspace", clusterObjects},
-		{"issuers of a workspace are believed inside alone", ownIssuers},
-		{"a deleted workspace leaves no way in", deletion},
-		{"strangers cannot tell what exists", existence},
-		{"odd requests do no harm", oddRequests},
-		{"odd objects stop nobody else", poison},
-		{"the front proxy names the user", proxyHeaders},
-		{"views of initializers show what waits and nothing of the shard", views},
-		{"views of others stay closed", foreignViews},
-		{"views end with the wait", viewsEnd},
-		{"heavy definitions are a burden to their own workspace", heavyDefinitions},
-		{"webhooks that hang delay their own workspace", hangingConversions},
-		{"webhooks that hang keep no other namespaces", hangingNamespaces},
-		{"webhooks that hang keep no other workspaces", hangingWorkspaces},
-		{"mounts lead no further than their tenant", ownMounts},
-		{"homes are their users'", homes},
-		{"the status of definitions hides nothing", definitionStatus},
-		{"garbage of one workspace is no burden to another", garbage},
-		{"webhooks show nothing that the shard can reach", ownWebhooks},
-		{"patches of many kinds do no harm", strategicPatches},
-		{"definitions take nothing that is compiled in", definitionsOfBuiltins},
-		{"odd JSON reads the same everywhere", oddJSON},
-		{"a limit of objects cannot be lifted", objectLimit},
-		{"documents about the API tell nothing of another's definitions", documents},
-		{"issuers of a workspace make nobody else", foreignIssuers},
-		{"another name of a resource gives no more rights", resourcesByIdentity},
-		{"initializers of tenants are tenants", initializersOfTenants},
-	} {
+	for _, attack := range all {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 	}
 	after := s.others(t)
@@ -90,12 +121,32 @@ func TestTenantsStayInTheirWorkspace(t *testing.T) {
 
 // moving are keys that the shard itself writes all the time, copies for other shards among them: these follow their
 // originals a little later.
-var moving = regexp.MustCompile(`/leases/|/events/|^/cache/|/~elsewhere/|compact_rev_key`)
+var moving = regexp.MustCompile(`/leases/|/events/|:/cache/|/~elsewhere/|compact_rev_key`)
+
+// stored returns what is in the etcds of all shards, by the names of shards and keys.
+func (s *site) stored(t *testing.T) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	for name, shard := range s.shards {
+		for key, value := range shard.Stored(t) {
+			all[name+":"+key] = value
+		}
+	}
+	return all
+}
+
+// keys returns the keys that contain a text, of all shards, but for those of copies.
+func (s *site) keys(t *testing.T, containing string) []string {
+	t.Helper()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.stored(t))), func(key string) bool {
+		return !strings.Contains(key, containing) || strings.Contains(key, "/~elsewhere/")
+	})
+}
 
 // others returns all that is stored for workspace b, root and the system clusters.
 func (s *site) others(t *testing.T) map[string][]byte {
 	t.Helper()
-	stored := s.Stored(t)
+	stored := s.stored(t)
 	foreign := regexp.MustCompile(`/(` + s.b + `|root|system:[a-z-]+)/`)
 	maps.DeleteFunc(stored, func(key string, _ []byte) bool {
 		return !foreign.MatchString(key) || moving.MatchString(key)

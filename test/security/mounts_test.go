@@ -26,7 +26,7 @@ func ownMounts(t *testing.T, s *site) {
 		defer mu.Unlock()
 		fmt.Fprintf(&heard, "%s\ncertificates: %d\n", dump, len(req.TLS.PeerCertificates))
 		w.Header().Set("Set-Cookie", "session=stolen")
-		http.Redirect(w, req, s.shard+"/clusters/"+s.b+treasurePath, http.StatusTemporaryRedirect)
+		http.Redirect(w, req, s.at(t, s.b)+"/clusters/"+s.b+treasurePath, http.StatusTemporaryRedirect)
 	}))
 	far.Config.ErrorLog = log.New(io.Discard, "", 0) // the proxy does not trust it
 	far.StartTLS()
@@ -38,8 +38,8 @@ func ownMounts(t *testing.T, s *site) {
 	}()
 	const mounts = "/apis/mounts.example.com/v1/namespaces/default/mounts"
 	for name, url := range map[string]string{
-		"the shard": s.shard, "b": s.shard + "/clusters/" + s.b, "b's content": s.shard + "/clusters/" + s.b + configMapsOfNS, "all": s.shard + "/clusters/*", "profiles": s.shard + "/debug/pprof", "metrics": s.shard + "/metrics",
-		"system clusters": s.shard + "/clusters/system:admin", "a view": s.shard + "/services/initializingworkspaces/" + s.b + ":private/clusters/*", "the proxy": s.proxy + "/clusters/root:b", "afar": far.URL, "etcd": "https://127.0.0.1:2379",
+		"the shard": s.shard, "b": s.at(t, s.b) + "/clusters/" + s.b, "b's content": s.at(t, s.b) + "/clusters/" + s.b + configMapsOfNS, "all": s.shard + "/clusters/*", "profiles": s.shard + "/debug/pprof", "metrics": s.shard + "/metrics",
+		"system clusters": s.shard + "/clusters/system:admin", "a view": s.shard + "/services/initializingworkspaces/" + s.b + ":private/clusters/*", "the proxy": s.proxy + "/clusters/root:b", "afar": far.URL, "etcd": "https://127.0.0.1:2379", "the cache": s.cache, "what the cache has": s.cache + "/services/cache/shards/*/clusters/*",
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := strings.NewReplacer(" ", "-", "'", "").Replace(name)
@@ -58,10 +58,10 @@ func ownMounts(t *testing.T, s *site) {
 			})
 			secrets := http.Header{"Cookie": {"c=secret-of-caller"}, "Proxy-Authorization": {"secret-of-caller"}, "Impersonate-User": {"bob"}, "X-Remote-User": {"bob"}, "X-Forwarded-User": {"secret-of-caller"}}
 			for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous} {
-				for _, base := range []string{s.shard, s.proxy} {
+				for _, base := range s.doors() {
 					for _, path := range []string{"", "/", treasurePath, "/treasure", "/heap", "/api/v1/configmaps", "/apis/core.kcp.io/v1alpha1/logicalclusters", "/clusters/" + s.b + treasurePath, "/../" + s.b + treasurePath, "/%2e%2e/" + s.b + treasurePath, "/..%2f" + s.b + treasurePath, "/metrics", "/debug/pprof/heap", "/goroutine?debug=1"} {
 						for _, header := range []http.Header{nil, secrets} {
-							got := s.try(t, who, base, request{path: "/clusters/root:a:" + workspace + path, header: header})
+							got := s.try(t, who, base, request{path: "/clusters/" + s.a + ":" + workspace + path, header: header})
 							if strings.Contains(got.body, treasure) || strings.Contains(got.body, "go_goroutines") || strings.Contains(got.body, "goroutine profile") || got.header.Get("Set-Cookie") != "" {
 								t.Errorf("%s, %s of %s: %d %.300s", who.name, path, url, got.status, got.body)
 							}

@@ -2,11 +2,13 @@ package security_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -68,10 +70,63 @@ func workspaceObjects(t *testing.T, s *site) {
 	}
 }
 
+// ownType has the administrator of a say that a is of b's private type, and so has the server bind in a what the type binds.
+func ownType(t *testing.T, s *site) {
+	s.create(t, s.a, "typed")
+	s.waitReady(t, s.a, "typed")
+	typed := s.clusterOf(t, s.a, "typed")
+	before := s.do(t, s.admin, typed, request{path: bindingsPath}).object(t)["items"].([]any)
+	for _, kind := range []string{"root:b:private", s.b + ":private"} {
+		annotation := `{"metadata":{"annotations":{"internal.tenancy.kcp.io/type":"` + kind + `"}}}`
+		for _, path := range []string{ownClusterPath, ownClusterPath + "/status"} {
+			s.do(t, s.admin, typed, request{method: http.MethodPatch, path: path, body: annotation, contentType: mergePatchType})
+			s.do(t, s.admin, typed, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"internal.tenancy.kcp.io/type":"` + kind + `"}}}`})
+		}
+		for range 10 { // the controller looks at it
+			time.Sleep(100 * time.Millisecond)
+			if got := s.do(t, s.admin, typed, request{path: bindingsPath}); strings.Contains(got.body, `"inner"`) || len(got.object(t)["items"].([]any)) != len(before) {
+				t.Fatalf("with the type %s: %s", kind, got.body)
+			}
+		}
+		if got := s.do(t, s.admin, typed, request{path: ownClusterPath}); !strings.Contains(got.body, `"internal.tenancy.kcp.io/type":"root:universal"`) {
+			t.Errorf("with the type %s: %s", kind, withoutManagedFields(got.body))
+		}
+	}
+}
+
+// askedFor makes workspaces that another shard has to be asked for, with all marks and the claims of a parent, and looks at
+// what is made there.
+func askedFor(t *testing.T, s *site) {
+	annotations, labels := s.marks(t)
+	metadata, err := json.Marshal(map[string]any{"name": "asked", "annotations": annotations, "labels": labels, "finalizers": []string{"example.com/x"}, "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "treasure", "uid": "x"}}})
+	must(t, err)
+	body := `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":` + string(metadata) + `,"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}},"status":{"phase":"Ready","initializers":["root:universal"]}}`
+	s.make(t, workspacesPath, body)
+	s.waitReady(t, s.a, "asked")
+	cluster := s.clusterOf(t, s.a, "asked")
+	object := s.do(t, s.masters, cluster, request{path: ownClusterPath}).object(t)
+	made := object["metadata"].(map[string]any)
+	was, _ := made["annotations"].(map[string]any)
+	for key, want := range map[string]any{"core.kcp.io/shard": s.placement.b, "internal.core.kcp.io/owner-shard": s.placement.a, "kcp.io/path": "root:a:asked", "kcp.io/cluster": cluster, "internal.tenancy.kcp.io/type": "root:universal"} {
+		if was[key] != want {
+			t.Errorf("annotation %s is %v, want %v", key, was[key], want)
+		}
+	}
+	for key, value := range annotations {
+		if was[key] == value && value != "" && key != "internal.core.kcp.io/owner-shard" {
+			t.Errorf("the logical cluster has annotation %s: %s", key, value)
+		}
+	}
+	if text := fmt.Sprint(made["labels"], made["ownerReferences"], made["finalizers"], object["spec"]); strings.Contains(text, "example.com") || strings.Contains(text, "name:"+s.placement.a) || strings.Contains(text, "bob") || strings.Contains(text, "claimed") {
+		t.Errorf("the logical cluster has %s", text)
+	}
+	s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: workspacesPath + "/asked", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
+}
+
 // creators lets a service account of a make a workspace: it must be its administrator, and no account of the new
 // workspace that happens to have the same name.
 func creators(t *testing.T, s *site) {
-	if got := s.do(t, s.robot, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
+	if got := s.do(t, s.robot, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	s.waitReady(t, s.a, "robots")
@@ -160,7 +215,7 @@ func deletion(t *testing.T, s *site) {
 				}
 				return nil
 			})
-			if left := s.Keys(t, "/"+cluster+"/"); len(left) > 0 {
+			if left := s.keys(t, "/"+cluster+"/"); len(left) > 0 {
 				t.Errorf("the workspace is gone, its logical cluster %s is not: %d keys, the first is %s", cluster, len(left), left[0])
 			}
 		})
@@ -169,7 +224,7 @@ func deletion(t *testing.T, s *site) {
 
 func (s *site) create(t *testing.T, parent, name string) {
 	t.Helper()
-	got := s.do(t, s.admin, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{"type":{"name":"universal","path":"root"}}}`})
+	got := s.do(t, s.admin, parent, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"` + name + `"},"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}}}`})
 	if got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}

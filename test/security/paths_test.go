@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // oddPaths tries to be led into b, the whole shard or a system cluster by the form of the URL, reading and deleting.
@@ -29,7 +31,7 @@ func oddPaths(t *testing.T, s *site) {
 	}
 	names := strings.NewReplacer("{a}", s.a, "{b}", s.b, "{B}", strings.ToUpper(s.b))
 	forged := forgedToken(s.b)
-	wrong := loadPair(t, s.proxies, "not-the-proxy")
+	wrong := s.proxyPair(t, "not-the-proxy")
 	impostor := s.person(t, "holder of a wrong proxy certificate", &wrong)
 	remote := http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"system:masters", "system:kcp:admin", "system:authenticated"}}
 	people := []struct {
@@ -41,23 +43,32 @@ func oddPaths(t *testing.T, s *site) {
 		{s.admin, http.Header{"Authorization": {"Bearer " + forged}}},
 		{s.admin, remote}, {impostor, remote},
 	}
+	if s.placement.a != s.placement.b {
+		people = people[2:5] // alice and the robot: others have been everywhere on one shard
+	}
 	for _, who := range people {
-		for at, base := range map[string]string{"shard": s.shard, "proxy": s.proxy} {
-			t.Run(fmt.Sprintf("%s with %d headers at the %s", who.name, len(who.header), at), func(t *testing.T) {
+		for _, base := range s.doors() {
+			t.Run(fmt.Sprintf("%s with %d headers at the %s", who.name, len(who.header), s.called(base)), func(t *testing.T) {
+				var attacks errgroup.Group // watches take a second
+				attacks.SetLimit(16)
 				for _, prefix := range into {
-					for _, suffix := range rest {
-						for _, method := range []string{http.MethodGet, http.MethodDelete} {
-							path := names.Replace(prefix + suffix)
-							got := s.try(t, who.person, base, request{method: method, path: path, header: who.header})
-							if strings.Contains(got.body, treasure) {
-								t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
-							}
-							if got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {
-								t.Errorf("%s %s makes the server fail: %d %s", method, path, got.status, got.body)
+					attacks.Go(func() error {
+						for _, suffix := range rest {
+							for _, method := range []string{http.MethodGet, http.MethodDelete} {
+								path := names.Replace(prefix + suffix)
+								got := s.try(t, who.person, base, request{method: method, path: path, header: who.header})
+								if strings.Contains(got.body, treasure) {
+									t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
+								}
+								if got.status >= 500 && got.status != http.StatusNotImplemented && !strings.Contains(got.body, "invalid key") {
+									t.Errorf("%s %s makes the server fail: %d %s", method, path, got.status, got.body)
+								}
 							}
 						}
-					}
+						return nil
+					})
 				}
+				must(t, attacks.Wait())
 			})
 		}
 	}

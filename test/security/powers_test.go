@@ -48,7 +48,7 @@ func (s *sharing) powers(t *testing.T) {
 	in := s.of("powers", s.a)
 	shardtesting.Eventually(t, "paula sees what she claims", func(context.Context) error {
 		for _, path := range []string{treasurePath, exportsPath + "/powerless", workspacesPath + "/powerless", typesPath + "/powerless", widgets + "/treasure"} {
-			if got := s.try(t, s.paula, s.shard, request{path: in + path}); got.status != http.StatusOK {
+			if got := s.ask(t, s.paula, request{path: in + path}); got.status != http.StatusOK {
 				return fmt.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
@@ -78,7 +78,7 @@ func (s *sharing) powers(t *testing.T) {
 	)
 	// What is made through the view belongs to the consumer, whatever it says of itself.
 	lying := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"lying","labels":{"claimed.internal.apis.kcp.io/forged":"x","internal.apis.kcp.io/export":"x"},"annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io/path":"root:b"}}}`
-	got := s.try(t, s.paula, s.shard, request{method: http.MethodPost, path: in + configMapsOfNS, body: lying})
+	got := s.ask(t, s.paula, request{method: http.MethodPost, path: in + configMapsOfNS, body: lying})
 	if got.status == http.StatusCreated && (strings.Contains(got.body, `/forged":"x"`) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"root:b"`)) {
 		t.Errorf("%s", got.body)
 	}
@@ -88,7 +88,7 @@ func (s *sharing) powers(t *testing.T) {
 	// The consent ends with the binding, for watches too.
 	watched := make(chan answer, 1)
 	go func() {
-		watched <- s.try(t, s.paula, s.shard, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=8"})
+		watched <- s.ask(t, s.paula, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=8"})
 	}()
 	s.eventually(t, s.admin, s.a, bindingsPath+"/powers", http.StatusOK)
 	s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: bindingsPath + "/powers"})

@@ -31,14 +31,18 @@ func roles(t *testing.T, s *site) {
 	for _, cluster := range []string{s.b, "system:admin", "system:shard", "*"} {
 		for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous} {
 			for _, path := range []string{treasurePath, "/version", "/api", clusterRoles, "/"} {
-				if got := s.do(t, who, cluster, request{path: path}); got.status != http.StatusForbidden {
-					t.Errorf("%s gets %s of %s: %d %.300s", who.name, path, cluster, got.status, got.body)
+				for _, base := range s.doors() {
+					if got := s.try(t, who, base, request{path: "/clusters/" + cluster + path}); got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
+						t.Errorf("%s gets %s of %s at the %s: %d %.300s", who.name, path, cluster, s.called(base), got.status, got.body)
+					}
 				}
 			}
 		}
 	}
-	if got := s.try(t, s.stranger, s.shard, request{path: "/metrics"}); got.status != http.StatusForbidden {
-		t.Errorf("metrics of the shard: %d", got.status)
+	for _, base := range s.servers() {
+		if got := s.try(t, s.stranger, base, request{path: "/metrics"}); got.status != http.StatusForbidden {
+			t.Errorf("metrics of the %s: %d", s.called(base), got.status)
+		}
 	}
 	for i := range 4 {
 		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/all-%d", clusterBindings, i)})
@@ -86,7 +90,7 @@ func impersonation(t *testing.T, s *site) {
 		"system:masters through the proxy": {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}, "X-Remote-Group": {"system:masters"}},
 	} {
 		for _, cluster := range []string{s.b, "system:admin", "*"} {
-			for _, base := range []string{s.shard, s.proxy} {
+			for _, base := range s.doors() {
 				for _, who := range []*person{s.admin, s.robot} {
 					got := s.try(t, who, base, request{path: "/clusters/" + cluster + treasurePath, header: h})
 					if got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {

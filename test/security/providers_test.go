@@ -125,7 +125,7 @@ func (s *sharing) heirs(t *testing.T) {
 		})
 	}
 	const things = "/apis/heirs.example.com/v1/namespaces/default/things"
-	first := s.workspace(t, "estate", "paula")
+	first := s.workspace(t, "estate", "paula", s.placement.a)
 	offer(s.paula, first)
 	s.Bind(t, s.c, "root:estate", "things", func(binding *apisv1alpha2.APIBinding) {
 		binding.Spec.PermissionClaims = []apisv1alpha2.AcceptablePermissionClaim{{PermissionClaim: claim("configmaps"), Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true}, State: apisv1alpha2.ClaimAccepted}}
@@ -134,7 +134,7 @@ func (s *sharing) heirs(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	shardtesting.Eventually(t, "paula sees what she claims", func(context.Context) error {
-		if got := s.try(t, s.paula, s.shard, request{path: view(first, "things", s.c) + treasurePath}); got.status != http.StatusOK {
+		if got := s.ask(t, s.paula, request{path: view(first, "things", s.c) + treasurePath}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
@@ -142,7 +142,7 @@ func (s *sharing) heirs(t *testing.T) {
 	s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/estate"})
 	s.eventually(t, s.masters, "root", workspacesPath+"/estate", http.StatusNotFound)
 	heir := s.withCertificate(t, "heir")
-	second := s.workspace(t, "estate", "heir")
+	second := s.workspace(t, "estate", "heir", s.placement.b)
 	offer(heir, second)
 	shardtesting.Eventually(t, "carol is told", func(context.Context) error {
 		if got := s.do(t, s.carol, s.c, request{path: bindingsPath + "/things"}); !strings.Contains(got.body, "another identity") {
@@ -152,7 +152,7 @@ func (s *sharing) heirs(t *testing.T) {
 	})
 	for _, cluster := range []string{s.c, "*"} {
 		for _, path := range []string{treasurePath, "/api/v1/configmaps", things, things + "/kept", "/apis/heirs.example.com/v1/things", bindingsPath} {
-			if got := s.try(t, heir, s.shard, request{path: view(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"treasure"`) && got.status < 400 || got.status >= 500 {
+			if got := s.try(t, heir, s.at(t, s.c), request{path: view(second, "things", cluster) + path}); strings.Contains(got.body, s.c) && got.status < 400 || strings.Contains(got.body, `"treasure"`) && got.status < 400 || got.status >= 500 {
 				t.Errorf("the heir sees %s of %s: %d %.400s", path, cluster, got.status, got.body)
 			}
 		}
@@ -205,7 +205,7 @@ func (s *sharing) bounds(t *testing.T) {
 				requests = append(requests, request{method: http.MethodDelete, path: name}, request{method: http.MethodDelete, path: name + "?labelSelector=none"})
 				for _, r := range requests {
 					r.header, r.path = h, "/clusters/"+s.a+r.path
-					if got := s.try(t, who, s.shard, r); got.status < 400 || got.status >= 500 {
+					if got := s.ask(t, who, r); got.status < 400 || got.status >= 500 {
 						t.Errorf("%s with %v: %s %s: %d %.300s", who.name, h, r.method, r.path, got.status, got.body)
 					}
 				}

@@ -13,7 +13,7 @@ import (
 
 // oddRequests sends what no client sends. Nothing may end in a failure of the server, nor lead to b.
 func oddRequests(t *testing.T, s *site) {
-	pair := loadPair(t, s.clients, "alice")
+	pair := s.pair(t, "alice")
 	token := forgedToken(s.b)
 	deep := strings.Repeat(`{"kubernetes.io":`, 9000) + strings.Repeat("}", 9000)
 	at := "/clusters/" + s.a
@@ -61,8 +61,8 @@ func oddRequests(t *testing.T, s *site) {
 		"odd discovery":                           {"POST " + at + "/apis/core.kcp.io/v1alpha1 HTTP/1.1", "Accept: ,,;;q=x"},
 		"discovery in an odd form":                {"GET " + at + "/apis/core.kcp.io/v1alpha1 HTTP/1.1", "Accept: image/png"},
 	} {
-		for where, base := range map[string]string{"shard": s.shard, "proxy": s.proxy} {
-			t.Run(name+" at the "+where, func(t *testing.T) {
+		for _, base := range []string{s.shard, s.proxy} {
+			t.Run(name+" at the "+s.called(base), func(t *testing.T) {
 				to, err := url.Parse(base)
 				must(t, err)
 				config := &tls.Config{RootCAs: s.roots, ServerName: "localhost", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}

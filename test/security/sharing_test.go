@@ -15,6 +15,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
 )
 
 const (
@@ -34,9 +35,10 @@ type sharing struct {
 	carol    *person
 }
 
-// TestWhatIsSharedIsNoDoorToAnythingElse attacks an exported API from all sides.
+// TestWhatIsSharedIsNoDoorToAnythingElse attacks an exported API from all sides, with the provider on one shard and the
+// consumers on two others, one of which is root.
 func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
-	s := newSharing(t)
+	s := newSharing(t, placement{installation.Alpha, installation.Root}, installation.Beta)
 	for _, attack := range []struct {
 		name string
 		run  func(*sharing, *testing.T)
@@ -55,15 +57,37 @@ func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
 		{"people who ask at once are not mixed up", (*sharing).crowd},
 		{"no route leads past the chain", (*sharing).routes},
 		{"who may do everything a consumer can agree to is still none of the server", (*sharing).powers},
+		{"the view of an export shows what is on the shard that is asked", (*sharing).viewsElsewhere},
+		{"what is cached for others is what is offered", (*sharing).replicated},
 		{"hooks of a provider see what the provider shares", (*sharing).hooks},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
 	}
 }
 
-func newSharing(t *testing.T) *sharing {
-	s := &sharing{site: start(t)}
-	s.p, s.c = s.workspace(t, "p", "paula"), s.workspace(t, "c", "carol")
+// TestWhatIsSharedOnOneShard is the part of it that is about what one shard shares among all.
+func TestWhatIsSharedOnOneShard(t *testing.T) {
+	s := newSharing(t, together, together.a)
+	for _, attack := range []struct {
+		name string
+		run  func(*sharing, *testing.T)
+	}{
+		{"the view of an export is closed where it is not bound", (*sharing).unbound},
+		{"the view of an export shows nothing but what was agreed on", (*sharing).agreed},
+		{"a claim with a selector ends at the selector", (*sharing).selected},
+		{"a consumer sees its own objects by every name of the resource", (*sharing).ownAlone},
+		{"the view of an export is for its provider", (*sharing).foreignExports},
+		{"who takes a path does not inherit", (*sharing).heirs},
+		{"people who ask at once are not mixed up", (*sharing).crowd},
+		{"who may do everything a consumer can agree to is still none of the server", (*sharing).powers},
+	} {
+		t.Run(attack.name, func(t *testing.T) { attack.run(s, t) })
+	}
+}
+
+func newSharing(t *testing.T, where placement, provider string) *sharing {
+	s := &sharing{site: start(t, where)}
+	s.p, s.c = s.workspace(t, "p", "paula", provider), s.workspace(t, "c", "carol", provider)
 	s.paula, s.carol = s.withCertificate(t, "paula"), s.withCertificate(t, "carol")
 	claims := []apisv1alpha2.PermissionClaim{claim("secrets"), claim("configmaps")}
 	s.identity = s.NewExport(t, s.p, "widgets", schema.GroupResource{Group: "example.com", Resource: "widgets"}, "Widget", func(export *apisv1alpha2.APIExport) {
@@ -93,7 +117,7 @@ func newSharing(t *testing.T) *sharing {
 	}
 	shardtesting.Eventually(t, "paula sees what is shared", func(context.Context) error {
 		for _, path := range []string{widgets + "/treasure", secrets + "/shared"} {
-			if got := s.try(t, s.paula, s.shard, request{path: s.of("widgets", s.b) + path}); got.status != http.StatusOK {
+			if got := s.ask(t, s.paula, request{path: s.of("widgets", s.b) + path}); got.status != http.StatusOK {
 				return fmt.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
@@ -131,13 +155,13 @@ func (s *sharing) mayBind(t *testing.T, export string) {
 func (s *sharing) refused(t *testing.T, who *person, requests ...request) {
 	t.Helper()
 	for _, r := range requests {
-		for _, base := range []string{s.shard, s.proxy} {
-			if base == s.proxy && !strings.HasPrefix(r.path, "/clusters/") {
-				continue
-			}
+		for _, base := range s.doors() {
 			got := s.try(t, who, base, r)
+			if base == s.proxy && got.status == http.StatusTemporaryRedirect && strings.Contains(r.path, "/..") {
+				continue // to where it leads
+			}
 			if got.status < 400 || got.status >= 500 || strings.Contains(got.body, treasure) {
-				t.Errorf("%s: %s %s %.200s: %d %.400s", who.name, r.method, r.path, r.body, got.status, got.body)
+				t.Errorf("%s at the %s: %s %s %.200s: %d %.400s", who.name, s.called(base), r.method, r.path, r.body, got.status, got.body)
 			}
 		}
 	}
@@ -221,7 +245,7 @@ func (s *sharing) agreed(t *testing.T) {
 	// Other bindings of b do not show, whatever one selects.
 	for _, at := range []string{in, all} {
 		for _, query := range []string{"", "?resourceVersion=0", "?labelSelector=a!=b", "?labelSelector=internal.apis.kcp.io/export", "?labelSelector=&labelSelector=x", "?fieldSelector=metadata.name=tenancy.kcp.io", "?limit=1"} {
-			if got := s.try(t, s.paula, s.shard, request{path: at + bindingsPath + query}); got.status != http.StatusOK || strings.Contains(got.body, "tenancy.kcp.io-") || strings.Contains(got.body, `"name":"tenancy.kcp.io`) {
+			if got := s.ask(t, s.paula, request{path: at + bindingsPath + query}); got.status != http.StatusOK || strings.Contains(got.body, "tenancy.kcp.io-") || strings.Contains(got.body, `"name":"tenancy.kcp.io`) {
 				t.Errorf("%s%s: %d %.800s", at, query, got.status, got.body)
 			}
 		}
@@ -252,7 +276,7 @@ func (s *sharing) selected(t *testing.T) {
 	answers := map[string]bool{}
 	for _, guess := range []string{value.Data["content"], "d3Jvbmc="} {
 		patch := `[{"op":"test","path":"/data/content","value":"` + guess + `"},{"op":"add","path":"/metadata/labels","value":{"share":"yes"}}]`
-		got := s.try(t, s.paula, s.shard, request{method: http.MethodPatch, path: in + secrets + "/treasure", body: patch, contentType: "application/json-patch+json"})
+		got := s.ask(t, s.paula, request{method: http.MethodPatch, path: in + secrets + "/treasure", body: patch, contentType: "application/json-patch+json"})
 		answers[fmt.Sprintf("%d %s", got.status, got.body)] = true
 	}
 	if len(answers) != 1 {
@@ -270,17 +294,17 @@ func (s *sharing) selected(t *testing.T) {
 				if strings.Contains(path, "/watch/") {
 					query = "?timeoutSeconds=1"
 				}
-				if got := s.try(t, s.paula, s.shard, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
+				if got := s.ask(t, s.paula, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
 					t.Errorf("%s%s%s: %d %.300s", at, path, query, got.status, got.body)
 				}
 			}
 		}
 	}
 	// Deleting all deletes what is shared; and that is all.
-	if got := s.try(t, s.paula, s.shard, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
+	if got := s.ask(t, s.paula, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if got := s.try(t, s.paula, s.shard, request{method: http.MethodDelete, path: in + secrets}); got.status != http.StatusOK {
+	if got := s.ask(t, s.paula, request{method: http.MethodDelete, path: in + secrets}); got.status != http.StatusOK {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if after := raw(); after != before {
@@ -294,7 +318,7 @@ func (s *sharing) selected(t *testing.T) {
 // ownAlone has a consumer look for the objects of another.
 func (s *sharing) ownAlone(t *testing.T) {
 	token := func(path string) string {
-		metadata, _ := s.try(t, s.masters, s.shard, request{path: path + "?limit=1"}).object(t)["metadata"].(map[string]any)
+		metadata, _ := s.ask(t, s.masters, request{path: path + "?limit=1"}).object(t)["metadata"].(map[string]any)
 		text, _ := metadata["continue"].(string)
 		return text
 	}
@@ -342,14 +366,14 @@ func (s *sharing) foreignExports(t *testing.T) {
 		{"group":"example.com","resource":"widgets","identityHash":"`+s.identity+`","verbs":["*"]},{"resource":"secrets","verbs":["*"]},{"resource":"configmaps","verbs":["*"]},{"group":"apis.kcp.io","resource":"apibindings","verbs":["*"]}]}}`)
 	s.eventually(t, s.admin, s.a, exportsPath+"/curious", http.StatusOK)
 	shardtesting.Eventually(t, "the view of the new export is served", func(context.Context) error {
-		if got := s.try(t, s.admin, s.shard, request{path: view(s.a, "curious", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
+		if got := s.ask(t, s.admin, request{path: view(s.a, "curious", "*") + "/api/v1/secrets"}); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, got.body)
 		}
 		return nil
 	})
 	for _, path := range []string{"/api/v1/secrets", "/api/v1/configmaps", allWidgets, bindingsPath} {
 		for _, query := range []string{"", "?resourceVersion=0", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?labelSelector=share"} {
-			if got := s.try(t, s.admin, s.shard, request{path: view(s.a, "curious", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"treasure"`) {
+			if got := s.ask(t, s.admin, request{path: view(s.a, "curious", "*") + path + query}); got.status >= 500 || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"treasure"`) {
 				t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
 			}
 			s.refused(t, s.admin, request{path: view(s.a, "curious", s.b) + path + query})

@@ -1,19 +1,13 @@
 package security_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,21 +15,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/proxy"
-	proxyoptions "github.com/atoll-dev/atoll/proxy/options"
-	"github.com/atoll-dev/atoll/shardserver/options"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/installation"
+	"github.com/atoll-dev/atoll/test/sharded"
 )
 
 // treasure is what nobody but the people of workspace b may see.
 const treasure = "the-treasure-of-b"
 
 const (
-	proxyName       = "front-proxy"
+	proxyName       = "kcp-front-proxy"
 	configMapsOfNS  = "/api/v1/namespaces/default/configmaps"
 	treasurePath    = configMapsOfNS + "/treasure"
 	jsonType        = "application/json"
@@ -43,58 +40,178 @@ const (
 	applyPatchType  = "application/apply-patch+yaml"
 	workspacesPath  = "/apis/tenancy.kcp.io/v1alpha1/workspaces"
 	typesPath       = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes"
-	ownClusterPath  = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
+	clustersPath    = "/apis/core.kcp.io/v1alpha1/logicalclusters"
+	ownClusterPath  = clustersPath + "/cluster"
 	clusterRoles    = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 	clusterBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 )
 
-// site is a shard with a front proxy, two workspaces that hold objects of equal names, and people.
+// placement names the shards of a and of b. Neither is the root shard.
+type placement struct{ a, b string }
+
+var (
+	// together is where a and b share memory, storage and queues, apart is where shards have to believe each other.
+	together = placement{installation.Alpha, installation.Alpha}
+	apart    = placement{installation.Alpha, installation.Beta}
+)
+
+// site is an installation of three shards with two workspaces that hold objects of equal names, and people.
 type site struct {
-	*shardtesting.Shard
-	shard, proxy     string // base URLs
-	clients, proxies *shardtesting.CA
-	roots            *x509.CertPool
-	a, b             string // names of logical clusters
+	placement
+	directory string
+	layout    *sharded.Layout
+	shards    map[string]*shardtesting.Shard // by name
+	ca        []byte                         // of all servers, PEM
+	roots     *x509.CertPool
+	// shard is the base URL of the shard of a, proxy and cache are those of the other servers.
+	shard, proxy, cache string
+	a, b                string // names of logical clusters
+	places              sync.Map
+
+	// admins is kcp's administrator at whatever shard has the logical cluster of the context.
+	admins client.Client
 
 	anonymous, stranger, admin, robot, owner, masters *person
 }
 
-// person is somebody with a credential, at the shard or at the proxy.
-type person struct {
-	name   string
-	token  string
-	client *http.Client
+// start brings the site up. alice is administrator of a, bob of b, mallory has no rights, robot is a service account of a.
+func start(t *testing.T, where placement) *site {
+	t.Helper()
+	return startOn(t, where, sharded.Options{Shards: []string{installation.Root, installation.Alpha, installation.Beta}})
 }
 
-// start brings the site up. alice is administrator of a, bob of b, mallory has no rights, robot is a service account of a.
-func start(t *testing.T) *site {
+// startOn is start on an installation of another shape.
+func startOn(t *testing.T, where placement, shape sharded.Options) *site {
 	t.Helper()
-	s := &site{clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies")}
-	s.Shard = shardtesting.Start(t, func(o *options.Options) {
-		o.FeatureGates = []string{"WorkspaceAuthentication=true", "WorkspaceMounts=true"}
-		o.Authentication.ClientCert.ClientCA = s.clients.CertFile
-		headers := o.Authentication.RequestHeader
-		headers.ClientCAFile, headers.AllowedNames = s.proxies.CertFile, []string{proxyName}
-		headers.UsernameHeaders, headers.GroupHeaders, headers.ExtraHeaderPrefixes = []string{"X-Remote-User"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
-	})
-	s.shard = s.Admin(t).Host
-	s.roots = x509.NewCertPool()
-	s.roots.AppendCertsFromPEM(s.Admin(t).CAData)
-
-	s.a, s.b = s.workspace(t, "a", "alice"), s.workspace(t, "b", "bob")
+	s := &site{placement: where}
+	s.startServers(t, shape)
+	s.shard = s.layout.URL(where.a)
+	s.masters = s.withCertificate(t, "root", "system:masters")
+	s.admins = s.administrator(t)
+	s.a, s.b = s.workspace(t, "a", "alice", where.a), s.workspace(t, "b", "bob", where.b)
 	s.anonymous = s.person(t, "anonymous", nil)
 	s.stranger, s.admin, s.owner = s.withCertificate(t, "mallory"), s.withCertificate(t, "alice"), s.withCertificate(t, "bob")
-	s.masters = s.withCertificate(t, "root", "system:masters")
 	s.robot = s.account(t)
 	s.privateType(t)
-	s.startProxy(t)
+	shardtesting.Eventually(t, "the proxy leads to a and b", func(context.Context) error {
+		for _, cluster := range []string{s.a, s.b} {
+			if got := s.try(t, s.masters, s.proxy, request{path: "/clusters/" + cluster + "/version"}); strings.Contains(got.body, "workspace access not permitted") || got.status == 0 {
+				return fmt.Errorf("%s: %d %s", cluster, got.status, got.body)
+			}
+		}
+		return nil
+	})
 	return s
 }
 
-// workspace creates one below root with an administrator, and puts objects of the same names into it.
-func (s *site) workspace(t *testing.T, name, administrator string) string {
+// servers are the base URLs at which a tenant may ask for a logical cluster, whether it is there or not.
+func (s *site) servers() []string {
+	all := []string{s.proxy}
+	for _, name := range s.layout.Shards() {
+		all = append(all, s.layout.URL(name))
+	}
+	return all
+}
+
+// doors are the shards of a and b, and the proxy.
+func (s *site) doors() []string {
+	if s.placement.a == s.placement.b {
+		return []string{s.shard, s.proxy}
+	}
+	return []string{s.shard, s.layout.URL(s.placement.b), s.proxy}
+}
+
+// beyond is the part of a workspace's specification that has it live on the shard of b.
+func (s *site) beyond() string {
+	return `"location":{"selector":{"matchLabels":{"name":"` + s.placement.b + `"}}}`
+}
+
+// called names a server.
+func (s *site) called(base string) string {
+	for _, server := range s.layout.Servers {
+		if server.URL == base {
+			return server.Name
+		}
+	}
+	return base
+}
+
+// at returns the base URL of the shard that has a logical cluster; that of a, if it is on none.
+func (s *site) at(t *testing.T, cluster string) string {
 	t.Helper()
-	cluster := s.NewWorkspace(t, "root", name).Spec.Cluster
+	if cluster == "root" {
+		return s.layout.URL(installation.Root)
+	}
+	if at, known := s.places.Load(cluster); known {
+		return at.(string)
+	}
+	if strings.Trim(cluster, "abcdefghijklmnopqrstuvwxyz0123456789") != "" { // no name that a shard gives
+		return s.shard
+	}
+	for _, name := range s.layout.Shards() {
+		if got := s.try(t, s.masters, s.layout.URL(name), request{path: "/clusters/" + cluster + ownClusterPath}); got.status == http.StatusOK {
+			s.places.Store(cluster, s.layout.URL(name))
+			return s.layout.URL(name)
+		}
+	}
+	return s.shard
+}
+
+// router sends requests to the shards of their logical clusters.
+type router struct {
+	site *site
+	t    *testing.T
+	next http.RoundTripper
+}
+
+func (r router) RoundTrip(req *http.Request) (*http.Response, error) {
+	cluster, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/clusters/"), "/")
+	req = req.Clone(req.Context())
+	req.URL.Host = strings.TrimPrefix(r.site.at(r.t, cluster), "https://")
+	req.Host = req.URL.Host
+	return r.next.RoundTrip(req)
+}
+
+func (s *site) adminConfig(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := s.layout.Client(s.layout.URL(installation.Root), "kcp-admin", "system:kcp:admin")
+	must(t, err)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return router{s, t, next} })
+	return config
+}
+
+func (s *site) administrator(t *testing.T) client.Client {
+	t.Helper()
+	c, err := loopback.NewClient(s.adminConfig(t))
+	must(t, err)
+	return c
+}
+
+// NewWorkspace, NewExport and Bind are those of package testing, done by kcp's administrator wherever it is.
+func (s *site) NewWorkspace(t *testing.T, parent, name, shard string) *tenancyv1alpha1.Workspace {
+	t.Helper()
+	return shardtesting.NewWorkspace(t, s.admins, parent, name, shardtesting.OnShard(shard))
+}
+
+func (s *site) NewExport(t *testing.T, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
+	t.Helper()
+	return shardtesting.NewExport(t, s.admins, cluster, name, gr, kind, changes...)
+}
+
+func (s *site) Bind(t *testing.T, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
+	t.Helper()
+	var foreseen apisv1alpha2.APIBinding // an export of another shard is known there a moment later
+	foreseen.Name, foreseen.Spec.Reference.Export = exportName, &apisv1alpha2.ExportBindingReference{Path: exportCluster, Name: exportName}
+	shardtesting.Eventually(t, "export "+exportName+" can be bound in "+cluster, func(ctx context.Context) error {
+		return s.admins.Create(shardtesting.In(ctx, cluster), foreseen.DeepCopy(), client.DryRunAll)
+	})
+	return shardtesting.Bind(t, s.admins, cluster, exportCluster, exportName, changes...)
+}
+
+// workspace creates one below root with an administrator, and puts objects of the same names into it.
+func (s *site) workspace(t *testing.T, name, administrator, shard string) string {
+	t.Helper()
+	cluster := s.NewWorkspace(t, "root", name, shard).Spec.Cluster
 	c := s.in(t, cluster)
 	_, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "administrator"},
@@ -117,7 +234,17 @@ func (s *site) workspace(t *testing.T, name, administrator string) string {
 
 // in returns a client of kcp's administrator in a logical cluster.
 func (s *site) in(t *testing.T, cluster string) kubernetes.Interface {
-	return s.Kubernetes(t, shardtesting.At(s.Admin(t), cluster))
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(shardtesting.At(s.adminConfig(t), cluster))
+	must(t, err)
+	return clientset
+}
+
+// person is somebody with a credential, at the shard or at the proxy.
+type person struct {
+	name   string
+	token  string
+	client *http.Client
 }
 
 // account returns the service account of a that may do everything there.
@@ -149,11 +276,13 @@ func (p *person) overHTTP1(t *testing.T) *person {
 	return &person{name: p.name, token: p.token, client: &client}
 }
 
-// privateType makes a workspace type in b that bob, and whoever comes from the logical cluster "partner", may use.
+// privateType makes a workspace type in b that bob, and whoever comes from the logical cluster "partner", may use. Its
+// workspaces get, and keep, a binding to an API of b that nobody else may bind.
 func (s *site) privateType(t *testing.T) {
 	t.Helper()
+	s.NewExport(t, s.b, "inner", schema.GroupResource{Group: "inner.example.com", Resource: "thoughts"}, "Thought")
 	for path, body := range map[string]string{
-		typesPath:    `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"private"},"spec":{}}`,
+		typesPath:    `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"private"},"spec":{"defaultAPIBindings":[{"path":"root:b","export":"inner"}],"defaultAPIBindingLifecycle":"Maintain"}}`,
 		clusterRoles: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"use-private"},"rules":[{"apiGroups":["tenancy.kcp.io"],"resources":["workspacetypes"],"resourceNames":["private"],"verbs":["use"]}]}`,
 		clusterBindings: `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"use-private"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"use-private"},"subjects":[
 			{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"},
@@ -192,152 +321,29 @@ func (s *site) person(t *testing.T, name string, pair *tls.Certificate) *person 
 
 func (s *site) withCertificate(t *testing.T, name string, groups ...string) *person {
 	t.Helper()
-	pair := loadPair(t, s.clients, name, groups...)
+	pair := s.pair(t, name, groups...)
 	return s.person(t, name, &pair)
 }
 
-func loadPair(t *testing.T, ca *shardtesting.CA, name string, groups ...string) tls.Certificate {
+// pair is a certificate for a user.
+func (s *site) pair(t *testing.T, name string, groups ...string) tls.Certificate {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(ca.Issue(t, name, groups...))
+	config, err := s.layout.Client("", name, groups...)
+	must(t, err)
+	return loadPair(t, config.CertFile, config.KeyFile)
+}
+
+// proxyPair is a certificate of the authority of front proxies.
+func (s *site) proxyPair(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	pair, err := s.layout.ProxyCertificate(name)
+	must(t, err)
+	return loadPair(t, pair.CertFile, pair.KeyFile)
+}
+
+func loadPair(t *testing.T, cert, key string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(cert, key)
 	must(t, err)
 	return pair
-}
-
-// startProxy puts a front proxy in front of the shard, with certificates as the operator makes them.
-func (s *site) startProxy(t *testing.T) {
-	t.Helper()
-	directory := t.TempDir()
-	file := func(name string, content []byte) string {
-		path := filepath.Join(directory, name)
-		must(t, os.WriteFile(path, content, 0o600))
-		return path
-	}
-	shardCA := file("shard-ca.crt", s.Admin(t).CAData)
-	headerCert, headerKey := s.proxies.Issue(t, proxyName)
-	mapping := fmt.Sprintf("- {path: /clusters/, backend: %q, backend_server_ca: %q, proxy_client_cert: %q, proxy_client_key: %q}\n", s.shard, shardCA, headerCert, headerKey)
-	adminCert, adminKey := s.clients.Issue(t, "proxy-admin", "system:masters")
-	kubeconfig := filepath.Join(directory, "kubeconfig")
-	must(t, clientcmd.WriteToFile(clientcmdapi.Config{
-		CurrentContext: "c",
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: s.shard, CertificateAuthority: shardCA}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificate: adminCert, ClientKey: adminKey}},
-		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}},
-	}, kubeconfig))
-
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	servers := shardtesting.NewCA(t, "servers")
-	trusted, err := os.ReadFile(servers.CertFile)
-	must(t, err)
-	s.roots.AppendCertsFromPEM(trusted)
-	o := proxyoptions.New()
-	o.SecureServing.Listener, o.SecureServing.BindPort = listener, listener.Addr().(*net.TCPAddr).Port
-	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = servers.Issue(t, "proxy")
-	o.RootDirectory, o.MappingFile, o.RootKubeconfig, o.ShardsKubeconfig = directory, file("mapping.yaml", []byte(mapping)), kubeconfig, kubeconfig
-	o.Authentication.ClientCert.ClientCA = s.clients.CertFile
-	o.ShutdownTimeout = time.Second
-	o.FeatureGates["WorkspaceAuthentication"], o.FeatureGates["WorkspaceMounts"] = true, true
-	completed, err := o.Complete()
-	must(t, err)
-	config, err := proxy.NewConfig(completed)
-	must(t, err)
-	complete, err := config.Complete()
-	must(t, err)
-	server, err := proxy.NewServer(complete)
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the proxy ended with %v", err)
-		}
-	})
-	s.proxy = "https://" + listener.Addr().String()
-	shardtesting.Eventually(t, "the proxy leads to a and b", func(context.Context) error {
-		for _, cluster := range []string{s.a, s.b} {
-			if got := s.try(t, s.masters, s.proxy, request{path: "/clusters/" + cluster + "/version"}); strings.Contains(got.body, "workspace access not permitted") || got.status == 0 {
-				return fmt.Errorf("%s: %d %s", cluster, got.status, got.body)
-			}
-		}
-		return nil
-	})
-}
-
-// request is one request. The path goes out byte by byte as it is.
-type request struct {
-	method, path, body, contentType string
-	header                          http.Header
-}
-
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
-func (a answer) object(t *testing.T) map[string]any {
-	t.Helper()
-	var object map[string]any
-	if err := json.Unmarshal([]byte(a.body), &object); err != nil {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
-	}
-	return object
-}
-
-// try sends a request. A request that did not get an answer has status 0.
-func (s *site) try(t *testing.T, as *person, base string, r request) answer {
-	t.Helper()
-	at, err := url.Parse(base)
-	must(t, err)
-	if r.method == "" {
-		r.method = http.MethodGet
-	}
-	req := (&http.Request{
-		Method: r.method, URL: &url.URL{Scheme: at.Scheme, Host: at.Host, Opaque: r.path}, Host: at.Host,
-		Header: http.Header{"Accept": {jsonType}}, Body: io.NopCloser(strings.NewReader(r.body)), ContentLength: int64(len(r.body)),
-	}).WithContext(t.Context())
-	if r.body == "" {
-		req.Body = http.NoBody
-	} else if r.contentType == "" {
-		r.contentType = jsonType
-	}
-	if r.contentType != "" {
-		req.Header.Set("Content-Type", r.contentType)
-	}
-	if as.token != "" {
-		req.Header.Set("Authorization", "Bearer "+as.token)
-	}
-	for name, values := range r.header {
-		req.Header[name] = values
-	}
-	res, err := as.client.Do(req)
-	if err != nil {
-		return answer{body: err.Error()}
-	}
-	defer res.Body.Close()
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(res.Body); err != nil {
-		return answer{body: err.Error()}
-	}
-	return answer{res.StatusCode, res.Header, body.String()}
-}
-
-// do is try at the shard, and fails the test without an answer.
-func (s *site) do(t *testing.T, as *person, cluster string, r request) answer {
-	t.Helper()
-	r.path = "/clusters/" + cluster + r.path
-	got := s.try(t, as, s.shard, r)
-	if got.status == 0 {
-		t.Fatalf("%s %s: %s", r.method, r.path, got.body)
-	}
-	return got
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

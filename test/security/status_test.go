@@ -48,7 +48,7 @@ func definitionStatus(t *testing.T, s *site) {
 					{path: things}, {path: things + "/left"}, {path: "/apis"}, {path: "/apis/status.example.com/v1"}, {path: "/openapi/v3/apis/status.example.com/v1"}, {path: "/openapi/v2"}, {path: "/apis", header: http.Header{"Accept": {"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}},
 					{method: http.MethodPost, path: things, body: `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"generateName":"more-"}}`}, {path: workspacesPath},
 				} {
-					if got := s.try(t, s.admin, s.shard, request{method: r.method, path: "/clusters/" + s.a + r.path, body: r.body, header: r.header}); got.status == 0 || strings.Contains(got.body, "goroutine ") || got.status >= 500 && !strings.HasPrefix(r.path, "/apis/status") {
+					if got := s.ask(t, s.admin, request{method: r.method, path: "/clusters/" + s.a + r.path, body: r.body, header: r.header}); got.status == 0 || strings.Contains(got.body, "goroutine ") || got.status >= 500 && !strings.HasPrefix(r.path, "/apis/status") {
 						t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 					}
 				}
@@ -58,7 +58,7 @@ func definitionStatus(t *testing.T, s *site) {
 			s.eventually(t, s.admin, s.a, definitionsPath+"/"+name, http.StatusNotFound)
 			shardtesting.Eventually(t, "no object is left behind", func(context.Context) error {
 				for _, prefix := range []string{"/status.example.com/things/customresources/" + s.a + "/"} {
-					if left := s.Keys(t, prefix); len(left) > 0 {
+					if left := s.keys(t, prefix); len(left) > 0 {
 						return fmt.Errorf("%d keys, the first is %s", len(left), left[0])
 					}
 				}

@@ -1,27 +1,31 @@
 package security_test
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-// existence compares, as somebody without rights, what is answered for names that exist and names that do not.
+// nobodys is the name of a logical cluster that does not exist.
+const nobodys = "0123456789abcdef"
+
+// existence compares, as somebody without rights, what is answered for names that exist, here or on another shard, and names
+// that do not. The front proxy answers itself what it does not find, in other words than a shard: there it is the status
+// alone, for people whom it knows, that says nothing (the threat model tells of the rest).
 func existence(t *testing.T, s *site) {
-	const nobody = "0123456789abcdef"
-	for _, who := range []*person{s.stranger, s.anonymous, s.robot, s.admin} {
-		for _, path := range []string{treasurePath, "/api/v1/configmaps", configMapsOfNS + "/none", "/version", "/api", "/openapi/v3", "/", "/nothing", "/apis/core.kcp.io/v1alpha1/shards", ownClusterPath, "/api/v1/nothing", "/healthz", "/metrics"} {
-			for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
-				there := s.do(t, who, s.b, request{method: method, path: path})
-				for _, other := range []string{nobody, "system:admin"} {
-					gone := s.do(t, who, other, request{method: method, path: path})
-					if there.status != gone.status || strings.ReplaceAll(there.body, s.b, other) != gone.body {
-						t.Errorf("%s %s %s: %d %s\nbut in %s: %d %s", who.name, method, path, there.status, there.body, other, gone.status, gone.body)
+	for _, base := range s.servers() {
+		for _, who := range []*person{s.stranger, s.anonymous, s.robot, s.admin} {
+			for _, path := range []string{treasurePath, "/api/v1/configmaps", configMapsOfNS + "/none", "/version", "/api", "/openapi/v3", "/", "/nothing", "/apis/core.kcp.io/v1alpha1/shards", ownClusterPath, "/api/v1/nothing", "/healthz", "/metrics"} {
+				for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
+					if base == s.proxy && (who == s.anonymous || path == "/healthz" || path == "/metrics") {
+						continue
 					}
-					for name := range there.header {
-						if !strings.HasPrefix(name, "Audit-Id") && name != "Date" && name != "Content-Length" && there.header.Get(name) != gone.header.Get(name) {
-							t.Errorf("%s %s %s: header %s is %q, but in %s %q", who.name, method, path, name, there.header.Get(name), other, gone.header.Get(name))
-						}
+					there := s.try(t, who, base, request{method: method, path: "/clusters/" + s.b + path})
+					for _, other := range []string{nobodys, "system:admin"} {
+						s.alike(t, base, who.name+" "+method+" "+path, there, s.try(t, who, base, request{method: method, path: "/clusters/" + other + path}), other)
 					}
 				}
 			}
@@ -29,11 +33,87 @@ func existence(t *testing.T, s *site) {
 	}
 	// At the proxy what is unknown looks alike, whatever is odd about it.
 	for _, who := range []*person{s.stranger, s.anonymous} {
-		want := s.try(t, who, s.proxy, request{path: "/clusters/" + nobody + "/api/v1/configmaps"})
+		want := s.try(t, who, s.proxy, request{path: "/clusters/" + nobodys + "/api/v1/configmaps"})
 		for _, cluster := range []string{"*", "root:nobody", "root:b:nobody", s.b + ":nobody", "system:admin", "system:shard", "user:bob", "UPPER", "a b", "%2e%2e"} {
 			got := s.try(t, who, s.proxy, request{path: "/clusters/" + cluster + "/api/v1/configmaps"})
 			if got.status != http.StatusForbidden || len(got.body) == 0 || !strings.Contains(got.body, "workspace access not permitted") || want.status != got.status {
 				t.Errorf("%s asks the proxy for %s: %d %s", who.name, cluster, got.status, got.body)
+			}
+		}
+	}
+}
+
+// alike compares the answer for b with that for another logical cluster.
+func (s *site) alike(t *testing.T, base, what string, there, gone answer, other string) {
+	t.Helper()
+	if there.status == 0 || there.status != gone.status || base != s.proxy && strings.ReplaceAll(there.body, s.b, other) != gone.body {
+		t.Errorf("%s at the %s: %d %s\nbut in %s: %d %s", what, s.called(base), there.status, there.body, other, gone.status, gone.body)
+	}
+	for name := range there.header {
+		if base != s.proxy && !strings.HasPrefix(name, "Audit-Id") && name != "Date" && name != "Content-Length" && there.header.Get(name) != gone.header.Get(name) {
+			t.Errorf("%s at the %s: header %s is %q, but in %s %q", what, s.called(base), name, there.header.Get(name), other, gone.header.Get(name))
+		}
+	}
+}
+
+// elsewhere names, directly at every shard, logical clusters and paths of all shards, by all verbs. What is not there, and what
+// one may not see, is refused without a word about where it is.
+func elsewhere(t *testing.T, s *site) {
+	places := []string{s.a, s.b, nobodys, "root:a", "root:b", "root:nobody", "root:b:x", "root:a:x", s.b + ":x", nobodys + ":x", s.a + ":x", "root:a:root:b"}
+	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"evil"}}`
+	for _, name := range s.layout.Shards() {
+		base := s.layout.URL(name)
+		for _, who := range []*person{s.stranger, s.anonymous, s.robot, s.admin, s.owner} {
+			for _, place := range places {
+				for _, r := range []request{
+					{path: treasurePath}, {path: "/api/v1/configmaps"}, {path: "/api/v1/configmaps?watch=1&timeoutSeconds=1"}, {path: "/api"}, {path: "/version"}, {path: "/openapi/v3"}, {path: "/"},
+					{method: http.MethodHead, path: treasurePath}, {method: http.MethodOptions, path: treasurePath}, {method: http.MethodPost, path: configMapsOfNS, body: body}, {method: http.MethodPut, path: treasurePath, body: body},
+					{method: http.MethodPatch, path: treasurePath, body: "{}", contentType: mergePatchType}, {method: http.MethodPatch, path: treasurePath + "?fieldManager=x", body: body, contentType: applyPatchType}, {method: http.MethodDelete, path: treasurePath}, {method: http.MethodDelete, path: configMapsOfNS},
+				} {
+					if who == s.owner && (place == s.b || place == "root:b") || (who == s.admin || who == s.robot) && (place == s.a || place == "root:a") {
+						continue // they may, where it is
+					}
+					r.path = "/clusters/" + place + r.path
+					got := s.try(t, who, base, r)
+					switch got.status {
+					case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
+					default:
+						t.Errorf("%s: %s %s at %s: %d %.300s", who.name, r.method, r.path, name, got.status, got.body)
+					}
+					said := fmt.Sprint(got.body, got.header)
+					for _, secret := range append(s.servers(), s.a, s.b, treasure, "alpha", "beta") {
+						if strings.Contains(said, secret) && !strings.Contains(r.path, secret) {
+							t.Errorf("%s is told %q: %s %s at %s: %d %.300s", who.name, secret, r.method, r.path, name, got.status, said)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// timing compares how long refusals take at shards for logical clusters that are on another one, on this one, and on none.
+func timing(t *testing.T, s *site) {
+	const rounds = 101
+	for _, who := range []*person{s.stranger, s.admin} {
+		for _, name := range s.layout.Shards() {
+			base := s.layout.URL(name)
+			took := map[string][]time.Duration{}
+			for range rounds {
+				for _, cluster := range []string{s.b, nobodys} {
+					began := time.Now()
+					s.try(t, who, base, request{path: "/clusters/" + cluster + "/api/v1/configmaps"})
+					took[cluster] = append(took[cluster], time.Since(began))
+				}
+			}
+			median := func(cluster string) time.Duration {
+				slices.Sort(took[cluster])
+				return took[cluster][rounds/2]
+			}
+			there, gone := median(s.b), median(nobodys)
+			t.Logf("%s at the %s: %s for a logical cluster that exists, %s for one that does not", who.name, s.called(base), there, gone)
+			if slower, faster := max(there, gone), min(there, gone); slower > 3*faster && slower > faster+5*time.Millisecond {
+				t.Errorf("%s at the %s: %s for a logical cluster that exists, %s for one that does not", who.name, s.called(base), there, gone)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func foreignIssuers(t *testing.T, s *site) {
 		"issuer":{"url":"`+issuer.URL+`","certificateAuthority":`+string(bundle)+`,"audiences":["`+issuertest.Audience+`"]},
 		"claimMappings":{"username":`+expression("claims.sub")+`,"groups":`+expression("claims.groups")+`,"uid":`+expression("claims.sub")+`,"extra":[`+extras+`]}}]}}`)
 	s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"sso"},"spec":{"extend":{"with":[{"name":"universal","path":"root"}]},"authenticationConfigurations":[{"name":"own"}]}}`)
-	s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"sso"},"spec":{"type":{"name":"sso","path":"root:a"}}}`)
+	s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"sso"},"spec":{`+s.beyond()+`,"type":{"name":"sso","path":"root:a"}}}`)
 	s.waitReady(t, s.a, "sso")
 	child := s.clusterOf(t, s.a, "sso")
 	everybody := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"everybody"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"system:authenticated"}]}`
@@ -58,7 +58,7 @@ func foreignIssuers(t *testing.T, s *site) {
 		}
 		who := s.person(t, "a token "+name, nil)
 		who.token = issuer.Token(t, all)
-		for _, base := range []string{s.shard, s.proxy} {
+		for _, base := range s.servers() {
 			if got := s.try(t, who, base, request{path: "/clusters/" + child + "/api/v1/namespaces"}); got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
 				t.Errorf("%s: %d %.300s", who.name, got.status, got.body)
 			}
@@ -70,7 +70,7 @@ func foreignIssuers(t *testing.T, s *site) {
 func (s *site) everywhereAs(t *testing.T, who *person, child string) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	known := false
-	for _, base := range []string{s.shard, s.proxy} {
+	for _, base := range s.servers() {
 		got := s.try(t, who, base, request{method: http.MethodPost, path: "/clusters/" + child + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body: review})
 		switch got.status {
 		case http.StatusCreated:
@@ -106,7 +106,7 @@ func (s *site) everywhereAs(t *testing.T, who *person, child string) {
 		}
 	}
 	home := "/clusters/root" + workspacesPath + "/~"
-	for _, base := range []string{s.shard, s.proxy} {
+	for _, base := range s.servers() {
 		for _, path := range []string{
 			"/clusters/" + s.b + treasurePath, "/clusters/root:b" + treasurePath, "/clusters/" + s.a + treasurePath, "/clusters/root/api/v1/namespaces", home, "/clusters/system:admin/api", "/clusters/*/api/v1/configmaps",
 			"/clusters/user:bob/api", "/metrics", s.view("initializingworkspaces", "sso", child) + "/api", "/services/initializingworkspaces/" + s.b + ":private/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", "/services/initializingworkspaces/root:universal/clusters/" + child + "/api",

@@ -20,7 +20,7 @@ func (s *site) view(kind, workspaceType, cluster string) string {
 func (s *site) waiting(t *testing.T, name, spec string) string {
 	t.Helper()
 	s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"`+name+`"},"spec":{"initializer":true`+spec+`}}`)
-	s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"`+name+`"},"spec":{"type":{"name":"`+name+`","path":"root:a"}}}`)
+	s.make(t, workspacesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"`+name+`"},"spec":{`+s.beyond()+`,"type":{"name":"`+name+`","path":"root:a"}}}`)
 	var cluster string
 	shardtesting.Eventually(t, name+" waits for its initializer", func(context.Context) error {
 		got := s.do(t, s.admin, s.a, request{path: workspacesPath + "/" + name}).object(t)
@@ -29,7 +29,7 @@ func (s *site) waiting(t *testing.T, name, spec string) string {
 		if status["phase"] != "Initializing" {
 			return fmt.Errorf("status %v", status)
 		}
-		if answer := s.try(t, s.admin, s.shard, request{path: s.view("initializingworkspaces", name, cluster) + "/api/v1/namespaces"}); answer.status != http.StatusOK {
+		if answer := s.ask(t, s.admin, request{path: s.view("initializingworkspaces", name, cluster) + "/api/v1/namespaces"}); answer.status != http.StatusOK {
 			return fmt.Errorf("%d %s", answer.status, answer.body)
 		}
 		return nil
@@ -47,7 +47,7 @@ func views(t *testing.T, s *site) {
 			"/metrics", "/metrics/", "/metrics/slis", "//metrics", "/./metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/flags/v", "/logs/", "/configz", "/statusz", "/flagz",
 			"/clusters/" + s.b + treasurePath, "/../../clusters/" + s.b + treasurePath, "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters",
 		} {
-			for _, base := range []string{s.shard, s.proxy} {
+			for _, base := range s.servers() {
 				got := s.try(t, s.admin, base, request{path: in + path})
 				if got.status == http.StatusOK || strings.Contains(got.body, treasure) || strings.Contains(got.body, "go_goroutines") {
 					t.Errorf("%s: %s: %d %.200s", name, path, got.status, got.body)
@@ -65,18 +65,18 @@ func viewsEnd(t *testing.T, s *site) {
 			in := s.view("initializingworkspaces", name, cluster)
 			watch := make(chan answer, 1)
 			go func() {
-				watch <- s.try(t, s.admin, s.shard, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=5&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
+				watch <- s.ask(t, s.admin, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=5&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"})
 			}()
 			time.Sleep(300 * time.Millisecond)
 			own := in + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
-			status := s.try(t, s.admin, s.shard, request{path: own}).object(t)["status"].(map[string]any)
+			status := s.ask(t, s.admin, request{path: own}).object(t)["status"].(map[string]any)
 			var left []string
 			for _, one := range status["initializers"].([]any) {
 				if one != s.a+":"+name {
 					left = append(left, fmt.Sprintf("%q", one))
 				}
 			}
-			if got := s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: own + "/status", contentType: mergePatchType, body: `{"status":{"initializers":[` + strings.Join(left, ",") + `]}}`}); got.status != http.StatusOK {
+			if got := s.ask(t, s.admin, request{method: http.MethodPatch, path: own + "/status", contentType: mergePatchType, body: `{"status":{"initializers":[` + strings.Join(left, ",") + `]}}`}); got.status != http.StatusOK {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
 			s.waitReady(t, s.a, name)
@@ -89,7 +89,7 @@ func viewsEnd(t *testing.T, s *site) {
 				t.Errorf("a watch goes on after the initialization: %.600s", got.body)
 			}
 			for _, path := range []string{configMapsOfNS, "/api/v1/secrets", "/api", "/apis", "/openapi/v3", "/version", "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"} {
-				if got := s.try(t, s.admin, s.shard, request{path: in + path}); got.status < 400 || got.status >= 500 {
+				if got := s.ask(t, s.admin, request{path: in + path}); got.status < 400 || got.status >= 500 {
 					t.Errorf("after the initialization %s: %d %.300s", path, got.status, got.body)
 				}
 			}
@@ -112,7 +112,7 @@ func foreignViews(t *testing.T, s *site) {
 		"/services/terminatingworkspaces/" + s.a + ":looking/clusters/" + cluster + "/api/v1/namespaces", "/services/terminatingworkspaces/" + s.a + ":looking/clusters/" + cluster + clusters + "/cluster", "/clusters/" + s.a + own + "/api",
 	} {
 		for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous} {
-			for _, base := range []string{s.shard, s.proxy} {
+			for _, base := range s.servers() {
 				got := s.try(t, who, base, request{path: path})
 				if (got.status == http.StatusOK || got.status >= 500) && !strings.Contains(got.body, "does not exist") || strings.Contains(got.body, treasure) {
 					t.Errorf("%s, %s: %d %.300s", who.name, path, got.status, got.body)
@@ -122,7 +122,7 @@ func foreignViews(t *testing.T, s *site) {
 	}
 	for _, query := range []string{"", "?limit=500", "?resourceVersion=0", "?labelSelector=tenancy.kcp.io/phase=Ready", "?labelSelector=a!=b", "?fieldSelector=metadata.name=cluster", "?watch=1&timeoutSeconds=1&resourceVersion=1", "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		for _, at := range []string{"*", cluster, s.b, s.a} {
-			got := s.try(t, s.admin, s.shard, request{path: s.view("initializingworkspaces", "looking", at) + clusters + query})
+			got := s.ask(t, s.admin, request{path: s.view("initializingworkspaces", "looking", at) + clusters + query})
 			for _, other := range []string{s.b, s.a, "root"} {
 				if strings.Contains(got.body, `"kcp.io/cluster":"`+other+`"`) {
 					t.Errorf("%s%s shows the logical cluster %s: %.300s", at, query, other, got.body)
@@ -132,31 +132,31 @@ func foreignViews(t *testing.T, s *site) {
 	}
 	for _, who := range []*person{s.stranger, s.anonymous, s.owner} {
 		for _, path := range []string{own + clusters, own + "/api", s.view("initializingworkspaces", "looking", "*") + clusters} {
-			if got := s.try(t, who, s.shard, request{path: path}); got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
+			if got := s.ask(t, who, request{path: path}); got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
 				t.Errorf("%s, %s: %d %.300s", who.name, path, got.status, got.body)
 			}
 		}
 	}
 	for _, h := range []http.Header{{"Impersonate-User": {"bob"}}, {"Impersonate-User": {"x"}, "Impersonate-Group": {"system:masters"}}} {
 		for _, path := range []string{own + "/api/v1/namespaces", own + clusters} {
-			if got := s.try(t, s.admin, s.shard, request{path: path, header: h}); got.status < 400 {
+			if got := s.ask(t, s.admin, request{path: path, header: h}); got.status < 400 {
 				t.Errorf("as %v, %s: %d %.300s", h, path, got.status, got.body)
 			}
 		}
 	}
 	object := own + clusters + "/cluster"
-	before := s.try(t, s.admin, s.shard, request{path: object})
+	before := s.ask(t, s.admin, request{path: object})
 	for _, patch := range []string{
 		`{"status":{"phase":"Ready"}}`, `{"status":{"phase":"Ready","initializers":[]}}`, `{"status":{"initializers":["` + s.b + `:private"]}}`, `{"status":{"initializers":["` + s.a + `:looking","root:universal"]}}`, `{"status":{"URL":"https://evil.example"}}`, `{"status":{"terminators":["x:y"]}}`,
 		`{"metadata":{"labels":{"tenancy.kcp.io/phase":"Ready"}},"spec":{"createdBy":{"username":"x","groups":["system:masters"]}}}`, `{"metadata":{"annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io/path":"root:b"},"finalizers":[],"deletionTimestamp":"2020-01-01T00:00:00Z"}}`, `{"spec":{"directlyDeletable":true,"owner":null}}`,
 	} {
 		for _, path := range []string{object, object + "/status"} {
-			s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: path, body: patch, contentType: mergePatchType})
+			s.ask(t, s.admin, request{method: http.MethodPatch, path: path, body: patch, contentType: mergePatchType})
 		}
 	}
-	s.try(t, s.admin, s.shard, request{method: http.MethodDelete, path: object})
-	s.try(t, s.admin, s.shard, request{method: http.MethodDelete, path: own + clusters})
-	after := s.try(t, s.admin, s.shard, request{path: object})
+	s.ask(t, s.admin, request{method: http.MethodDelete, path: object})
+	s.ask(t, s.admin, request{method: http.MethodDelete, path: own + clusters})
+	after := s.ask(t, s.admin, request{path: object})
 	for _, field := range []string{"spec", "status"} {
 		if was, is := before.object(t)[field], after.object(t)[field]; fmt.Sprint(was) != fmt.Sprint(is) {
 			t.Errorf("%s was %v and is %v", field, was, is)

@@ -11,14 +11,14 @@ import (
 
 // ownWebhooks has the shard call, for a, addresses that only the shard should reach, and reads what comes back.
 func ownWebhooks(t *testing.T, s *site) {
-	bundle := base64.StdEncoding.EncodeToString(s.Admin(t).CAData)
+	bundle := base64.StdEncoding.EncodeToString(s.ca)
 	configuration := func(url string) string {
 		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"own"},"webhooks":[{"name":"own.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Fail","timeoutSeconds":2,
 			"clientConfig":{"url":"` + url + `","caBundle":"` + bundle + `"},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["CREATE"]}]}]}`
 	}
 	const configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 	for _, url := range []string{
-		s.shard + "/clusters/" + s.b + treasurePath, s.shard + "/clusters/" + s.b + configMapsOfNS, s.shard + "/metrics", s.shard + "/debug/pprof/cmdline", s.shard + "/clusters/system:admin/api", s.proxy + "/clusters/root:b/api", s.shard + "/clusters/" + s.b + "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+		s.at(t, s.b) + "/clusters/" + s.b + treasurePath, s.at(t, s.b) + "/clusters/" + s.b + configMapsOfNS, s.shard + "/metrics", s.shard + "/debug/pprof/cmdline", s.shard + "/clusters/system:admin/api", s.proxy + "/clusters/root:b/api", s.at(t, s.b) + "/clusters/" + s.b + "/apis/authentication.k8s.io/v1/selfsubjectreviews",
 		"https://169.254.169.254/latest/meta-data", "https://[fe80::1]/", "https://0.0.0.0/", "https://[::ffff:169.254.169.254]/",
 	} {
 		t.Run(url, func(t *testing.T) {
@@ -56,7 +56,7 @@ func strategicPatches(t *testing.T, s *site) {
 		`{"metadata":{"annotations":{"kcp.io/cluster":"` + s.b + `"}}}`, `{"metadata":{"name":"other","namespace":"../` + s.b + `","uid":"x"}}`, `{"apiVersion":"v1","kind":"ConfigMap"}`, `{"metadata":{"resourceVersion":"1"}}`, strings.Repeat(`{"spec":`, 9000) + `1` + strings.Repeat(`}`, 9000),
 	} {
 		for _, at := range []string{"/i", "/i/status", "/i?dryRun=All", "/i?fieldManager=x&force=true", "/none"} {
-			got := s.try(t, s.admin, s.shard, request{method: http.MethodPatch, path: "/clusters/" + s.a + ingresses + at, body: patch, contentType: "application/strategic-merge-patch+json"})
+			got := s.ask(t, s.admin, request{method: http.MethodPatch, path: "/clusters/" + s.a + ingresses + at, body: patch, contentType: "application/strategic-merge-patch+json"})
 			if got.status == 0 || strings.Contains(got.body, "panic") || strings.Contains(got.body, "goroutine ") || got.status < 300 && !strings.Contains(at, "dryRun") && !strings.Contains(got.body, fmt.Sprintf(`"kcp.io/cluster":%q`, s.a)) {
 				t.Errorf("%.100s to %s: %d %.300s", patch, at, got.status, got.body)
 			}

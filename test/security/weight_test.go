@@ -67,7 +67,7 @@ func (s *site) slowest(ctx context.Context, t *testing.T) time.Duration {
 	for ctx.Err() == nil {
 		for _, path := range []string{treasurePath, "/apis", "/openapi/v3"} {
 			began := time.Now()
-			if got := s.try(t, s.owner, s.shard, request{path: "/clusters/" + s.b + path}); got.status != http.StatusOK {
+			if got := s.ask(t, s.owner, request{path: "/clusters/" + s.b + path}); got.status != http.StatusOK {
 				t.Errorf("b, %s: %d %.300s", path, got.status, got.body)
 			}
 			slowest = max(slowest, time.Since(began))

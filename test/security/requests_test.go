@@ -1,0 +1,108 @@
+package security_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// request is one request. The path goes out byte by byte as it is.
+type request struct {
+	method, path, body, contentType string
+	header                          http.Header
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) object(t *testing.T) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal([]byte(a.body), &object); err != nil {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return object
+}
+
+// try sends a request. A request that did not get an answer has status 0.
+func (s *site) try(t *testing.T, as *person, base string, r request) answer {
+	t.Helper()
+	at, err := url.Parse(base)
+	must(t, err)
+	if r.method == "" {
+		r.method = http.MethodGet
+	}
+	req := (&http.Request{
+		Method: r.method, URL: &url.URL{Scheme: at.Scheme, Host: at.Host, Opaque: r.path}, Host: at.Host,
+		Header: http.Header{"Accept": {jsonType}}, Body: io.NopCloser(strings.NewReader(r.body)), ContentLength: int64(len(r.body)),
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(r.body)), nil }, // servers close connections of strangers
+	}).WithContext(t.Context())
+	if r.body == "" {
+		req.Body = http.NoBody
+	} else if r.contentType == "" {
+		r.contentType = jsonType
+	}
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	if as.token != "" {
+		req.Header.Set("Authorization", "Bearer "+as.token)
+	}
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	res, err := as.client.Do(req)
+	if err != nil {
+		return answer{body: err.Error()}
+	}
+	defer res.Body.Close()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(res.Body); err != nil {
+		return answer{body: err.Error()}
+	}
+	return answer{res.StatusCode, res.Header, body.String()}
+}
+
+// ask is try at the shard that has the logical cluster that a path ends in, which is that of b where it ends in all.
+func (s *site) ask(t *testing.T, as *person, r request) answer {
+	t.Helper()
+	_, below, _ := cutLast(r.path, "/clusters/")
+	cluster, _, _ := strings.Cut(below, "/")
+	if cluster, _, _ = strings.Cut(cluster, "?"); cluster == "*" {
+		return s.try(t, as, s.layout.URL(s.placement.b), r)
+	}
+	return s.try(t, as, s.at(t, cluster), r)
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(separator):], true
+}
+
+// do is try at the shard that has the logical cluster, and fails the test without an answer.
+func (s *site) do(t *testing.T, as *person, cluster string, r request) answer {
+	t.Helper()
+	r.path = "/clusters/" + cluster + r.path
+	got := s.try(t, as, s.at(t, cluster), r)
+	if got.status == 0 {
+		t.Fatalf("%s %s: %s", r.method, r.path, got.body)
+	}
+	return got
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

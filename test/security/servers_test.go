@@ -1,0 +1,134 @@
+package security_test
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/atoll-dev/atoll/cacheserver"
+	cacheoptions "github.com/atoll-dev/atoll/cacheserver/options"
+	"github.com/atoll-dev/atoll/proxy"
+	proxyoptions "github.com/atoll-dev/atoll/proxy/options"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+	"github.com/atoll-dev/atoll/test/sharded"
+)
+
+// The gates of all servers: what is off cannot be attacked.
+const (
+	shardGates = "--feature-gates=WorkspaceAuthentication=true,WorkspaceMounts=true,CacheAPIs=true"
+	proxyGates = "--feature-gates=WorkspaceAuthentication=true,WorkspaceMounts=true"
+)
+
+// startServers runs an installation as operators lay it out, but in this process: after the attacks the test looks into the
+// etcd of every shard.
+func (s *site) startServers(t *testing.T, shape sharded.Options) {
+	t.Helper()
+	var err error
+	s.directory = t.TempDir()
+	shape.Directory, shape.FreePorts, shape.Validity = s.directory, true, time.Hour
+	shape.ShardFlags, shape.ProxyFlags = []string{shardGates}, []string{proxyGates}
+	s.layout, err = sharded.New(shape)
+	must(t, err)
+	servers, _, _ := s.layout.CAFiles()
+	s.ca, err = os.ReadFile(servers)
+	must(t, err)
+	s.roots = x509.NewCertPool()
+	s.roots.AppendCertsFromPEM(s.ca)
+	s.shards = map[string]*shardtesting.Shard{}
+	for _, server := range s.layout.Servers {
+		switch server.Name {
+		case sharded.CacheServer:
+			startCache(t, server)
+		case sharded.FrontProxy:
+			startProxy(t, server)
+		default:
+			s.shards[server.Name] = startShard(t, filepath.Join(s.directory, server.Name), server)
+		}
+	}
+	s.proxy, s.cache = s.layout.URL(sharded.FrontProxy), s.layout.URL(sharded.CacheServer)
+}
+
+func startShard(t *testing.T, directory string, server sharded.Server) *shardtesting.Shard {
+	t.Helper()
+	return shardtesting.StartIn(t, directory, func(o *options.Options) {
+		var sets cliflag.NamedFlagSets
+		o.AddFlags(&sets)
+		parse(t, sets, server.Args[1:]) // behind "start"
+		o.BindFreePort = false
+	})
+}
+
+func startCache(t *testing.T, server sharded.Server) {
+	t.Helper()
+	o := cacheoptions.New()
+	var sets cliflag.NamedFlagSets
+	o.AddFlags(&sets)
+	parse(t, sets, server.Args)
+	o.EmbeddedEtcd.UnsafeNoFsync = true
+	o.ServerRun.ShutdownWatchTerminationGracePeriod = 100 * time.Millisecond
+	config, err := o.Complete()
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cache, err := cacheserver.New(ctx, config)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	run(t, ctx, cancel, cache.Run)
+}
+
+func startProxy(t *testing.T, server sharded.Server) {
+	t.Helper()
+	o := proxyoptions.New()
+	flags := pflag.NewFlagSet(server.Name, pflag.ContinueOnError)
+	o.AddFlags(flags)
+	must(t, flags.Parse(server.Args))
+	o.ShutdownTimeout = time.Second
+	at, err := url.Parse(server.URL)
+	must(t, err)
+	if o.SecureServing.Listener, err = net.Listen("tcp", at.Host); err == nil {
+		o.SecureServing.BindPort, err = strconv.Atoi(at.Port())
+	}
+	must(t, err)
+	completed, err := o.Complete()
+	must(t, err)
+	config, err := proxy.NewConfig(completed)
+	must(t, err)
+	complete, err := config.Complete()
+	must(t, err)
+	front, err := proxy.NewServer(complete)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	run(t, ctx, cancel, front.Run)
+}
+
+// run runs a server until the test ends.
+func run(t *testing.T, ctx context.Context, cancel context.CancelFunc, server func(context.Context) error) {
+	ended := make(chan error, 1)
+	go func() { ended <- server(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("a server ended with %v", err)
+		}
+	})
+}
+
+func parse(t *testing.T, sets cliflag.NamedFlagSets, args []string) {
+	t.Helper()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range sets.FlagSets {
+		flags.AddFlagSet(set)
+	}
+	must(t, flags.Parse(args))
+}
