@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -103,7 +103,7 @@ func (f *follower) isComplete(object *client.Object) bool {
 // believes tells whether an object is one that the source can have.
 func (f *follower) believes(object *client.Object) bool {
 	return object.Shard == f.source.Shard && object.Cluster == f.source.Cluster && object.Namespace == "" &&
-		object.APIVersion == f.source.Resource.GroupVersion().String() && len(path.IsValidPathSegmentName(object.Name)) == 0
+		object.APIVersion == f.source.Resource.GroupVersion().String() && len(content.IsPathSegmentName(object.Name)) == 0
 }
 
 // complete forgets what is not in the cache, and says that the rest is all that there is.
@@ -136,16 +136,16 @@ func (f *follower) keep(object *client.Object) {
 
 // copyOf returns an object as it is stored here. Who manages which of its fields nobody needs who cannot write it.
 func copyOf(object *client.Object) (*raw.Object, error) {
-	content, err := object.Unstructured()
+	whole, err := object.Unstructured()
 	if err != nil {
 		return nil, err
 	}
-	content.SetResourceVersion("")
-	content.SetManagedFields(nil)
-	annotations := content.GetAnnotations()
+	whole.SetResourceVersion("")
+	whole.SetManagedFields(nil)
+	annotations := whole.GetAnnotations()
 	annotations[logicalcluster.AnnotationKey] = object.Cluster.String()
-	content.SetAnnotations(annotations)
-	data, err := json.Marshal(content.Object)
+	whole.SetAnnotations(annotations)
+	data, err := json.Marshal(whole.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", object.Key, err)
 	}
