@@ -163,6 +163,9 @@ func (a *answering) wanted(ctx context.Context, key controller.Key) (runtime.Obj
 	if inquiry == nil || err != nil {
 		return nil, err
 	}
+	if inquiry.Step() == remote.Delete {
+		return nil, publish.ErrUnchanged // its deletion, which begins at once, is what there is to tell
+	}
 	if report := inquiry.Report(); report != nil {
 		return report, nil
 	}

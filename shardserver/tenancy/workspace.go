@@ -80,8 +80,10 @@ type workspaceScope struct {
 	parent logicalcluster.Name
 	// stored is the workspace as it is stored, to our knowledge; workspace is what it shall be.
 	stored, workspace *tenancyv1alpha1.Workspace
-	shards            []*corev1alpha1.Shard
-	facts             workspaceFacts
+	// observed is the resource version that the pass began with.
+	observed string
+	shards   []*corev1alpha1.Shard
+	facts    workspaceFacts
 }
 
 // Reconcile brings one workspace to where it leads. Placement is written down before anything is made of it, so that a
@@ -95,7 +97,10 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("listing shards: %w", err)
 	}
-	scope := &workspaceScope{parent: key.Cluster, stored: stored, workspace: stored.DeepCopy(), shards: all, facts: workspaceFacts{now: time.Now()}}
+	scope := &workspaceScope{
+		parent: key.Cluster, stored: stored, workspace: stored.DeepCopy(), observed: stored.ResourceVersion,
+		shards: all, facts: workspaceFacts{now: time.Now()},
+	}
 	switch {
 	case stored.DeletionTimestamp != nil:
 		return c.delete(ctx, scope)
@@ -112,6 +117,10 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	}
 	again := setStatus(scope.workspace, scope.facts)
 	if wait := holdStatus(stored, scope.facts); wait > 0 {
+		if !c.isElsewhere(scope) { // no path leads there before the status says more, and where it leads is reserved
+			c.catchUp(ctx, scope)
+			return controller.Result{RequeueAfter: wait}, nil
+		}
 		scope.workspace.Status, again = *stored.Status.DeepCopy(), wait
 	}
 	if err := c.setMetadata(ctx, scope); err != nil {
@@ -123,11 +132,16 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	if err := c.write(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}
-	if written := scope.workspace.ResourceVersion; written != stored.ResourceVersion {
-		// The write has already queued the next look. It shall not find what was there before.
-		_, _ = c.workspaces.GetNotOlderThan(ctx, "", key.Name, written)
-	}
+	c.catchUp(ctx, scope)
 	return controller.Result{RequeueAfter: again}, nil
+}
+
+// catchUp waits for the watch cache to see what was written, which has already queued the next look: that shall not find
+// what was there before.
+func (c *workspaceController) catchUp(ctx context.Context, scope *workspaceScope) {
+	if written := scope.workspace.ResourceVersion; written != scope.observed {
+		_, _ = c.workspaces.GetNotOlderThan(ctx, "", scope.workspace.Name, written)
+	}
 }
 
 // refusedAgain is when placement is tried again although nothing that was watched has changed: a missing type may have
@@ -209,23 +223,21 @@ func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceS
 	return nil
 }
 
-// write stores what changed: metadata and spec with one request, the status with another.
+// write stores what changed, with one request.
 func (c *workspaceController) write(ctx context.Context, scope *workspaceScope) error {
-	status := scope.workspace.Status.DeepCopy()
-	if err := c.writeMain(ctx, scope); err != nil {
-		return err
+	if !sameMain(scope.stored, scope.workspace) {
+		return c.writeMain(ctx, scope)
 	}
-	if equality.Semantic.DeepEqual(scope.stored.Status, *status) {
+	if equality.Semantic.DeepEqual(scope.stored.Status, scope.workspace.Status) {
 		return nil
 	}
-	scope.workspace.Status = *status
 	if err := c.cfg.Clients.Typed.Status().Update(ctx, scope.workspace); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("updating the status of workspace %q: %w", scope.workspace.Name, err)
 	}
 	return nil
 }
 
-// writeMain stores metadata and spec if they changed. The status of scope.workspace is that of storage afterwards.
+// writeMain stores metadata and spec if they changed, and the status with them.
 func (c *workspaceController) writeMain(ctx context.Context, scope *workspaceScope) error {
 	if sameMain(scope.stored, scope.workspace) {
 		return nil

@@ -26,6 +26,9 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if scope.workspace.Spec.Cluster != "" {
 		return nil
 	}
+	if made, err := c.madeBefore(ctx, scope); made || err != nil {
+		return err
+	}
 	shard, refused := place(scope.workspace, scope.shards, c.choose(ctx))
 	if refused != nil {
 		scope.facts.refused = refused
@@ -60,6 +63,23 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 		delete(scope.workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey) // taken: reserve another
 	}
 	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNames)
+}
+
+// madeBefore finds the LogicalCluster that an earlier pass has made on this shard, as far as the watch cache has it.
+func (c *workspaceController) madeBefore(ctx context.Context, scope *workspaceScope) (bool, error) {
+	name, reserved := remote.Cluster(scope.workspace)
+	if !reserved || c.isElsewhere(scope) {
+		return false, nil
+	}
+	cluster, err := c.clusters.Get(logicalcluster.With(ctx, name), "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) || err == nil && !owns(scope, cluster) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading logical cluster %q: %w", name, err)
+	}
+	scope.workspace.Spec.Cluster, scope.facts.cluster = name.String(), cluster
+	return true, nil
 }
 
 // reserve writes shard and cluster name into the workspace, if that did not happen before, and returns the name.

@@ -26,15 +26,7 @@ func (s *Shard) Stored(t testing.TB) map[string][]byte {
 
 func (s *Shard) stored(t testing.TB, options ...clientv3.OpOption) map[string][]byte {
 	t.Helper()
-	how := s.Server.StorageTransport()
-	tls, err := transport.TLSInfo{CertFile: how.CertFile, KeyFile: how.KeyFile, TrustedCAFile: how.TrustedCAFile}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: how.ServerList, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
+	etcd := s.etcd(t)
 	defer etcd.Close()
 	response, err := etcd.Get(context.Background(), "\x00", append(options, clientv3.WithFromKey())...)
 	if err != nil {
@@ -45,4 +37,74 @@ func (s *Shard) stored(t testing.TB, options ...clientv3.OpOption) map[string][]
 		stored[string(kv.Key)] = kv.Value
 	}
 	return stored
+}
+
+// Write is one change of one key in the shard's etcd.
+type Write struct {
+	Key string
+	// Value is what was written; nil: the key was deleted.
+	Value []byte
+}
+
+// Revision returns how far the shard's etcd has come, for Writes.
+func (s *Shard) Revision(t testing.TB) int64 {
+	t.Helper()
+	etcd := s.etcd(t)
+	defer etcd.Close()
+	return revision(t, etcd)
+}
+
+// Writes returns what was written in the shard's etcd after a revision, in order.
+func (s *Shard) Writes(t testing.TB, after int64) []Write {
+	t.Helper()
+	etcd := s.etcd(t)
+	defer etcd.Close()
+	last := revision(t, etcd)
+	if last == after {
+		return nil
+	}
+	var writes []Write
+	for response := range etcd.Watch(t.Context(), "\x00", clientv3.WithFromKey(), clientv3.WithRev(after+1)) {
+		if err := response.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range response.Events {
+			if event.Kv.ModRevision > last {
+				return writes
+			}
+			write := Write{Key: string(event.Kv.Key)}
+			if event.Type == clientv3.EventTypePut {
+				write.Value = event.Kv.Value
+			}
+			writes = append(writes, write)
+		}
+		if response.Header.Revision >= last {
+			return writes
+		}
+	}
+	t.Fatal("the watch of etcd ended")
+	return nil
+}
+
+func revision(t testing.TB, etcd *clientv3.Client) int64 {
+	t.Helper()
+	response, err := etcd.Get(context.Background(), "revision")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.Header.Revision
+}
+
+func (s *Shard) etcd(t testing.TB) *clientv3.Client {
+	t.Helper()
+	how := s.Server.StorageTransport()
+	tls, err := transport.TLSInfo{CertFile: how.CertFile, KeyFile: how.KeyFile, TrustedCAFile: how.TrustedCAFile}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: how.ServerList, TLS: tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return etcd
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // ByTheShardItself tells whether a request comes from the shard's own controllers, over the listener in memory. It is a
-// Kind.KeepStatus: an object whose status is known when it is made need not be written twice.
+// Kind.KeepStatus, and a Kind.KeepStatusOnUpdate: an object whose status is known when the rest is written need not be
+// written twice.
 func ByTheShardItself(ctx context.Context) bool {
 	u, ok := request.UserFrom(ctx)
 	return ok && u.GetName() == user.APIServerUser && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)

@@ -38,9 +38,10 @@ type Kind[T Object] struct {
 	Default func(T)
 	// Begin sets the first status of an object, after Default. May be nil.
 	Begin func(T)
-	// KeepStatus tells whether the status counts that a new object came with. It is asked with the context of the request,
-	// and otherwise a status is dropped, as clients expect. May be nil.
-	KeepStatus func(context.Context) bool
+	// KeepStatus tells whether the status counts that a new object came with, KeepStatusOnUpdate whether that of a changed
+	// one does. They are asked with the context of the request, and otherwise a status is dropped, as clients expect. May be
+	// nil.
+	KeepStatus, KeepStatusOnUpdate func(context.Context) bool
 	// Derive writes into the metadata what follows from the rest of the object. It runs last in every write, whoever
 	// writes, so that what it sets is always true. May be nil.
 	Derive func(T)

@@ -50,14 +50,15 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.inVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
 }
 
-func (s strategy[T]) keepsStatus(ctx context.Context) bool {
-	return s.kind.KeepStatus != nil && s.kind.KeepStatus(ctx)
+// keeps tells whether the status counts that comes with a write to the main resource, by the rule of the kind.
+func (s strategy[T]) keeps(ctx context.Context, rule func(context.Context) bool) bool {
+	return s.kind.hasStatus() && rule != nil && rule(ctx)
 }
 
 // PrepareForCreate drops the status that the client sent and begins to count generations.
 func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	created := s.typed(obj)
-	if s.kind.hasStatus() && !s.keepsStatus(ctx) {
+	if s.kind.hasStatus() && !s.keeps(ctx, s.kind.KeepStatus) {
 		s.kind.CopyStatus(created, s.kind.New())
 	}
 	if s.kind.Default != nil {
@@ -76,10 +77,10 @@ func (s strategy[T]) derive(obj T) {
 	}
 }
 
-// PrepareForUpdate keeps the status and counts changes of the spec.
-func (s strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+// PrepareForUpdate keeps the status as it was and counts changes of the spec.
+func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, before := s.typed(obj), s.typed(old)
-	if s.kind.hasStatus() {
+	if s.kind.hasStatus() && !s.keeps(ctx, s.kind.KeepStatusOnUpdate) {
 		s.kind.CopyStatus(updated, before)
 	}
 	if !s.kind.SameSpec(updated, before) {
@@ -93,7 +94,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	created := s.typed(obj)
 	errs := s.kind.ValidateName(objectMeta(created).Name, field.NewPath("metadata", "name"))
 	errs = append(errs, s.kind.ValidateSpec(created)...)
-	if s.keepsStatus(ctx) {
+	if s.keeps(ctx, s.kind.KeepStatus) {
 		errs = append(errs, s.kind.ValidateStatus(created)...)
 	}
 	return append(errs, s.validateVersion(ctx, created)...)
@@ -117,6 +118,9 @@ func (s strategy[T]) validateVersion(ctx context.Context, obj T) field.ErrorList
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	updated, before := s.typed(obj), s.typed(old)
 	errs := s.validateVersion(ctx, updated)
+	if s.keeps(ctx, s.kind.KeepStatusOnUpdate) && !s.kind.SameStatus(updated, before) {
+		errs = append(errs, s.kind.ValidateStatus(updated)...)
+	}
 	if s.kind.SameSpec(updated, before) {
 		return errs
 	}

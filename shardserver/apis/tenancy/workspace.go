@@ -28,6 +28,8 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	SameSpec:   func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	SameStatus: func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
+	KeepStatusOnUpdate: registry.ByTheShardItself,
+
 	ValidateName:       validateName,
 	ValidateSpec:       validateWorkspaceSpec,
 	ValidateStatus:     validateWorkspaceStatus,

@@ -1,0 +1,184 @@
+package tenancy_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestTheWritesOfAWorkspace holds the creation and the deletion of a workspace to the writes that they need, key by key,
+// in all stores: each is work for every watch of its kind, and in the memory of watch caches for as long as they keep it.
+// Who adds one adds it here, and says in the change what it is good for.
+func TestTheWritesOfAWorkspace(t *testing.T) {
+	in := startInstallation(t, "beta")
+	for _, on := range []string{"root", "beta"} { // what exists once is no part of a workspace
+		in.settled(t, in.ready(t, "root", "root", "first-on-"+on, on), on)
+	}
+	begun := in.revisions(t)
+	workspaces := map[string]*tenancyv1alpha1.Workspace{}
+	for _, on := range []string{"root", "beta"} {
+		workspaces[on] = in.ready(t, "root", "root", "on-"+on, on)
+		in.settled(t, workspaces[on], on)
+	}
+	in.settled(t, in.ready(t, "root", "root", "last", "beta"), "beta") // writes that come late come before it is there
+	created := in.writes(t, begun)
+
+	begun = in.revisions(t)
+	for _, on := range []string{"root", "beta"} {
+		in.delete(t, "root", "root", "on-"+on)
+		in.waitGone(t, "root", "root", "on-"+on)
+	}
+	in.delete(t, "root", "root", "last")
+	in.waitGone(t, "root", "root", "last")
+	in.assertNothingPublished(t)
+	deleted := in.writes(t, begun)
+
+	for name, tc := range map[string]struct {
+		writes []storeWrite
+		on     string
+		want   []string
+	}{
+		"creation on the shard of its parent": {created, "root", []string{
+			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
+			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put",
+			"root: /registry/core.kcp.io/logicalclusters/customresources/<cluster>/cluster: put put",
+			"root: /registry/core/configmaps/<cluster>/default/kube-root-ca.crt: put",
+			"root: /registry/core/configmaps/<cluster>/kube-system/kube-root-ca.crt: put",
+			"root: /registry/core/namespaces/<cluster>/default: put",
+			"root: /registry/core/namespaces/<cluster>/kube-system: put",
+			"root: /registry/core/serviceaccounts/<cluster>/default/default: put",
+			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put",
+		}},
+		"creation on another shard": {created, "beta", []string{
+			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put",
+			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put",
+			"beta: /registry/core.kcp.io/logicalclusters/customresources/<cluster>/cluster: put put",
+			"beta: /registry/core/configmaps/<cluster>/default/kube-root-ca.crt: put",
+			"beta: /registry/core/configmaps/<cluster>/kube-system/kube-root-ca.crt: put",
+			"beta: /registry/core/namespaces/<cluster>/default: put",
+			"beta: /registry/core/namespaces/<cluster>/kube-system: put",
+			"beta: /registry/core/serviceaccounts/<cluster>/default/default: put",
+			"beta: /registry/core/serviceaccounts/<cluster>/kube-system/default: put",
+			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
+			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put put delete",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put put put",
+		}},
+		"deletion on the shard of its parent": {deleted, "root", []string{
+			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
+			"root: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
+			"root: /registry/core.kcp.io/logicalclusters/customresources/<cluster>/cluster: put delete",
+			"root: /registry/core/configmaps/<cluster>/default/kube-root-ca.crt: delete",
+			"root: /registry/core/configmaps/<cluster>/kube-system/kube-root-ca.crt: delete",
+			"root: /registry/core/namespaces/<cluster>/default: put delete",
+			"root: /registry/core/namespaces/<cluster>/kube-system: put delete",
+			"root: /registry/core/serviceaccounts/<cluster>/default/default: delete",
+			"root: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
+		}},
+		"deletion on another shard": {deleted, "beta", []string{
+			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/tenancy.kcp.io-<hash>: put delete",
+			"beta: /registry/apis.kcp.io/apibindings/customresources/<cluster>/topology.kcp.io-<hash>: put delete",
+			"beta: /registry/core.kcp.io/logicalclusters/customresources/<cluster>/cluster: put delete",
+			"beta: /registry/core/configmaps/<cluster>/default/kube-root-ca.crt: delete",
+			"beta: /registry/core/configmaps/<cluster>/kube-system/kube-root-ca.crt: delete",
+			"beta: /registry/core/namespaces/<cluster>/default: put delete",
+			"beta: /registry/core/namespaces/<cluster>/kube-system: put delete",
+			"beta: /registry/core/serviceaccounts/<cluster>/default/default: delete",
+			"beta: /registry/core/serviceaccounts/<cluster>/kube-system/default: delete",
+			"root: /cache/sharding.kcp.io/logicalclusterreports/customresources/beta/<cluster>/root.<workspace>: put put delete",
+			"root: /cache/sharding.kcp.io/logicalclusterrequests/customresources/root/root/<workspace>.<cluster>: put delete",
+			"root: /registry/tenancy.kcp.io/workspaces/<identity>/root/<workspace>: put put delete",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, values := of(tc.writes, workspaces[tc.on])
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("there are other writes than expected (-want +got):\n%s%s", diff, values)
+			}
+		})
+	}
+}
+
+// storeWrite is a write in the etcd of a shard.
+type storeWrite struct {
+	shard string
+	shardtesting.Write
+}
+
+func (in *installation) revisions(t *testing.T) map[string]int64 {
+	t.Helper()
+	revisions := map[string]int64{}
+	for name, shard := range in.shards {
+		revisions[name] = shard.Revision(t)
+	}
+	return revisions
+}
+
+func (in *installation) writes(t *testing.T, after map[string]int64) []storeWrite {
+	t.Helper()
+	var all []storeWrite
+	for name, shard := range in.shards {
+		for _, write := range shard.Writes(t, after[name]) {
+			all = append(all, storeWrite{name, write})
+		}
+	}
+	return all
+}
+
+// settled waits until a workspace holds what controllers put into it, and no shard speaks of it any more.
+func (in *installation) settled(t *testing.T, workspace *tenancyv1alpha1.Workspace, on string) {
+	t.Helper()
+	inside := shardtesting.In(t.Context(), workspace.Spec.Cluster)
+	for _, namespace := range []string{"default", "kube-system"} {
+		shardtesting.Eventually(t, "the content of namespace "+namespace, func(context.Context) error {
+			if err := in.clients[on].Get(inside, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
+				return err
+			}
+			return in.clients[on].Get(inside, client.ObjectKey{Namespace: namespace, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
+		})
+	}
+	in.assertNothingPublished(t)
+}
+
+// In keys there are identities of exports, and names of default bindings end with a hash.
+var (
+	identities = regexp.MustCompile(`/[0-9a-f]{64}/`)
+	hashes     = regexp.MustCompile(`\.kcp\.io-[0-9a-z]+$`)
+)
+
+// of returns what was written of one workspace, a line for each key, and the values in the order in which they were written,
+// as far as they can be read.
+func of(writes []storeWrite, workspace *tenancyv1alpha1.Workspace) (lines []string, values string) {
+	plain := strings.NewReplacer(workspace.Spec.Cluster, "<cluster>", workspace.Name, "<workspace>")
+	count, text := map[string][]string{}, strings.Builder{}
+	for _, write := range writes {
+		if !strings.Contains(write.Key, workspace.Spec.Cluster) && !strings.HasSuffix(write.Key, "/"+workspace.Name) {
+			continue
+		}
+		key := write.shard + ": " + hashes.ReplaceAllString(identities.ReplaceAllString(plain.Replace(write.Key), "/<identity>/"), ".kcp.io-<hash>")
+		what := "put"
+		if write.Value == nil {
+			what = "delete"
+		}
+		count[key] = append(count[key], what)
+		if len(write.Value) > 0 && write.Value[0] == '{' {
+			fmt.Fprintf(&text, "%s: %s\n", key, write.Value)
+		}
+	}
+	for key, done := range count {
+		lines = append(lines, key+": "+strings.Join(done, " "))
+	}
+	slices.Sort(lines)
+	return lines, text.String()
+}
