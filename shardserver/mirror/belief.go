@@ -19,9 +19,11 @@ import (
 )
 
 var (
-	shardReports    = shardingv1alpha1.Resource("shardreports")
-	exportConsumers = shardingv1alpha1.Resource("exportconsumers")
-	shards          = corev1alpha1.Resource("shards")
+	shardReports           = shardingv1alpha1.Resource("shardreports")
+	logicalClusterRequests = shardingv1alpha1.Resource("logicalclusterrequests")
+	logicalClusterReports  = shardingv1alpha1.Resource("logicalclusterreports")
+	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
+	shards                 = corev1alpha1.Resource("shards")
 )
 
 // believes tells whether a shard may say such a thing. The logical cluster root belongs to the root shard, and with it

@@ -41,5 +41,3 @@ func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
 		}
 	}
 }
-
-var logicalClusterRequests = shardingv1alpha1.Resource("logicalclusterrequests")

@@ -120,7 +120,7 @@ func (m *Mirror) Load(ctx context.Context) error {
 	}
 	return m.cfg.Disk.read(ctx, func(key diskKey, value copied) {
 		t := m.tables[key.resource]
-		if t == nil {
+		if t == nil || !kept(key.resource) {
 			return
 		}
 		t.mu.Lock()
@@ -142,13 +142,29 @@ func (m *Mirror) Load(ctx context.Context) error {
 	})
 }
 
-// touch has the copy of an object written, if this replica writes them. What reports say is old within seconds, and has
-// no copy.
+// kept tells whether there is a copy of a resource. What shards say of themselves, and to each other about one logical
+// cluster, is old within seconds: a start without the cache neither needs it nor could answer it.
+func kept(resource schema.GroupResource) bool {
+	switch resource {
+	case shardReports, logicalClusterRequests, logicalClusterReports:
+		return false
+	}
+	return true
+}
+
+// touch has the copy of an object written, if it has one and this replica writes them.
 func (m *Mirror) touch(resource schema.GroupResource, key client.Key) {
+	if kept(resource) {
+		m.mark(diskKey{resource, key})
+	}
+}
+
+// mark has a copy brought up to date, if this replica writes them.
+func (m *Mirror) mark(of diskKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dirty != nil && resource != shardReports {
-		m.dirty[diskKey{resource, key}] = struct{}{}
+	if m.dirty != nil {
+		m.dirty[of] = struct{}{}
 	}
 }
 
@@ -198,6 +214,9 @@ func (m *Mirror) compare(ctx context.Context, compared *bool) error {
 		return err
 	}
 	for gr, t := range m.tables {
+		if !kept(gr) {
+			continue
+		}
 		t.mu.RLock()
 		t.each(func(e *entry) {
 			of := diskKey{gr, e.key()}
@@ -212,8 +231,8 @@ func (m *Mirror) compare(ctx context.Context, compared *bool) error {
 		}
 		t.mu.RUnlock()
 	}
-	for key := range stands { // what is on the disk and nowhere else
-		m.touch(key.resource, key.Key)
+	for key := range stands { // what is on the disk and nowhere else, or of a resource that is kept no more
+		m.mark(key)
 	}
 	*compared = true
 	return nil
@@ -257,7 +276,7 @@ func (m *Mirror) flush(ctx context.Context) error {
 		return commit()
 	}()
 	for key := range dirty {
-		m.touch(key.resource, key.Key)
+		m.mark(key)
 	}
 	return err
 }
@@ -266,7 +285,7 @@ func (m *Mirror) flush(ctx context.Context) error {
 func (m *Mirror) operation(of diskKey) (clientv3.Op, error) {
 	at := m.cfg.Disk.key(of)
 	t := m.tables[of.resource]
-	if t == nil { // it is followed no more
+	if t == nil || !kept(of.resource) { // it is followed no more, or was kept once
 		return clientv3.OpDelete(at), nil
 	}
 	t.mu.RLock()
