@@ -243,7 +243,10 @@ func acceptClientCertificates(stock kubeauthenticator.Config, info *genericapise
 
 func (c *Config) applyAuthorization(context.Context) error {
 	given := c.options.Authorization
-	config := authorization.Config{Registry: c.registry, Bound: c.bindings, Exports: c.exports, AlwaysAllowPaths: given.AlwaysAllowPaths, Order: given.Order}
+	config := authorization.Config{
+		Registry: c.registry, Bound: c.bindings, Exports: c.exports, AlwaysAllowPaths: given.AlwaysAllowPaths, Order: given.Order,
+		Audited: func() bool { return c.Generic.AuditBackend != nil },
+	}
 	if given.WebhookConfigFile != "" {
 		webhook, err := authorization.NewWebhook(authorization.WebhookConfig{
 			Kubeconfig: given.WebhookConfigFile,
@@ -325,7 +328,9 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
-	handler = audit.WithCluster(handler)
+	if generic.AuditBackend != nil {
+		handler = audit.WithCluster(handler)
+	}
 	handler = c.virtual.WithRequest(handler)
 	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.Shard.Name, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
 	return authentication.WithInClusterRewrite(handler)

@@ -59,6 +59,8 @@ type Config struct {
 	AlwaysAllowPaths []string
 	// AlwaysAllowGroups need no authorization anywhere, wildcard requests included. Default: system:masters.
 	AlwaysAllowGroups []string
+	// Audited tells whether anybody reads what is said of decisions in audit events; nil: somebody does.
+	Audited func() bool
 	// Webhook is asked where nothing else decided. It may be nil.
 	Webhook authorizer.Authorizer
 	// Order lists the modes in the order in which they are asked; a mode left out is off. Default: DefaultOrder.
@@ -123,7 +125,7 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 			}
 			chain = append(chain, paths)
 		case ModeRBAC:
-			chain = append(chain, registration{config.Registry}, newRBACChain(held, clusters, exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}))
+			chain = append(chain, registration{config.Registry}, newRBACChain(config, held, clusters))
 		case ModeWebhook:
 			if config.Webhook != nil {
 				chain = append(chain, webhook{config.Webhook})

@@ -132,6 +132,10 @@ type localSource struct {
 	bootstrap source
 }
 
+func (s localSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+	return remember(ctx, clusterRoleBindings, func() ([]*rbacv1.ClusterRoleBinding, error) { return s.reader.ListClusterRoleBindings(ctx) })
+}
+
 func (s localSource) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {
 	role, err := s.reader.GetRole(ctx, namespace, name)
 	if apierrors.IsNotFound(err) {
@@ -141,11 +145,13 @@ func (s localSource) GetRole(ctx context.Context, namespace, name string) (*rbac
 }
 
 func (s localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
-	role, err := s.reader.GetClusterRole(ctx, name)
-	if apierrors.IsNotFound(err) {
-		return s.bootstrap.GetClusterRole(ctx, name)
-	}
-	return role, err
+	return remember(ctx, clusterRole(name), func() (*rbacv1.ClusterRole, error) {
+		role, err := s.reader.GetClusterRole(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return s.bootstrap.GetClusterRole(ctx, name)
+		}
+		return role, err
+	})
 }
 
 // rules answers what a user holds in the context's logical cluster: the union of the bootstrap and the local policy

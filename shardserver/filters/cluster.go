@@ -82,14 +82,22 @@ func WithCluster(handler, refused http.Handler, resolver Resolver, serializer ru
 				return
 			}
 		}
-		scoped := req.Clone(logicalcluster.With(req.Context(), cluster))
-		scoped.URL.Path, scoped.URL.RawPath = target.Rest, ""
+		scoped := below(req, cluster, target.Rest)
 		if IsShardLevel(target.Rest) {
 			refused.ServeHTTP(w, scoped)
 			return
 		}
 		handler.ServeHTTP(w, scoped)
 	})
+}
+
+// below returns the request as one to a path in a logical cluster. Headers are shared: nobody reads those of the original
+// any more.
+func below(req *http.Request, cluster logicalcluster.Name, path string) *http.Request {
+	scoped, at := req.WithContext(logicalcluster.With(req.Context(), cluster)), *req.URL
+	at.Path, at.RawPath = path, ""
+	scoped.URL = &at
+	return scoped
 }
 
 // serveMount passes a request on as one to a mount.

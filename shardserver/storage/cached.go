@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,11 +50,26 @@ func cached(
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, raw)
-	return delegator, sync.OnceFunc(func() {
+	return &plain{CacheDelegator: delegator, watchCache: watchCache}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroyRaw()
 	}), nil
+}
+
+// plain reads what a watch cache has at the moment without a span. Authorization alone does so several times for each
+// request, and a span, recorded or not, allocates more than the read.
+type plain struct {
+	*cacher.CacheDelegator
+	watchCache *cacher.Cacher
+}
+
+// Get implements storage.Interface.
+func (p *plain) Get(ctx context.Context, key string, opts storage.GetOptions, into runtime.Object) error {
+	if opts.ResourceVersion == "0" && p.watchCache.Ready() {
+		return p.watchCache.Get(ctx, key, opts, into)
+	}
+	return p.CacheDelegator.Get(ctx, key, opts, into)
 }
 
 // listing is storage whose content is listed, not streamed, by the reflector that fills a watch cache.

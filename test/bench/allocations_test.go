@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// requests is how many of each kind are counted.
+var requests = scaled(10000)
+
+// BenchmarkAllocations counts what requests of tenants allocate in a shard, from its first filter to the last byte of
+// the answer, without network and etcd. Each collection of garbage delays whoever has a request under way, so what loud
+// tenants allocate is what quiet ones feel.
+func BenchmarkAllocations(b *testing.B) {
+	timed(b)
+	for range b.N {
+		shard := shardtesting.StartIn(b, b.TempDir(), startEtcd(b).use)
+		creator := newCreator(b, shard, "root")
+		cluster := creator.create(b, "tenant", 1)[0].cluster
+		creator.stop()
+		tenant, admin := tenantOfWorkspace(b, shard, cluster), &inside{shard, cluster, shard.Admin(b)}
+		admin.must(b, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widgets, http.StatusCreated)
+		eventually(b, "widgets are served", func(context.Context) error {
+			if code, answer := tenant.do(http.MethodGet, loads[1].collection, ""); code != http.StatusOK {
+				return fmt.Errorf("%d %s", code, answer)
+			}
+			return nil
+		})
+		for _, l := range loads {
+			tenant.must(b, http.MethodPost, l.collection, l.object("read"), http.StatusCreated)
+			for name, who := range map[string]*inside{"an administrator of the workspace": tenant, "an administrator of the installation": admin} {
+				count(b, fmt.Sprintf("get of %s by %s", l.name, name), requests, func(int) {
+					who.must(b, http.MethodGet, l.collection+"/read", "", http.StatusOK)
+				})
+			}
+			count(b, "create of "+l.name+" by an administrator of the workspace", requests/5, func(i int) {
+				tenant.must(b, http.MethodPost, l.collection, l.object(fmt.Sprint("x", i)), http.StatusCreated)
+			})
+		}
+		stop(b, shard)
+	}
+}
+
+// count records what each of n calls allocates, on average. Whatever else goes on in the process is part of it.
+func count(b *testing.B, what string, n int, call func(i int)) {
+	b.Helper()
+	for i := range 20 {
+		call(-1 - i) // what exists once
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		call(i)
+	}
+	runtime.ReadMemStats(&after)
+	record("allocated by a "+what, float64(after.TotalAlloc-before.TotalAlloc)/float64(n), "B", "in process, client and etcd left out")
+	record("allocations of a "+what, float64(after.Mallocs-before.Mallocs)/float64(n), "", "same run")
+}
+
+// inside sends requests to the handler of a shard in this process.
+type inside struct {
+	shard   *shardtesting.Shard
+	cluster string
+	who     *rest.Config
+}
+
+// tenantOfWorkspace is a user whom RBAC of the workspace makes its administrator.
+func tenantOfWorkspace(b *testing.B, shard *shardtesting.Shard, cluster string) *inside {
+	b.Helper()
+	admin, in := shard.Client(b, shard.Admin(b)), shardtesting.In(b.Context(), cluster)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "user"}},
+	}
+	if err := admin.Create(in, binding); err != nil {
+		b.Fatal(err)
+	}
+	eventually(b, "the workspace is furnished", func(context.Context) error {
+		return admin.Get(in, client.ObjectKey{Namespace: "default", Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})
+	})
+	return &inside{shard, cluster, shard.User(b)}
+}
+
+func (i *inside) do(method, path, body string) (int, string) {
+	request, err := http.NewRequestWithContext(context.Background(), method, "/clusters/"+i.cluster+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	request.Header = http.Header{"Authorization": {"Bearer " + i.who.BearerToken}, "Accept": {"application/json"}, "Content-Type": {"application/json"}}
+	request.RemoteAddr = "192.0.2.1:1"
+	recorder := httptest.NewRecorder()
+	i.shard.Server.Generic.Handler.ServeHTTP(recorder, request)
+	return recorder.Code, recorder.Body.String()
+}
+
+func (i *inside) must(b *testing.B, method, path, body string, want int) {
+	if code, answer := i.do(method, path, body); code != want {
+		b.Fatalf("%s %s: %d %s", method, path, code, answer)
+	}
+}
+
+// object returns an object of that name.
+func (l load) object(name string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},%s}`, l.apiVersion, l.kind, name, l.payload)
+}
