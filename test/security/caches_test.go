@@ -235,21 +235,18 @@ func (s *site) cacheStamps(t *testing.T, c cache) {
 	}
 }
 
-// TestCachesAreForShards attacks the cache server of an installation, and the one inside of a root shard that has no other.
-func TestCachesAreForShards(t *testing.T) {
-	attack := func(t *testing.T, s *site, c cache) {
-		t.Run("identities and routes", func(t *testing.T) { s.cacheRoutes(t, c) })
-		t.Run("odd paths", func(t *testing.T) { s.cachePaths(t, c) })
-		t.Run("whose an object is", func(t *testing.T) { s.cacheStamps(t, c) })
-	}
-	t.Run("on its own", func(t *testing.T) {
-		s := start(t, apart)
-		attack(t, s, cache{base: s.cache, a: s.a, b: s.b})
-		t.Run("what others believe", s.rogue)
-	})
-	t.Run("in the root shard", func(t *testing.T) {
-		s := startOn(t, placement{installation.Root, installation.Root}, sharded.Options{Shards: []string{installation.Root}, NoCache: true})
-		attack(t, s, cache{base: s.shard, a: s.a, b: s.b})
-		t.Run("from outside", s.cacheFromOutside)
-	})
+// caches attacks the cache server of an installation.
+func caches(t *testing.T, s *site) { s.attackCache(t, cache{base: s.cache, a: s.a, b: s.b}) }
+
+func (s *site) attackCache(t *testing.T, c cache) {
+	t.Run("identities and routes", func(t *testing.T) { s.cacheRoutes(t, c) })
+	t.Run("odd paths", func(t *testing.T) { s.cachePaths(t, c) })
+	t.Run("whose an object is", func(t *testing.T) { s.cacheStamps(t, c) })
+}
+
+// TestTheCacheOfARootShardIsForShards attacks the cache inside of a root shard that has no other.
+func TestTheCacheOfARootShardIsForShards(t *testing.T) {
+	s := startOn(t, placement{installation.Root, installation.Root}, sharded.Options{Shards: []string{installation.Root}, NoCache: true})
+	s.attackCache(t, cache{base: s.shard, a: s.a, b: s.b})
+	t.Run("from outside", s.cacheFromOutside)
 }

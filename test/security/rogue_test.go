@@ -17,7 +17,7 @@ import (
 // rogue has somebody with the certificate of a shard, gamma, publish whatever would be of use. What is in root, has its path, or
 // is on another shard stays what it is. That gamma can speak for logical clusters of other shards to third ones is a
 // gap of the threat model, and not looked at here.
-func (s *site) rogue(t *testing.T) {
+func rogue(t *testing.T, s *site) {
 	gamma := s.withCertificate(t, shardGroup+":gamma", shardGroup)
 	people := map[string]*person{s.a: s.admin, s.b: s.owner} // gamma lets them do everything everywhere
 	s.create(t, s.a, "far")
