@@ -4,10 +4,9 @@ import (
 	"context"
 	"crypto/x509"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,36 +44,41 @@ func (s *site) startServers(t *testing.T, shape sharded.Options) {
 	s.roots = x509.NewCertPool()
 	s.roots.AppendCertsFromPEM(s.ca)
 	s.shards = map[string]*shardtesting.Shard{}
+	ports := map[string]net.Listener{} // before anybody else finds them free
+	for _, server := range s.layout.Servers {
+		ports[server.Name], err = net.Listen("tcp", strings.TrimPrefix(server.URL, "https://"))
+		must(t, err)
+	}
 	for _, server := range s.layout.Servers {
 		switch server.Name {
 		case sharded.CacheServer:
-			startCache(t, server)
+			startCache(t, server, ports[server.Name])
 		case sharded.FrontProxy:
-			startProxy(t, server)
+			startProxy(t, server, ports[server.Name])
 		default:
-			s.shards[server.Name] = startShard(t, filepath.Join(s.directory, server.Name), server)
+			s.shards[server.Name] = startShard(t, filepath.Join(s.directory, server.Name), server, ports[server.Name])
 		}
 	}
 	s.proxy, s.cache = s.layout.URL(sharded.FrontProxy), s.layout.URL(sharded.CacheServer)
 }
 
-func startShard(t *testing.T, directory string, server sharded.Server) *shardtesting.Shard {
+func startShard(t *testing.T, directory string, server sharded.Server, port net.Listener) *shardtesting.Shard {
 	t.Helper()
 	return shardtesting.StartIn(t, directory, func(o *options.Options) {
 		var sets cliflag.NamedFlagSets
 		o.AddFlags(&sets)
 		parse(t, sets, server.Args[1:]) // behind "start"
-		o.BindFreePort = false
+		o.BindFreePort, o.SecureServing.Listener = false, port
 	})
 }
 
-func startCache(t *testing.T, server sharded.Server) {
+func startCache(t *testing.T, server sharded.Server, port net.Listener) {
 	t.Helper()
 	o := cacheoptions.New()
 	var sets cliflag.NamedFlagSets
 	o.AddFlags(&sets)
 	parse(t, sets, server.Args)
-	o.EmbeddedEtcd.UnsafeNoFsync = true
+	o.EmbeddedEtcd.UnsafeNoFsync, o.SecureServing.Listener = true, port
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 100 * time.Millisecond
 	config, err := o.Complete()
 	must(t, err)
@@ -87,19 +91,13 @@ func startCache(t *testing.T, server sharded.Server) {
 	run(t, ctx, cancel, cache.Run)
 }
 
-func startProxy(t *testing.T, server sharded.Server) {
+func startProxy(t *testing.T, server sharded.Server, port net.Listener) {
 	t.Helper()
 	o := proxyoptions.New()
 	flags := pflag.NewFlagSet(server.Name, pflag.ContinueOnError)
 	o.AddFlags(flags)
 	must(t, flags.Parse(server.Args))
-	o.ShutdownTimeout = time.Second
-	at, err := url.Parse(server.URL)
-	must(t, err)
-	if o.SecureServing.Listener, err = net.Listen("tcp", at.Host); err == nil {
-		o.SecureServing.BindPort, err = strconv.Atoi(at.Port())
-	}
-	must(t, err)
+	o.ShutdownTimeout, o.SecureServing.Listener = time.Second, port
 	completed, err := o.Complete()
 	must(t, err)
 	config, err := proxy.NewConfig(completed)
