@@ -117,9 +117,9 @@ func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alph
 		tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: `{"username":"` + owner + `","groups":["system:authenticated"]}`,
 	}}, Spec: tenancyv1alpha1.WorkspaceSpec{Type: workspaceType}}
 	shardtesting.OnShard(shardOf(name))(workspace)
-	if err := s.masters.Create(root, workspace); err != nil {
-		s.Fatal(err)
-	}
+	shardtesting.Eventually(s.T, "creating "+name+", whose type may be of another shard", func(context.Context) error {
+		return client.IgnoreAlreadyExists(s.masters.Create(root, workspace))
+	})
 	shardtesting.Eventually(s.T, name+" is "+phase, func(ctx context.Context) error {
 		if err := s.masters.Get(root, client.ObjectKeyFromObject(workspace), workspace); err != nil {
 			return err
