@@ -31,8 +31,8 @@ const (
 	validity = 365 * 24 * time.Hour
 	// renewal is how long before its end a certificate is replaced when a server starts.
 	renewal = 30 * 24 * time.Hour
-	// backdated is how far clocks of clients may be behind.
-	backdated = 10 * time.Minute
+	// backdated is how far clocks of clients may be behind, or how much the clock of the server may be set back.
+	backdated = time.Hour
 )
 
 // Default does what MaybeDefaultWithSelfSignedCerts of the options does: nothing if they name a certificate or do not
