@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ func settled(body string) any {
 	return value
 }
 
-// strip removes times and versions.
+// strip removes times and versions, and the order of who manages what: that is by time, in seconds.
 func strip(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -33,6 +34,11 @@ func strip(value any) {
 			switch key {
 			case "creationTimestamp", "time", "resourceVersion", "uid", "deletionTimestamp":
 				delete(value, key)
+			case "managedFields":
+				strip(value[key])
+				if entries, ok := value[key].([]any); ok {
+					slices.SortFunc(entries, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+				}
 			default:
 				strip(value[key])
 			}
