@@ -16,10 +16,15 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/controller/namespace/deletion"
 
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/content"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
+
+// settling is how long a namespace is kept after its deletion, to the second: requests that were admitted before it, by
+// this replica or by one that learns of it a moment later, have written by then. Upstream keeps it for five.
+const settling = 2 * time.Second
 
 // namespaceWorkers is how many namespaces are emptied at once. They mostly wait for watch caches to catch up.
 const namespaceWorkers = 32
@@ -30,10 +35,15 @@ const namespaceWorkers = 32
 type namespaceController struct {
 	cfg        Config
 	namespaces *storage.Reader[*core.Namespace]
+	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 }
 
 func newNamespaceController(cfg Config) controller.Controller {
-	c := &namespaceController{cfg: cfg, namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces)}
+	c := &namespaceController{
+		cfg:        cfg,
+		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
+	}
 	return controller.Controller{
 		Name:      "namespace",
 		Inputs:    []controller.Input{{Resource: namespaces, Keys: terminating}},
@@ -55,12 +65,12 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
 	}
-	ctx, done, err := c.prepare(ctx, key.Name, resources)
+	ctx, wait, done, err := c.prepare(ctx, key.Name, resources)
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("emptying namespace %q: %w", key.Name, err)
 	}
-	if done {
-		return controller.Result{}, nil
+	if done || wait > 0 {
+		return controller.Result{RequeueAfter: wait}, nil
 	}
 	deleter := deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), knowing{c.cfg.Clients.Metadata},
 		c.cfg.Clients.Kubernetes.CoreV1(), func() ([]*metav1.APIResourceList, error) { return resourceLists(resources), nil }, corev1.FinalizerKubernetes)
@@ -78,28 +88,45 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 // prepare deletes what the watch cache knows to be in a namespace. If nothing is left it lets go of the namespace at
 // once; the deleter would write conditions first that nobody has time to read. Otherwise it returns a context that says
 // which resources hold nothing any more: the deleter would send two requests for each to find that out, one after the
-// other.
+// other. It returns how long to wait before any of that, if the namespace has to settle.
 //
 // What is empty stays so: nothing can be created in a namespace whose phase is Terminating, and only then is it looked at.
-func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (_ context.Context, done bool, err error) {
+func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (_ context.Context, wait time.Duration, done bool, err error) {
 	namespace, err := c.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) || (err == nil && namespace.Status.Phase != core.NamespaceTerminating) {
-		return ctx, false, nil
+		return ctx, 0, false, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, 0, false, err
 	}
 	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached); err != nil {
-		return nil, false, err
+		return nil, 0, false, err
+	}
+	if wait, err := c.settles(ctx, namespace, time.Now()); err != nil || wait > 0 {
+		return ctx, wait, false, err
 	}
 	empty, err := content.Empty(ctx, c.cfg.Keys, resources, name)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, false, err
 	}
 	if len(namespace.Finalizers) == 0 && allEmpty(empty) {
-		return ctx, true, c.finalize(ctx, namespace)
+		return ctx, 0, true, c.finalize(ctx, namespace)
 	}
-	return context.WithValue(ctx, emptyKey{}, empty), false, nil
+	return context.WithValue(ctx, emptyKey{}, empty), 0, false, nil
+}
+
+// settles returns how long to wait until nothing that was admitted before the deletion can be written any more. Where the
+// logical cluster goes as a whole nobody waits: whatever is left of it is found in the end.
+func (c *namespaceController) settles(ctx context.Context, namespace *core.Namespace, now time.Time) (time.Duration, error) {
+	if namespace.DeletionTimestamp == nil {
+		return 0, nil
+	}
+	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
+	if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	// The clock of another replica may be ahead of this one's.
+	return min(settling-now.Sub(namespace.DeletionTimestamp.Time), settling), err
 }
 
 func allEmpty(empty map[schema.GroupVersionResource]bool) bool {
