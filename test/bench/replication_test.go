@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// look is how often a shard is asked whether it knows: what is measured is known to that.
+const look = 500 * time.Microsecond
+
+// BenchmarkReplicationLag measures how long after one shard has acknowledged a write all others know of it: through
+// its publisher, the cache, and their mirrors. Writes come one after the other, of one object each.
+func BenchmarkReplicationLag(b *testing.B) {
+	timed(b)
+	for range b.N {
+		members := startMembers(b, "alpha", "beta")
+		root, others := members[0], members[1:]
+		c, in := root.shard.Client(b, root.shard.Masters(b)), shardtesting.In(b.Context(), "root")
+		var created, deleted []time.Duration
+		n := scaled(500)
+		for i := range n {
+			offered := shardtesting.NewSchema(fmt.Sprintf("v%d", i), schema.GroupResource{Group: "lag.example.com", Resource: "widgets"}, "Widget")
+			if err := c.Create(in, offered); err != nil {
+				b.Fatal(err)
+			}
+			created = append(created, known(b, others, offered.Name, true))
+			if err := c.Delete(in, offered); err != nil {
+				b.Fatal(err)
+			}
+			deleted = append(deleted, known(b, others, offered.Name, false))
+		}
+		for _, of := range []struct {
+			what string
+			took []time.Duration
+		}{{"create", created}, {"delete", deleted}} {
+			for _, q := range []float64{0.5, 0.99} {
+				record(fmt.Sprintf("replication lag after %s p%.0f", of.what, q*100), milliseconds(quantile(of.took, q)), "ms",
+					fmt.Sprintf("until both other shards know it; %d writes, one at a time; all shards and the cache in one process", n))
+			}
+		}
+		for _, member := range others {
+			stop(b, member.shard)
+		}
+		stop(b, root.shard)
+	}
+}
+
+// known returns how long it takes from now until shards know an APIResourceSchema of root, or know that it is gone.
+func known(b *testing.B, members []member, name string, there bool) time.Duration {
+	b.Helper()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	for _, member := range members {
+		for {
+			_, err := member.shard.Server.Exports().Schema(ctx, logicalcluster.Root, name)
+			if there && err == nil || !there && apierrors.IsNotFound(err) {
+				break
+			}
+			if ctx.Err() != nil {
+				b.Fatalf("shard %s does not learn of %s: %v", member.name, name, err)
+			}
+			time.Sleep(look)
+		}
+	}
+	return time.Since(begun)
+}
