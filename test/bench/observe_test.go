@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,20 +31,23 @@ func observe(b *testing.B, shard *shardtesting.Shard, etcd *store) observation {
 	return o
 }
 
-// writeProfile keeps a heap profile of the moment in the directory that BENCH_PROFILES names, if it does.
+// writeProfile keeps a heap profile and the goroutines of the moment in the directory that BENCH_PROFILES names, if it
+// does.
 func writeProfile(b *testing.B) {
 	b.Helper()
 	directory := os.Getenv("BENCH_PROFILES")
 	if directory == "" {
 		return
 	}
-	file, err := os.Create(filepath.Join(directory, fmt.Sprintf("%s-%d.heap", b.Name(), time.Now().UnixMilli())))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer file.Close()
-	if err := pprof.Lookup("heap").WriteTo(file, 0); err != nil {
-		b.Fatal(err)
+	name := fmt.Sprintf("%s-%d.", b.Name(), time.Now().UnixMilli())
+	for _, kind := range []string{"heap", "goroutine"} {
+		file, err := os.Create(filepath.Join(directory, name+kind))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := errors.Join(pprof.Lookup(kind).WriteTo(file, 0), file.Close()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
