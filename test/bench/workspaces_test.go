@@ -149,6 +149,7 @@ func forget(b *testing.B, shard *shardtesting.Shard) {
 	inner.create(b, "nudge", 20)
 	inner.stop()
 	deleteAll(b, shard, parent.cluster)
+	time.Sleep(5 * time.Second) // a consistent read of a watch cache leaves a goroutine for three
 }
 
 func stop(b *testing.B, shard *shardtesting.Shard) {
