@@ -1,17 +1,12 @@
 package apiexport_test
 
 import (
-	"context"
-	"fmt"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -62,18 +57,7 @@ func newStory(t *testing.T) *story {
 	beta := shardtesting.StartShard(t, root, "beta", trusting(t, alpha))
 	s := &story{shards: map[string]*shardtesting.Shard{"root": root, "alpha": alpha, "beta": beta}}
 	masters := root.Client(t, root.Masters(t))
-	for _, name := range []string{"alpha", "beta"} {
-		shardtesting.Eventually(t, "shard "+name+" being ready", func(ctx context.Context) error {
-			shard := &corev1alpha1.Shard{}
-			if err := masters.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
-				return err
-			}
-			if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
-				return fmt.Errorf("conditions %+v", shard.Status.Conditions)
-			}
-			return nil
-		})
-	}
+	root.WaitShards(t, "alpha", "beta")
 	s.provider = shardtesting.NewWorkspace(t, masters, "root", "provider", shardtesting.OnShard("alpha")).Spec.Cluster
 	s.consumer = shardtesting.NewWorkspace(t, masters, "root", "consumer", shardtesting.OnShard("beta")).Spec.Cluster
 	s.another = shardtesting.NewWorkspace(t, masters, "root", "another", shardtesting.OnShard("beta")).Spec.Cluster

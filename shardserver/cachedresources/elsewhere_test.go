@@ -21,8 +21,6 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
@@ -53,19 +51,7 @@ func newScattered(t *testing.T) *scattered {
 	s.shard = shardtesting.StartShard(t, root, "alpha", cacheAPIs, with("alpha"))
 	s.consumers = shardtesting.StartIn(t, t.TempDir(), s.join...)
 	s.c = s.shard.Client(t, s.shard.Admin(t))
-	masters := root.Client(t, root.Masters(t))
-	for _, name := range []string{"alpha", "beta"} {
-		shardtesting.Eventually(t, "shard "+name+" being ready", func(ctx context.Context) error {
-			shard := &corev1alpha1.Shard{}
-			if err := masters.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
-				return err
-			}
-			if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
-				return fmt.Errorf("conditions %+v", shard.Status.Conditions)
-			}
-			return nil
-		})
-	}
+	root.WaitShards(t, "alpha", "beta")
 	s.provider, s.consumer = s.workspace(t, "provider", s.shard), s.workspace(t, "consumer", s.consumers)
 	return s
 }

@@ -1,11 +1,16 @@
 package testing
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/shardserver/options"
 )
 
@@ -29,6 +34,24 @@ func (s *Shard) Peer(t testing.TB, name string) func(*options.Options) {
 	return func(o *options.Options) {
 		o.Shard.Name = name
 		o.Shard.RootKubeconfig, o.Shard.CacheKubeconfig = kubeconfig, kubeconfig
+	}
+}
+
+// WaitShards waits until the root shard has heard of shards that they are ready: only then are they given workspaces.
+func (s *Shard) WaitShards(t testing.TB, names ...string) {
+	t.Helper()
+	masters := s.Client(t, s.Masters(t))
+	for _, name := range names {
+		Eventually(t, "shard "+name+" is ready", func(ctx context.Context) error {
+			shard := &corev1alpha1.Shard{}
+			if err := masters.Get(In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
+				return err
+			}
+			if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
+				return fmt.Errorf("conditions %+v", shard.Status.Conditions)
+			}
+			return nil
+		})
 	}
 }
 

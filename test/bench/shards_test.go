@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
@@ -71,19 +70,7 @@ func startMembers(b *testing.B, names ...string) []member {
 		other.shard = shardtesting.StartShard(b, root.shard, name, other.etcd.use)
 		members = append(members, other)
 	}
-	c := root.shard.Client(b, root.shard.Masters(b))
-	for _, name := range names {
-		eventually(b, "shard "+name+" is ready", func(ctx context.Context) error {
-			shard := &corev1alpha1.Shard{}
-			if err := c.Get(shardtesting.In(ctx, "root"), client.ObjectKey{Name: name}, shard); err != nil {
-				return err
-			}
-			if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) {
-				return fmt.Errorf("conditions %+v", shard.Status.Conditions)
-			}
-			return nil
-		})
-	}
+	root.shard.WaitShards(b, names...)
 	return members
 }
 

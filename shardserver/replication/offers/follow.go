@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -77,17 +78,11 @@ func (f *follower) remove(key controller.Key) (last bool) {
 
 // run follows until the context ends.
 func (f *follower) run(ctx context.Context) {
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("The watch of objects that are offered ended, starting it again", "prefix", f.prefix, "reason", err)
 		}
-		timer := time.NewTimer(followAgain)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
+	}, followAgain)
 }
 
 // follow runs one watch to its end. All offers are looked at when it has begun: nobody told of changes before.
