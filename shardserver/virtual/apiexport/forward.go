@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
 // forward turns a request into one that the shard's own handlers serve: for the resource with its identity, and for the
@@ -45,20 +46,11 @@ func withResource(req *http.Request, info *request.RequestInfo, name string) (*h
 	return out, nil
 }
 
-// withLabel returns a request for those of the objects alone whose label has one of the values. It replaces what other
-// selectors the client may have put into the query besides the first, which is the one that counts.
+// withLabel returns a request for those of the objects alone whose label has one of the values.
 func withLabel(req *http.Request, key string, values []string) (*http.Request, error) {
 	requirement, err := labels.NewRequirement(key, selection.In, values)
 	if err != nil {
 		return nil, fmt.Errorf("selecting what the export may see: %w", err)
 	}
-	query := req.URL.Query()
-	selector, err := labels.Parse(query.Get("labelSelector"))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
-	}
-	query.Set("labelSelector", selector.Add(*requirement).String())
-	out := req.Clone(req.Context())
-	out.URL.RawQuery = query.Encode()
-	return out, nil
+	return virtual.Selecting(req, *requirement)
 }

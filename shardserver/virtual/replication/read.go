@@ -75,15 +75,5 @@ func selecting(req *http.Request, verb string, selector labels.Selector) (*http.
 	if verb == "get" || len(requirements) == 0 {
 		return req, nil
 	}
-	query := req.URL.Query()
-	asked, err := labels.Parse(query.Get("labelSelector"))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
-	}
-	// It replaces what other selectors the client may have put into the query besides the first, which is the one that
-	// counts.
-	query.Set("labelSelector", asked.Add(requirements...).String())
-	out := req.Clone(req.Context())
-	out.URL.RawQuery = query.Encode()
-	return out, nil
+	return virtual.Selecting(req, requirements...)
 }
