@@ -125,8 +125,20 @@ func (c *namespaceController) settles(ctx context.Context, namespace *core.Names
 	if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	// The clock of another replica may be ahead of this one's.
-	return min(settling-now.Sub(namespace.DeletionTimestamp.Time), settling), err
+	return settled(ctx, now.Sub(namespace.DeletionTimestamp.Time)), err
+}
+
+// settled returns how much longer a namespace of an age has to settle. One from the future was deleted through a replica
+// whose clock is ahead, so that its age says nothing, and goes on saying so: it settles here and now.
+func settled(ctx context.Context, age time.Duration) time.Duration {
+	if age >= -settling {
+		return settling - age
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(settling):
+	}
+	return 0
 }
 
 func allEmpty(empty map[schema.GroupVersionResource]bool) bool {
