@@ -56,6 +56,7 @@ func (s *Shards) Choose(all []*corev1alpha1.Shard, selector labels.Selector, own
 		}
 		candidate, closed := s.candidate(shard, own)
 		if closed != "" {
+			s.to(shard.Name).refused = true
 			none.Closed = append(none.Closed, fmt.Sprintf("shard %q %s", shard.Name, closed))
 			continue
 		}

@@ -153,6 +153,14 @@ func TestAShardOpens(t *testing.T) {
 	if strings.Join(got, " ") != "opens - - opens" {
 		t.Errorf("got %v", got)
 	}
+	s = New("own", beats{map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(0, 0)}, map[string]bool{"alpha": true}})
+	hear(holding(0, 0))
+	if _, err := s.Choose([]*corev1alpha1.Shard{shardNamed("alpha")}, labels.Everything(), holding(0, 0), ""); err == nil {
+		t.Error("a shard that is silent was chosen")
+	}
+	if !hear(holding(0, 0)) || hear(holding(0, 0)) {
+		t.Error("a shard that was refused as it was silent opens with its next report, once")
+	}
 	s.Gone("alpha")
 	if len(s.sent) != 0 {
 		t.Errorf("a shard that is gone is remembered: %v", s.sent)

@@ -35,8 +35,9 @@ type sent struct {
 	// load is what the report says; placed was added to it.
 	load, placed int64
 	beat         int64
-	// open tells whether the shard took logical clusters by its last report.
-	open bool
+	// open tells whether the shard took logical clusters by its last report, refused whether somebody was told since then
+	// that it does not, for whatever reason.
+	open, refused bool
 }
 
 // New returns what chooses for the shard called own.
@@ -44,14 +45,18 @@ func New(own string, beats Beats) *Shards {
 	return &Shards{own: own, beats: beats, pick: random, since: time.Now(), sent: map[string]*sent{}}
 }
 
-// Heard takes note of a report, and tells whether a shard that took no logical clusters, for all that is known, does now.
+// Heard takes note of a report, and tells whether a shard that took no logical clusters, for all that was known, does now:
+// it was full or ill, or nothing was heard of it.
 func (s *Shards) Heard(report *shardingv1alpha1.ShardReport) (opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to := s.to(report.Name)
-	was := to.open
+	closed := !to.open || to.refused
 	to.open = room(report.Spec)
-	return to.open && !was
+	if to.open {
+		to.refused = false
+	}
+	return to.open && closed
 }
 
 // Gone forgets a shard.
