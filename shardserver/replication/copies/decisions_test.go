@@ -137,3 +137,38 @@ func TestASourceIsWantedOnceAndTheirNumberIsBounded(t *testing.T) {
 		t.Errorf("nothing is wanted any more; got %v", got)
 	}
 }
+
+func TestNobodyTakesThePlacesOfOthers(t *testing.T) {
+	of := func(cluster string, identity int) Source {
+		source, ok := SourceOf(offer(func(o *cachev1alpha1.ClusterCachedResource) {
+			o.Annotations[logicalcluster.AnnotationKey] = cluster
+			o.Status.IdentityHash = fmt.Sprintf("%064x", identity)
+		}))
+		if !ok {
+			t.Fatal("no source")
+		}
+		return source
+	}
+	var greedy []Source
+	for i := range 2 * maxSources {
+		greedy = append(greedy, of("a-greedy", i))
+	}
+	k := NewKeeper(KeeperConfig{})
+	k.Want(t.Context(), greedy)
+	before := k.Wanted()
+	modest := of("z-modest", 1)
+	k.Want(t.Context(), append([]Source{modest, of("z-modest", 2)}, greedy...))
+	now := k.Wanted()
+	if len(now) != maxSources || !slices.Contains(now, modest) {
+		t.Errorf("%d are followed, and of those that offer little: %v", len(now), slices.Contains(now, modest))
+	}
+	kept := 0
+	for _, source := range now {
+		if slices.Contains(before, source) {
+			kept++
+		}
+	}
+	if kept != maxSources-2 {
+		t.Errorf("%d of those that were followed still are, want all but the two that made room", kept)
+	}
+}

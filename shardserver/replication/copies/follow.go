@@ -143,6 +143,9 @@ func copyOf(object *client.Object) (*raw.Object, error) {
 	whole.SetResourceVersion("")
 	whole.SetManagedFields(nil)
 	annotations := whole.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	annotations[logicalcluster.AnnotationKey] = object.Cluster.String()
 	whole.SetAnnotations(annotations)
 	data, err := json.Marshal(whole.Object)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/mirror"
 )
 
@@ -36,33 +37,29 @@ type Keeper struct {
 	news chan struct{}
 
 	mu sync.Mutex
-	// wanted is nil until it is known.
+	// wanted is nil until it is known, left how many more there would be without a bound.
 	wanted map[copyKey]Source
+	left   int
 }
 
 // NewKeeper returns a keeper that does nothing before Run and Want.
 func NewKeeper(cfg KeeperConfig) *Keeper { return &Keeper{cfg: cfg, news: make(chan struct{}, 1)} }
 
-// Want says which sources there have to be copies of; all others are removed. Beyond a bound, those that come first in the
-// order of their names stay.
+// Want says which sources there have to be copies of; all others are removed. Beyond a bound, logical clusters that offer
+// little come before those that offer much, and what is followed already before what is not.
 func (k *Keeper) Want(ctx context.Context, sources []Source) {
-	sources = slices.Clone(sources)
-	slices.SortFunc(sources, func(a, b Source) int {
-		return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Identity, b.Identity))
-	})
-	sources = slices.Compact(sources)
-	if len(sources) > maxSources {
-		klog.FromContext(ctx).Error(nil, "More is offered to this shard by others than it can follow; consumers of the rest are refused", "offers", len(sources), "followed", maxSources)
-		sources = sources[:maxSources]
-	}
-	wanted := make(map[copyKey]Source, len(sources))
-	for _, source := range sources {
-		wanted[source.copyKey()] = source
-	}
+	k.mu.Lock()
+	before := k.wanted
+	k.mu.Unlock()
+	wanted, left := choose(sources, before)
 	k.mu.Lock()
 	same := k.wanted != nil && maps.Equal(k.wanted, wanted)
-	k.wanted = wanted
+	news := left > 0 && (!same || left != k.left)
+	k.wanted, k.left = wanted, left
 	k.mu.Unlock()
+	if news {
+		klog.FromContext(ctx).Error(nil, "More is offered to this shard by others than it can follow; consumers of the rest are refused", "followed", len(wanted), "refused", left)
+	}
 	if same {
 		return
 	}
@@ -70,6 +67,39 @@ func (k *Keeper) Want(ctx context.Context, sources []Source) {
 	case k.news <- struct{}{}:
 	default:
 	}
+}
+
+// choose returns what is followed of a number of sources, where something is followed already, and how many are left out.
+// Places go around: each logical cluster gets its n-th before any gets its next, so that nobody takes those of all others.
+func choose(sources []Source, before map[copyKey]Source) (wanted map[copyKey]Source, left int) {
+	sources = slices.Clone(sources)
+	slices.SortFunc(sources, func(a, b Source) int {
+		return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Resource.String(), b.Resource.String()), cmp.Compare(a.Identity, b.Identity))
+	})
+	sources = slices.Compact(sources)
+	turns, taken := map[copyKey]int{}, map[logicalcluster.Name]int{}
+	ordered := make([]Source, 0, len(sources))
+	for _, followed := range []bool{true, false} {
+		for _, source := range sources {
+			key := source.copyKey()
+			if _, is := before[key]; is != followed {
+				continue
+			}
+			if _, twice := turns[key]; !twice {
+				turns[key] = taken[source.Cluster]
+				taken[source.Cluster]++
+			}
+			ordered = append(ordered, source)
+		}
+	}
+	slices.SortStableFunc(ordered, func(a, b Source) int { return cmp.Compare(turns[a.copyKey()], turns[b.copyKey()]) })
+	wanted = map[copyKey]Source{}
+	for _, source := range ordered {
+		if _, is := wanted[source.copyKey()]; is || len(wanted) < maxSources {
+			wanted[source.copyKey()] = source
+		}
+	}
+	return wanted, len(turns) - len(wanted)
 }
 
 // Wanted returns what Want said last, nil before.

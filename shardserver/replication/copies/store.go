@@ -172,7 +172,7 @@ func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := h.contents[schema]; now != known { // somebody was faster
+	if now := h.contents[schema]; now != nil && now != known { // somebody was faster
 		return now, nil
 	}
 	if known != nil {

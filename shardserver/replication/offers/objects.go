@@ -77,8 +77,10 @@ func (p *Publisher) bring(ctx context.Context, at *standing, offer *cachev1alpha
 		if steps[object.GetName()] != write || ctx.Err() != nil {
 			continue
 		}
-		have, published := at.copies[object.GetName()]
 		slots <- struct{}{}
+		mu.Lock() // others are being written already
+		have, published := at.copies[object.GetName()]
+		mu.Unlock()
 		writing.Go(func() {
 			defer func() { <-slots }()
 			written, err := p.write(ctx, at, object, have, published)

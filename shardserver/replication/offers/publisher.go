@@ -98,7 +98,11 @@ func (p *Publisher) Run(ctx context.Context) {
 // Publish implements cachedresources.Publisher.
 func (p *Publisher) Publish(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource, identity string, resource *storage.Resource) (cachedresources.Published, error) {
 	key := keyOf(offer)
-	if needed, err := p.needed(ctx, key); err != nil || !needed {
+	needed, err := p.needed(ctx, key)
+	if apierrors.IsServiceUnavailable(err) {
+		err = nil // another look follows when shards are known
+	}
+	if err != nil || !needed {
 		return cachedresources.Published{}, err
 	}
 	p.follow(key, resource)
@@ -113,11 +117,18 @@ func (p *Publisher) Publish(ctx context.Context, offer *cachev1alpha1.ClusterCac
 // Withdraw implements cachedresources.Publisher.
 func (p *Publisher) Withdraw(ctx context.Context, offer *cachev1alpha1.ClusterCachedResource) (done bool, err error) {
 	key := keyOf(offer)
+	if offer.Status.IdentityHash == "" { // nothing was published without one
+		p.Forget(key)
+		return true, nil
+	}
 	needed, err := p.needed(ctx, key)
+	if apierrors.IsServiceUnavailable(err) {
+		return false, nil // something may have been published before this process began
+	}
 	if err != nil {
 		return false, err
 	}
-	if needed && offer.Status.IdentityHash != "" {
+	if needed {
 		at := p.standing(key)
 		known, err := p.look(ctx, at, p.place(offer, offer.Status.IdentityHash))
 		if err == nil && known {
@@ -143,7 +154,8 @@ func (p *Publisher) Forget(key controller.Key) {
 	}
 }
 
-// needed tells whether there is anybody to publish for, or anything published already.
+// needed tells whether there is anybody to publish for, or anything published already. Fails with ServiceUnavailable while
+// other shards are not known.
 func (p *Publisher) needed(ctx context.Context, key controller.Key) (bool, error) {
 	p.mu.Lock()
 	at := p.offers[key]
@@ -152,9 +164,6 @@ func (p *Publisher) needed(ctx context.Context, key controller.Key) (bool, error
 		return true, nil
 	}
 	all, err := p.shards.List(ctx)
-	if apierrors.IsServiceUnavailable(err) {
-		return false, nil // another look follows when shards are known
-	}
 	for _, shard := range all {
 		if shard.Name != p.cfg.Shard {
 			return true, err
