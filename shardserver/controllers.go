@@ -57,7 +57,7 @@ func (s *Server) addControllers() error {
 
 func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) error {
 	ctx, cancel := context.WithCancel(hook)
-	s.running.Go(func() {
+	s.inBackground(func() {
 		defer close(s.controlled)
 		defer cancel()
 		select {
@@ -71,7 +71,7 @@ func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) er
 			klog.ErrorS(err, "Controllers stopped")
 		}
 	})
-	s.running.Go(func() {
+	s.inBackground(func() {
 		select {
 		case <-s.ending:
 			cancel()
