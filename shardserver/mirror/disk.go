@@ -3,11 +3,13 @@ package mirror
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -23,8 +25,10 @@ const (
 	knownKey = "known"
 	// diskInterval is how long changes wait to be written together.
 	diskInterval = time.Second
-	// diskBatch keeps transactions below etcd's default limits of 128 operations and 1.5 MB.
-	diskBatch = 16
+	// diskBatch and diskBytes keep transactions below etcd's default limits of 128 operations and 1.5 MiB. An object that is
+	// larger than diskBytes is written alone.
+	diskBatch = 100
+	diskBytes = 1 << 20
 	// diskPage is how many copies one request reads.
 	diskPage = 500
 )
@@ -244,41 +248,64 @@ func (m *Mirror) flush(ctx context.Context) error {
 	dirty := m.dirty
 	m.dirty = map[diskKey]struct{}{}
 	m.mu.Unlock()
-	var ops []clientv3.Op
-	var batch []diskKey
-	commit := func() error {
-		if len(ops) == 0 {
-			return nil
-		}
-		_, err := m.cfg.Disk.Etcd.Txn(ctx).Then(ops...).Commit()
-		if err != nil {
-			return fmt.Errorf("writing what is known of other shards: %w", err)
-		}
-		for _, key := range batch {
-			delete(dirty, key)
-		}
-		ops, batch = nil, nil
-		return nil
-	}
+	batch := diskWrite{etcd: m.cfg.Disk.Etcd, dirty: dirty}
 	err := func() error {
 		for key := range dirty {
 			op, err := m.operation(key)
 			if err != nil {
 				return err
 			}
-			ops, batch = append(ops, op), append(batch, key)
-			if len(ops) == diskBatch {
-				if err := commit(); err != nil {
-					return err
-				}
+			if err := batch.add(ctx, key, op); err != nil {
+				return err
 			}
 		}
-		return commit()
+		return batch.commit(ctx)
 	}()
 	for key := range dirty {
 		m.mark(key)
 	}
 	return err
+}
+
+// diskWrite writes copies together that fit into one transaction.
+type diskWrite struct {
+	etcd *clientv3.Client
+	// dirty are the copies to be written, which leave it when they are.
+	dirty map[diskKey]struct{}
+	keys  []diskKey
+	ops   []clientv3.Op
+	bytes int
+}
+
+func (w *diskWrite) add(ctx context.Context, key diskKey, op clientv3.Op) error {
+	size := len(op.KeyBytes()) + len(op.ValueBytes())
+	if len(w.ops) == diskBatch || w.bytes+size > diskBytes {
+		if err := w.commit(ctx); err != nil {
+			return err
+		}
+	}
+	w.keys, w.ops, w.bytes = append(w.keys, key), append(w.ops, op), w.bytes+size
+	return nil
+}
+
+func (w *diskWrite) commit(ctx context.Context) error {
+	if len(w.ops) == 0 {
+		return nil
+	}
+	_, err := w.etcd.Txn(ctx).Then(w.ops...).Commit()
+	if len(w.keys) == 1 && (errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge)) {
+		// It would hold up all others for ever. A start without the cache does not know it.
+		klog.FromContext(ctx).Error(err, "An object of another shard is too large for a copy", "resource", w.keys[0].resource, "object", w.keys[0].Key)
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing what is known of other shards: %w", err)
+	}
+	for _, key := range w.keys {
+		delete(w.dirty, key)
+	}
+	w.keys, w.ops, w.bytes = nil, nil, 0
+	return nil
 }
 
 // operation brings one copy up to date.
