@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,8 @@ type Transport struct {
 	ca   *dynamiccertificates.DynamicFileCAContent
 	pair *dynamiccertificates.DynamicCertKeyPairContent
 	now  atomic.Pointer[pools]
+	// rebuilding keeps what read the files before one of them changed from taking the place of what read them after.
+	rebuilding sync.Mutex
 }
 
 // pools are the connections made with one state of the files. Upgrades have their own, because they need HTTP/1.1.
@@ -73,6 +76,8 @@ func (t *Transport) Enqueue() {
 }
 
 func (t *Transport) rebuild() error {
+	t.rebuilding.Lock()
+	defer t.rebuilding.Unlock()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(t.ca.CurrentCABundleContent()) {
 		return fmt.Errorf("%s: no certificate in it", t.ca.Name())
