@@ -31,7 +31,7 @@ func TestTheAuditLogTellsEveryStep(t *testing.T) {
 			"request.auth.kcp.io/02-content-decision":             "Allowed",
 			"request.auth.kcp.io/03-systemcrd-decision":           "Allowed",
 			"request.auth.kcp.io/04-maxpermissionpolicy-decision": "Allowed",
-			"request.auth.kcp.io/05-bootstrap-decision":           "Allowed",
+			"request.auth.kcp.io/05-bootstrap-decision":           "NoOpinion",
 			"request.auth.kcp.io/05-local-decision":               "Allowed",
 		}},
 		"up to the one that refuses": {"mallory", own, map[string]string{

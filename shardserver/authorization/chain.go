@@ -72,6 +72,9 @@ func text(format string, args []any) string {
 type step struct {
 	key   string
 	check func(*subject) verdict
+	// alternative is set where the step is one of several that may allow a request: one that does not has no part in the
+	// decision of the next, and its audit annotation says so. The others are doors: what passes one is decided behind it.
+	alternative bool
 }
 
 // rbacChain is the inner chain, behind the groups and paths that are always allowed.
@@ -84,12 +87,14 @@ type rbacChain struct {
 func newRBACChain(config Config, held rules, clusters logicalClusters) *rbacChain {
 	exports := exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}
 	return &rbacChain{clusters: clusters, audited: config.Audited, steps: []step{
-		{"01-requiredgroups", requiredGroups},                           // the workspace's own door, before everything else
-		{"02-content", content{held}.check},                             // may this user enter the workspace at all
-		{"03-systemcrd", systemResources},                               // what only the server itself writes
-		{"04-maxpermissionpolicy", exports.check},                       // what the owner of an API leaves to its users
-		{"05-bootstrap", allowedBy("bootstrap policy", held.bootstrap)}, // RBAC valid in every logical cluster
-		{"05-local", allowedBy("local policy", held.local)},             // RBAC of this one; the last step settles
+		{key: "01-requiredgroups", check: requiredGroups},     // the workspace's own door, before everything else
+		{key: "02-content", check: content{held}.check},       // may this user enter the workspace at all
+		{key: "03-systemcrd", check: systemResources},         // what only the server itself writes
+		{key: "04-maxpermissionpolicy", check: exports.check}, // what the owner of an API leaves to its users
+		// RBAC valid in every logical cluster
+		{key: "05-bootstrap", check: allowedBy("bootstrap policy", held.bootstrap), alternative: true},
+		// RBAC of this one; the last step settles
+		{key: "05-local", check: allowedBy("local policy", held.local), alternative: true},
 	}}
 }
 
@@ -148,7 +153,7 @@ func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
 	return last.decision, last.reason, last.err
 }
 
-// audit records every step that looked at the request. A step that passed it on shows the decision that came of it.
+// audit records every step that looked at the request. A door that it passed shows the decision that came of it.
 func (c *rbacChain) audit(s *subject, verdicts []verdict, last verdict) {
 	if c.audited != nil && !c.audited() {
 		return
@@ -158,12 +163,15 @@ func (c *rbacChain) audit(s *subject, verdicts []verdict, last verdict) {
 		return
 	}
 	for i, v := range verdicts {
-		reason := v.reason
-		if !v.settles && i < len(verdicts)-1 {
+		decision, reason := last.decision, v.reason
+		switch {
+		case c.steps[i].alternative && !v.settles:
+			decision = authorizer.DecisionNoOpinion
+		case !v.settles && i < len(verdicts)-1:
 			reason = "delegating: " + reason
 		}
 		audit.AddAuditAnnotations(s.ctx,
-			prefix+c.steps[i].key+"-decision", auditDecisions[last.decision],
+			prefix+c.steps[i].key+"-decision", auditDecisions[decision],
 			prefix+c.steps[i].key+"-reason", reason)
 	}
 }

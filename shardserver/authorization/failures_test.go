@@ -43,7 +43,7 @@ func TestAPolicyThatCannotBeReadIsNoRefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bob := &user.DefaultInfo{Name: "bob"}
 			s := &subject{ctx: t.Context(), users: []user.Info{bob}, attributes: authorizer.AttributesRecord{User: bob, Verb: "get", Path: "/x"}}
-			chain := &rbacChain{steps: []step{{"05-bootstrap", allowedBy("bootstrap policy", newPolicy(broken{tc.err}))}, {"05-local", func(*subject) verdict { return pass("nothing") }}}}
+			chain := &rbacChain{steps: []step{{key: "05-bootstrap", check: allowedBy("bootstrap policy", newPolicy(broken{tc.err}))}, {key: "05-local", check: func(*subject) verdict { return pass("nothing") }}}}
 			decision, _, err := chain.run(s)
 			if decision != authorizer.DecisionNoOpinion || (err != nil) != tc.failed {
 				t.Errorf("got %v, %v", decision, err)
