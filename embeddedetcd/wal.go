@@ -2,18 +2,32 @@ package embeddedetcd
 
 import (
 	"fmt"
+	"sync"
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// setWALSize sets the size to which etcd preallocates segments of its write-ahead log. etcd keeps it in a package
-// variable that is read for as long as the process runs, so it is not put back. 0 keeps etcd's own.
+// walSize guards that etcd's size of segments is written only before the first server of the process begins.
+var walSize struct {
+	sync.Mutex
+	decided bool
+}
+
+// setWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps what there is. etcd has it in
+// a package variable that every server reads while it runs, so it is not put back, and another size than that of the
+// first server is refused.
 func setWALSize(bytes int64) error {
 	if bytes < 0 {
 		return fmt.Errorf("--embedded-etcd-wal-size-bytes: got %d, want 0 or more", bytes)
 	}
-	if bytes > 0 {
+	walSize.Lock()
+	defer walSize.Unlock()
+	if bytes > 0 && bytes != wal.SegmentSizeBytes {
+		if walSize.decided {
+			return fmt.Errorf("--embedded-etcd-wal-size-bytes: got %d, but embedded etcds of one process share a size, which is %d", bytes, wal.SegmentSizeBytes)
+		}
 		wal.SegmentSizeBytes = bytes
 	}
+	walSize.decided = true
 	return nil
 }
