@@ -38,7 +38,7 @@ var configMaps = schema.GroupResource{Resource: "configmaps"}
 // newRegistry serves config maps from an embedded etcd, the way the shard stores them.
 func newRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}

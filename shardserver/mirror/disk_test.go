@@ -15,7 +15,7 @@ import (
 
 func newDisk(t *testing.T) *Disk {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func serve(run func() int) (int, error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	store, err := embeddedetcd.Start(context.Background(), embeddedetcd.Config{Directory: dir, UnsafeNoFsync: true})
+	store, err := embeddedetcd.Start(context.Background(), embeddedetcd.Config{Directory: dir, UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
 		return 1, fmt.Errorf("starting etcd: %w", err)
 	}

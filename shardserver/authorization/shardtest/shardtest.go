@@ -48,7 +48,7 @@ type Shard struct {
 // Start creates the storage. It lives as long as the test.
 func Start(t testing.TB) *Shard {
 	t.Helper()
-	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true})
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
 	must(t, err)
 	t.Cleanup(server.Close)
 	options := restOptions{server}

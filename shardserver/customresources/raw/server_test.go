@@ -63,7 +63,7 @@ func start() storagebackend.Config {
 	if err != nil {
 		panic(err)
 	}
-	server, err := embeddedetcd.Start(context.Background(), embeddedetcd.Config{Directory: directory, UnsafeNoFsync: true, WALSizeBytes: 1 << 20})
+	server, err := embeddedetcd.Start(context.Background(), embeddedetcd.Config{Directory: directory, UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
 		panic(err)
 	}
