@@ -2,6 +2,7 @@ package client
 
 import (
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -96,12 +97,17 @@ func CountedAs(gvr schema.GroupVersionResource) schema.GroupVersionResource {
 	return gvr
 }
 
+// byName finds resources for each object that is written.
+var byName = sync.OnceValue(func() map[schema.GroupResource]Resource {
+	all := map[schema.GroupResource]Resource{}
+	for _, resource := range Resources() {
+		all[resource.GroupResource()] = resource
+	}
+	return all
+})
+
 // Find returns the stored resource with that group and name.
 func Find(gr schema.GroupResource) (Resource, bool) {
-	for _, resource := range Resources() {
-		if resource.GroupResource() == gr {
-			return resource, true
-		}
-	}
-	return Resource{}, false
+	resource, ok := byName()[gr]
+	return resource, ok
 }

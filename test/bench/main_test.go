@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/atoll-dev/atoll/shardserver/headroom"
 )
 
 // Figure is one measured number.
@@ -49,6 +51,7 @@ func TestMain(m *testing.M) {
 	if names := chosen(); len(names) > 1 {
 		os.Exit(runEach(names))
 	}
+	headroom.Keep(headroom.Wanted) // shards run in this process: it collects garbage as that of cmd/kcp does
 	code := m.Run()
 	_ = os.RemoveAll(binaryDirectory)
 	if len(figures) > 0 {
