@@ -51,6 +51,10 @@ type Carrier struct {
 	event uint64
 	// waiting holds since when the report of a shard waits.
 	waiting map[string]time.Time
+	// troubled are the items of which the last try has failed.
+	troubled map[item]struct{}
+	// answered says that both caches did when it was looked last.
+	answered bool
 }
 
 // New returns a Carrier, which does nothing before Run.
@@ -62,7 +66,7 @@ func New(config Config) *Carrier {
 		streams: len(client.Resources()),
 		log:     klog.Background().WithValues("parent", config.Parent.Address()),
 		open:    map[string]map[item]uint64{},
-		waiting: map[string]time.Time{},
+		waiting: map[string]time.Time{}, troubled: map[item]struct{}{},
 	}
 	c.here, c.above = newSide("here", c.now, c.look), newSide("parent", c.now, c.look)
 	return c
@@ -109,23 +113,22 @@ func (c *Carrier) look(items ...item) {
 	}
 }
 
-// sweep looks at everything that is not as it should be: what waited for another thing to happen is not told of it.
+// sweep looks at everything that is not as it should be: what waited for another thing to happen is not told of it. What
+// failed is tried again when its time has come, or both caches answer again.
 func (c *Carrier) sweep() {
+	connected := c.above.whole(c.streams)
+	c.answering(connected && c.here.whole(c.streams))
 	all := map[item]bool{}
 	c.here.visit(func(of item) { all[of] = true })
 	c.above.visit(func(of item) { all[of] = true })
 	var items []item
 	for of := range all {
-		if wanted := decide(c.facts(of)); wanted != nothing && wanted != contested {
+		if wanted := decide(c.facts(of)); wanted != nothing && wanted != contested && c.queue.NumRequeues(of) == 0 {
 			items = append(items, of)
 		}
 	}
 	c.look(items...)
-	connected := 0.0
-	if c.above.whole(c.streams) {
-		connected = 1
-	}
-	metrics.ParentConnected.Set(connected)
+	metrics.ParentConnected.Set(map[bool]float64{true: 1}[connected])
 	metrics.ParentPending.Set(float64(c.pending()))
 }
 
@@ -159,13 +162,52 @@ func (c *Carrier) next(ctx context.Context) bool {
 		c.queue.AddRateLimited(of) // somebody was faster; the stream brings it
 		return true
 	case err != nil:
-		c.log.Error(err, "An object cannot be carried; another try follows", "resource", of.gvr.GroupResource(), "key", of.key)
+		c.failed(of, err)
 		c.queue.AddRateLimited(of)
 		return true
 	}
 	c.queue.Forget(of)
+	c.succeeded(of)
 	c.close(of, event)
 	return true
+}
+
+// answering notes whether both caches answer. When they do again, nothing that failed waits any longer.
+func (c *Carrier) answering(now bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if now && !c.answered {
+		for of := range c.troubled {
+			c.queue.Forget(of)
+		}
+	}
+	c.answered = now
+}
+
+// failed and succeeded keep account of what cannot be carried. There is one line when that begins and one when it ends: a
+// parent that takes no more of a shard refuses thousands of objects.
+func (c *Carrier) failed(of item, reason error) {
+	c.lock.Lock()
+	first := len(c.troubled) == 0
+	c.troubled[of] = struct{}{}
+	c.lock.Unlock()
+	if first {
+		c.log.Error(reason, "An object cannot be carried, will retry; so it may be with others, see atoll_cache_parent_pending", "resource", of.gvr.GroupResource(), "key", of.key)
+		return
+	}
+	c.log.V(2).Info("An object cannot be carried, will retry", "resource", of.gvr.GroupResource(), "key", of.key, "reason", reason)
+}
+
+// succeeded is explained at failed.
+func (c *Carrier) succeeded(of item) {
+	c.lock.Lock()
+	_, was := c.troubled[of]
+	delete(c.troubled, of)
+	last := was && len(c.troubled) == 0
+	c.lock.Unlock()
+	if last {
+		c.log.Info("Everything that could not be carried has been")
+	}
 }
 
 // close takes note that an item is settled, unless something has happened to it since.
