@@ -54,7 +54,7 @@ func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
 	default:
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
-		if again = disappearedAfter - facts.now.Sub(workspace.CreationTimestamp.Time); again <= 0 {
+		if again = disappearedAfter - age(workspace.CreationTimestamp, facts.now); again <= 0 {
 			again = 0
 			markDisappeared(workspace)
 		}

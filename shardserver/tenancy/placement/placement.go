@@ -50,11 +50,13 @@ func (s *Shards) Choose(all []*corev1alpha1.Shard, selector labels.Selector, own
 	var open []candidate
 	none := &ErrNone{}
 	for _, shard := range all {
-		_, kept := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]
-		if kept || shard.Name == excluded || !selector.Matches(labels.Set(shard.Labels)) {
+		if shard.Name == excluded || !selector.Matches(labels.Set(shard.Labels)) {
 			continue
 		}
 		candidate, closed := s.candidate(shard, own)
+		if _, kept := shard.Annotations[corev1alpha1.UnschedulableAnnotationKey]; kept {
+			closed = "is closed by its annotation " + corev1alpha1.UnschedulableAnnotationKey
+		}
 		if closed != "" {
 			s.to(shard.Name).refused = true
 			none.Closed = append(none.Closed, fmt.Sprintf("shard %q %s", shard.Name, closed))
