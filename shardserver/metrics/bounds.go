@@ -19,7 +19,7 @@ var byAPI = []string{
 	"apiserver_request_terminations_total", "apiserver_selfrequest_total", "apiserver_request_aborts_total",
 	"apiserver_request_timestamp_comparison_time", "apiserver_request_body_size_bytes",
 	"apiserver_cache_list_total", "apiserver_cache_list_fetched_objects_total", "apiserver_cache_list_returned_objects_total",
-	"apiserver_init_events_total", "apiserver_watch_cache_events_received_total", "apiserver_watch_cache_events_dispatched_total",
+	"apiserver_watch_list_duration_seconds", "apiserver_init_events_total", "apiserver_watch_cache_events_received_total", "apiserver_watch_cache_events_dispatched_total",
 	"apiserver_terminated_watchers_total", "apiserver_watch_cache_resource_version",
 	"watch_cache_capacity_increase_total", "watch_cache_capacity_decrease_total", "watch_cache_capacity",
 	"apiserver_watch_cache_initializations_total", "apiserver_watch_cache_read_wait_seconds", "apiserver_watch_cache_consistent_read_total",
@@ -29,6 +29,7 @@ var byAPI = []string{
 	"apiserver_storage_events_received_total", "etcd_bookmark_counts", "etcd_bookmark_total",
 	"apiserver_storage_list_total", "apiserver_storage_list_fetched_objects_total", "apiserver_storage_list_evaluated_objects_total",
 	"apiserver_storage_list_returned_objects_total", "apiserver_storage_decode_errors_total",
+	"apiserver_storage_transformation_operations_total",
 }
 
 // Series that are by the names of tenants' objects, with the labels that hold these.

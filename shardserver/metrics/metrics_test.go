@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
@@ -109,6 +111,23 @@ func comeAndGo(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
 		}
 		return nil
 	})
+}
+
+// watchList watches objects from the first on, until what there was has come.
+func watchList(t *testing.T, c rest.Interface, objects string) {
+	t.Helper()
+	stream, err := c.Get().AbsPath(objects).Param("watch", "true").Param("sendInitialEvents", "true").Param("allowWatchBookmarks", "true").
+		Param("resourceVersionMatch", "NotOlderThan").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for lines := bufio.NewScanner(stream); lines.Scan(); {
+		if strings.Contains(lines.Text(), metav1.InitialEventsAnnotationKey) {
+			return
+		}
+	}
+	t.Fatal("the watch ended before what there was had come")
 }
 
 // countedByTheMinute tells whether a series is one for each kind that storage sets once a minute, hence sooner or later
@@ -227,6 +246,9 @@ func TestMetricsOfAShard(t *testing.T) {
 			for _, path := range []string{objects, objects + "/a", objects + "/a/" + word, "/apis/" + word + "/v1/" + word, "/api/v1/" + word, "/" + word} {
 				_ = c.Get().AbsPath(path).Do(t.Context()).Error() // most are not found
 			}
+			_ = c.Patch(types.ApplyYAMLPatchType).AbsPath(objects+"/b").Param("fieldManager", word).Body([]byte(strings.Replace(object, `"a"`, `"b"`, 1))).Do(t.Context()).Error()
+			watchList(t, c, objects)
+			_ = c.Delete().AbsPath(objects).Param("labelSelector", word).Do(t.Context()).Error()
 			if err := errors.Join(c.Delete().AbsPath(objects+"/a").Do(t.Context()).Error(), c.Delete().AbsPath(definitions, fmt.Sprintf("%[1]ss.%[1]s.example.com", word)).Do(t.Context()).Error()); err != nil {
 				t.Error(err)
 			}
