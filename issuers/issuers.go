@@ -51,12 +51,17 @@ type entry struct {
 	err   error
 }
 
-// New returns authenticators whose fetches end with the context. Required audiences come from a flag, and may be none;
-// implied ones are those of the server.
-func New(ctx context.Context, required, implied authenticator.Audiences) *Authenticators {
+// prepareMetrics is for the whole process, and is not repeated: what counts reads the bounds without a lock.
+var prepareMetrics = sync.OnceFunc(func() {
 	oidc.RegisterMetrics()
 	// The metric is by issuer, of which tenants can make any number.
 	metrics.SetLabelAllowList(map[string]string{"apiserver_authentication_jwt_authenticator_latency_seconds,jwt_issuer_hash": ""})
+})
+
+// New returns authenticators whose fetches end with the context. Required audiences come from a flag, and may be none;
+// implied ones are those of the server.
+func New(ctx context.Context, required, implied authenticator.Audiences) *Authenticators {
+	prepareMetrics()
 	return &Authenticators{ctx: ctx, required: required, implied: implied, known: lru.New(kept)}
 }
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,9 +51,15 @@ var byObject = map[string][]string{
 	"apiextensions_openapi_v3_regeneration_count":                  {"crd", "group", "version"},
 }
 
+// bounded says that Bound was called: what counts reads the bounds without a lock.
+var bounded sync.Once
+
 // Bound makes labels that tenants choose the values of say "unexpected" for all but what the scheme knows. It is for the
-// whole process, and must come before anything is counted: a series remembers its bounds with its first value.
-func Bound(scheme *runtime.Scheme) {
+// whole process, and must come before anything is counted: a series remembers its bounds with its first value. The first
+// call alone does anything.
+func Bound(scheme *runtime.Scheme) { bounded.Do(func() { bound(scheme) }) }
+
+func bound(scheme *runtime.Scheme) {
 	groups, versions, resources := known(scheme)
 	bounds := map[string]string{}
 	for _, name := range byAPI {
