@@ -55,6 +55,10 @@ workspace, path routing, and an admin kubeconfig in .kcp/admin.kubeconfig.`,
   # On loopback only, with data elsewhere
   kcp start --root-directory=/var/lib/kcp --bind-address=127.0.0.1
 
+  # A shard beside a root shard; credentials for that one in context "shard-base", and for the cache of all
+  kcp start --shard-name=alpha --root-directory=.alpha --root-shard-kubeconfig-file=root.kubeconfig \
+    --cache-kubeconfig=cache.kubeconfig --secure-port=6444
+
   # With an etcd of your own
   kcp start --etcd-servers=https://etcd-0:2379,https://etcd-1:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=tls.crt --etcd-keyfile=tls.key`,

@@ -21,6 +21,23 @@ import (
 // defaultImage can be set when the binary is built.
 var defaultImage string
 
+// usage stands before the flags.
+const usage = `The operator makes running installations of RootShard, Shard, CacheServer, FrontProxy, VirtualWorkspace and Kubeconfig
+objects, and rolls changes out from health to health. Its CustomResourceDefinitions and cert-manager come first.
+
+Usage:
+  operator [flags]
+
+Examples:
+  # In a cluster (config/default does that), with several replicas and metrics
+  operator --leader-elect --metrics-bind-address=:8443 --default-image=registry.example/atoll:v1
+
+  # On a developer's machine, against the cluster of a kubeconfig
+  operator --kubeconfig=kubeconfig --default-image=atoll:dev
+
+Flags:
+`
+
 type options struct {
 	metricsAddress string
 	metricsSecure  bool
@@ -38,6 +55,10 @@ func parse(args []string) (*options, desired.Image, error) {
 		o.image = fromEnv
 	}
 	fs := flag.NewFlagSet("operator", flag.ContinueOnError)
+	fs.Usage = func() {
+		fmt.Fprint(fs.Output(), usage)
+		fs.PrintDefaults()
+	}
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "Address of the metrics endpoint, for example :8443. 0 turns it off.")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over TLS, to clients that may read them.")
 	fs.StringVar(&o.metricsCertDir, "metrics-cert-path", "", "Directory with tls.crt and tls.key for the metrics endpoint, read again when they change. Default: a certificate that nobody can check is made at the start.")

@@ -28,7 +28,7 @@ func main() {
 func newCommand() *cobra.Command {
 	o := virtualworkspaces.NewOptions()
 	cmd := &cobra.Command{
-		Use:   "workspaces",
+		Use:   "virtual-workspaces",
 		Short: "Serve the virtual workspaces of one shard at an address of their own",
 		Long: `Virtual workspaces are the views below /services/: of the provider of an API on all its consumers, of initializers on
 the workspaces that wait for them. A shard serves them itself. This server stands in front of one shard, says who is
