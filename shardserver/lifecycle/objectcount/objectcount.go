@@ -98,8 +98,10 @@ func (c *Counts) Add(ctx context.Context, cluster logicalcluster.Name, limit int
 			return 0, false, ctx.Err()
 		}
 		if entry.err == nil {
-			held, fits := c.add(entry, limit, dryRun)
-			return held, fits, nil
+			if held, fits, counted := c.add(cluster, entry, limit, dryRun); counted {
+				return held, fits, nil
+			}
+			continue
 		}
 		if first {
 			return 0, false, entry.err
@@ -147,17 +149,21 @@ func (c *Counts) count(ctx context.Context, cluster logicalcluster.Name, entry *
 	close(entry.ready)
 }
 
-func (c *Counts) add(entry *count, limit int64, dryRun bool) (held int64, fits bool) {
+// add counts one object more, if it fits, unless a scan has put another count in the place of this one.
+func (c *Counts) add(cluster logicalcluster.Name, entry *count, limit int64, dryRun bool) (held int64, fits, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.counts[cluster] != entry {
+		return 0, false, false
+	}
 	held = max(entry.scanned+entry.delta, 0)
 	if held >= limit {
-		return held, false
+		return held, false, true
 	}
 	if !dryRun {
 		entry.delta++
 	}
-	return held, true
+	return held, true, true
 }
 
 // Run scans until the context ends.

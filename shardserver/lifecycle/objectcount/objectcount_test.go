@@ -17,6 +17,8 @@ type etcd struct {
 	held  map[logicalcluster.Name]int64
 	asked atomic.Int64
 	fails atomic.Bool
+	// counted runs after one logical cluster was counted.
+	counted func()
 }
 
 func (e *etcd) CountAll(_ context.Context, count func(logicalcluster.Name, int64)) error {
@@ -30,6 +32,9 @@ func (e *etcd) Count(_ context.Context, cluster logicalcluster.Name) (int64, err
 	e.asked.Add(1)
 	if e.fails.Load() {
 		return 0, errors.New("no connection")
+	}
+	if e.counted != nil {
+		e.counted()
 	}
 	return e.held[cluster], nil
 }
@@ -107,5 +112,20 @@ func TestCounts(t *testing.T) {
 	counts.forget()
 	if counts.Len() != 0 {
 		t.Errorf("%d are remembered after all", counts.Len())
+	}
+}
+
+func TestWhatIsAddedWhileAScanEndsIsCounted(t *testing.T) {
+	a := logicalcluster.MustParseName("a")
+	storage := &etcd{held: map[logicalcluster.Name]int64{a: 8}}
+	counts := New(Config{Keys: storage, Shard: "test"})
+	storage.counted = func() {
+		storage.counted = nil
+		counts.replace(map[logicalcluster.Name]bound{a: {limit: 10}}, storage.held, counts.deltas())
+	}
+	for i, want := range []bool{true, true, false} {
+		if _, fits, err := counts.Add(t.Context(), a, 10, false); err != nil || fits != want {
+			t.Errorf("object %d with a limit of 10: fits %t, %v", 9+i, fits, err)
+		}
 	}
 }
