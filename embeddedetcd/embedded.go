@@ -141,7 +141,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("creating the embedded etcd's log: %w", err)
 	}
 	ec.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
-	if err := setWALSize(cfg.WALSizeBytes); err != nil {
+	if err := SetWALSize(cfg.WALSizeBytes); err != nil {
 		return nil, err
 	}
 	etcd, err := embed.StartEtcd(ec)

@@ -13,10 +13,10 @@ var walSize struct {
 	decided bool
 }
 
-// setWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps what there is. etcd has it in
+// SetWALSize sets the size to which etcd preallocates segments of its write-ahead log; 0 keeps what there is. etcd has it in
 // a package variable that every server reads while it runs, so it is not put back, and another size than that of the
-// first server is refused.
-func setWALSize(bytes int64) error {
+// first server is refused. Start calls it; who starts etcd in any other way calls it before.
+func SetWALSize(bytes int64) error {
 	if bytes < 0 {
 		return fmt.Errorf("--embedded-etcd-wal-size-bytes: got %d, want 0 or more", bytes)
 	}

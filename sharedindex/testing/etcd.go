@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/sharedindex"
 )
 
@@ -67,6 +68,9 @@ func (e *Etcd) Lose() { e.dir = e.t.TempDir() }
 // Again starts it at the address that it had.
 func (e *Etcd) Again() {
 	e.t.Helper()
+	if err := embeddedetcd.SetWALSize(5000); err != nil { // as the shards of tests have it
+		e.t.Fatal(err)
+	}
 	c := embed.NewConfig()
 	c.Dir, c.LogLevel, c.UnsafeNoFsync = e.dir, "fatal", true
 	client := url.URL{Scheme: "http", Host: e.address}
