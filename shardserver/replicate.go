@@ -185,7 +185,7 @@ func (s *Server) replicationMetrics() []metrics.StableCollector {
 	if s.replication == nil {
 		return nil
 	}
-	return []metrics.StableCollector{mirror.NewCollector(s.replication.mirror, s.replication.publisher.Behind)}
+	return []metrics.StableCollector{mirror.NewCollector(s.replication.mirror, s.replication.publisher.Behind, s.replication.cache.ClockAhead)}
 }
 
 // close ends the connections.

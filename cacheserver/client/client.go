@@ -42,6 +42,7 @@ type Client struct {
 	base  url.URL
 	http  *http.Client
 	shard string
+	clock *clock
 }
 
 // New returns a client that writes as the shard. The path of config.Host is cut off at "/clusters/" or "/services/", so
@@ -62,7 +63,7 @@ func New(config *rest.Config, shard string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the cache server: %w", err)
 	}
-	return &Client{base: *base, http: client, shard: shard}, nil
+	return &Client{base: *base, http: client, shard: shard, clock: &clock{}}, nil
 }
 
 // FromKubeconfig is New with the current context of a kubeconfig file.
@@ -79,7 +80,7 @@ func (c *Client) Address() string { return c.base.String() }
 
 // As returns the same client, over the same connections, writing as another shard.
 func (c *Client) As(shard string) *Client {
-	return &Client{base: c.base, http: c.http, shard: shard}
+	return &Client{base: c.base, http: c.http, shard: shard, clock: c.clock}
 }
 
 // CloseIdle closes connections that no request uses. Watches end with their contexts.
@@ -242,10 +243,12 @@ func (c *Client) send(ctx context.Context, verb, address string, body []byte, he
 	if body != nil {
 		request.Header.Set("Content-Type", runtime.ContentTypeJSON)
 	}
+	sent := time.Now()
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err
 	}
+	c.clock.compare(response.Header, sent, time.Now())
 	if response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusMultipleChoices {
 		return response, nil
 	}

@@ -82,6 +82,8 @@ func pause(ctx context.Context, duration time.Duration) {
 	}
 }
 
+var errNoAnswer = fmt.Errorf("no answer within %s", requestTimeout)
+
 type stream struct {
 	client *Client
 	gvr    schema.GroupVersionResource
@@ -113,7 +115,16 @@ func (s *stream) once(ctx context.Context) (progressed bool, err error) {
 func (s *stream) watch(ctx context.Context) (received bool, err error) {
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {s.at.ResourceVersion}}
 	address := s.client.url(s.gvr, s.of, query)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	unanswered := time.AfterFunc(requestTimeout, cancel) // a watch may last, but not be without an answer
 	response, err := s.client.send(ctx, http.MethodGet, address, nil, http.Header{IncarnationHeader: {s.at.Incarnation}})
+	if !unanswered.Stop() {
+		if err == nil {
+			response.Body.Close()
+		}
+		err = errNoAnswer
+	}
 	if err != nil {
 		return false, fmt.Errorf("watching %s in the cache: %w", s.gvr.GroupResource(), err)
 	}

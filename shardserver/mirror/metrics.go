@@ -30,20 +30,23 @@ type collector struct {
 	metrics.BaseStableCollector
 	mirror *Mirror
 	// unwritten is for how long something has been waiting to be published.
-	unwritten    func() time.Duration
+	unwritten func() time.Duration
+	// ahead is by how much the clock of this process is ahead of the cache's.
+	ahead        func() time.Duration
 	lag, objects *metrics.Desc
-	known        *metrics.Desc
+	known, clock *metrics.Desc
 }
 
 // NewCollector returns the metrics of replication in both directions.
-func NewCollector(mirror *Mirror, unwritten func() time.Duration) metrics.StableCollector {
+func NewCollector(mirror *Mirror, unwritten, ahead func() time.Duration) metrics.StableCollector {
 	describe := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(name, help, append([]string{"shard"}, labels...), nil, metrics.ALPHA, "")
 	}
 	return &collector{
-		mirror: mirror, unwritten: unwritten,
+		mirror: mirror, unwritten: unwritten, ahead: ahead,
 		lag:     describe("atoll_replication_lag_seconds", "For how long what other shards have was not brought up to date (read), and for how long the oldest change of this shard waits to be published (write, by the replica that runs the controllers); 0 when nothing is behind.", "direction"),
 		objects: describe("atoll_mirrored_objects", "Objects of other shards that are known here, by resource.", "resource"),
+		clock:   describe("atoll_clock_ahead_seconds", "By how much the clock of this process is ahead of that of the cache server, to the second; negative if it is behind. Tokens, certificates and locks are judged by clocks."),
 		known:   describe("atoll_mirror_known", "Whether all objects that other shards have of a resource are known (1), or some may not be (0).", "resource"),
 	}
 }
@@ -53,13 +56,15 @@ func (c *collector) DescribeWithStability(descriptions chan<- *metrics.Desc) {
 	descriptions <- c.lag
 	descriptions <- c.objects
 	descriptions <- c.known
+	descriptions <- c.clock
 }
 
 // CollectWithStability implements metrics.StableCollector.
 func (c *collector) CollectWithStability(found chan<- metrics.Metric) {
-	gauge := func(of *metrics.Desc, value float64, label string) {
-		found <- metrics.NewLazyConstMetric(of, metrics.GaugeValue, value, c.mirror.cfg.Shard, label)
+	gauge := func(of *metrics.Desc, value float64, labels ...string) {
+		found <- metrics.NewLazyConstMetric(of, metrics.GaugeValue, value, append([]string{c.mirror.cfg.Shard}, labels...)...)
 	}
+	gauge(c.clock, c.ahead().Seconds())
 	gauge(c.lag, c.mirror.Behind().Seconds(), "read")
 	gauge(c.lag, c.unwritten().Seconds(), "write")
 	for resource, table := range c.mirror.tables {

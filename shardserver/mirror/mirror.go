@@ -71,6 +71,7 @@ func (m *Mirror) Run(ctx context.Context, cache *client.Client) {
 		running.Go(func() { table.run(ctx, cache) })
 	}
 	running.Go(func() { m.hurry(ctx) })
+	running.Go(func() { warnOfClocks(ctx, cache.ClockAhead) })
 	running.Wait()
 }
 

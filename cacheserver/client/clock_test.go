@@ -1,0 +1,33 @@
+package client
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestClocksAreCompared(t *testing.T) {
+	noon := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		sent, received time.Duration // after noon, when the cache's clock stands at noon
+		want           time.Duration
+	}{
+		"an answer within its second":                    {0, 500 * time.Millisecond, 0},
+		"an answer that took long":                       {-20 * time.Second, time.Second, 0},
+		"this process is ahead":                          {10 * time.Minute, 10*time.Minute + time.Second, 10*time.Minute - time.Second},
+		"this process is behind":                         {-10 * time.Minute, -10*time.Minute + time.Second, -10*time.Minute + time.Second},
+		"the fraction that the answer cuts is no matter": {time.Second, 1200 * time.Millisecond, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &Client{clock: &clock{}}
+			c.clock.compare(http.Header{"Date": {noon.Format(http.TimeFormat)}}, noon.Add(tc.sent), noon.Add(tc.received))
+			if got := c.ClockAhead(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+			c.clock.compare(http.Header{}, noon, noon.Add(time.Hour))
+			if got := c.ClockAhead(); got != tc.want {
+				t.Errorf("an answer without a time says %s", got)
+			}
+		})
+	}
+}
