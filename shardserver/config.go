@@ -64,6 +64,7 @@ type Config struct {
 	virtual     *virtual.Set
 	connections *connections.Connections
 	tokenIssuer serviceaccount.TokenGenerator
+	tokenKeys   serviceaccount.PublicKeysGetter
 	rest        *restOptions
 	admin       *adminauth.Admin
 	clients     *loopback.Clients
@@ -208,6 +209,7 @@ func (c *Config) applyAuthentication(ctx context.Context) error {
 		}
 		tokens = c.admin.Tokens()
 	}
+	c.tokenKeys = stock.ServiceAccountPublicKeysGetter
 	config := authentication.Config{Stock: stock, Registry: c.registry, Types: c.typeIndex, AdminTokens: tokens}
 	if config.Proxy, err = c.options.ProxyConfig(); err != nil {
 		return err

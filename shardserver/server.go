@@ -110,6 +110,7 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 	if err := groups.install(s.Generic); err != nil {
 		return nil, err
 	}
+	s.installTokenIssuer()
 	s.addHealth()
 	s.followReferrers()
 	if err := s.addReplication(ctx); err != nil {

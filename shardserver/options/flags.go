@@ -29,7 +29,7 @@ var upstreamFlags = []string{
 
 // refusedFlags match a prefix above and still are not taken: nothing here reads them.
 var refusedFlags = map[string]bool{
-	"service-account-signing-endpoint": true, "service-account-jwks-uri": true,
+	"service-account-signing-endpoint": true,
 	// All keys of a shard are in one etcd: logical clusters are counted, emptied and moved by ranges of keys.
 	"etcd-servers-overrides": true,
 }

@@ -59,7 +59,7 @@ func TestFlagsThatWouldDoNothingAreUnknown(t *testing.T) {
 	for _, flag := range []string{
 		"advertise-address", "enable-priority-and-fairness", "max-requests-inflight", "request-timeout", "runtime-config",
 		"egress-selector-config-file", "delete-collection-workers", "enable-garbage-collector",
-		"default-watch-cache-size", "log-text-split-stream", "service-account-jwks-uri",
+		"default-watch-cache-size", "log-text-split-stream", "service-account-signing-endpoint",
 	} {
 		if _, err := parse(t, "--"+flag+"=x"); err == nil || !strings.Contains(err.Error(), "unknown flag") {
 			t.Errorf("--%s: got %v, want an unknown flag", flag, err)
