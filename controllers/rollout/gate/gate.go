@@ -34,6 +34,7 @@ type Gate struct {
 	health  Health
 	now     func() time.Time
 	seen    memory
+	slots   slotSights
 }
 
 // New returns a gate for the installations of a cluster.

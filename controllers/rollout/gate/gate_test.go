@@ -287,6 +287,28 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 	}
 }
 
+// TestAnotherOperatorsClock: the slot was taken by an operator whose clock was an hour ahead. The one that goes on gives the
+// new pods the time that they have, not an hour more.
+func TestAnotherOperatorsClock(t *testing.T) {
+	s := newSite(t)
+	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
+	s.clock = s.clock.Add(time.Hour)
+	s.want("example.com/atoll:broken")
+	for range 3 {
+		s.pass(func(string) {})
+	}
+	s.clock = s.clock.Add(-time.Hour)
+	s.startOperator()
+	s.pass(func(string) {})
+	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Waiting || finding.Reason != rollout.ReasonRollingOut {
+		t.Errorf("while there is time: %+v", finding)
+	}
+	s.clock = s.clock.Add(4 * time.Minute)
+	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Stalled || finding.Reason != rollout.ReasonStopped {
+		t.Errorf("after its time: %+v", finding)
+	}
+}
+
 func TestARolloutWaitsForHealth(t *testing.T) {
 	boom := errors.New("boom")
 	for sentence, tc := range map[string]struct {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
 // sight is one look at a component: which custom resource it was made for at which generation, and what is wanted of it.
@@ -57,4 +59,31 @@ func (m *memory) recall(namespace, workload string, owner types.UID) (sight, boo
 	defer m.mu.Unlock()
 	had, ok := m.last[types.NamespacedName{Namespace: namespace, Name: workload}]
 	return had.sight, ok && had.owner == owner
+}
+
+// slotSights remembers since when, by the clock of this process, the slot of each installation is as it is. It has one entry
+// for each installation, which stays until the process ends, as those of memory do.
+type slotSights struct {
+	mu    sync.Mutex
+	first map[types.NamespacedName]slotSight
+}
+
+type slotSight struct {
+	slot rollout.Slot
+	at   time.Time
+}
+
+// since returns when a slot was first seen as it is.
+func (m *slotSights) since(name types.NamespacedName, slot rollout.Slot, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.first == nil {
+		m.first = map[types.NamespacedName]slotSight{}
+	}
+	had, ok := m.first[name]
+	if !ok || had.slot != slot {
+		had = slotSight{slot, now}
+		m.first[name] = had
+	}
+	return had.at
 }

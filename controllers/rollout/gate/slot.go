@@ -37,6 +37,10 @@ func (g *Gate) slot(ctx context.Context, root *operatorv1alpha1.RootShard) (roll
 	}
 	// A time that cannot be read makes the rollout overdue, which is said; the slot is given back all the same.
 	out.Since, _ = time.Parse(time.RFC3339, object.Data[keySince])
+	// An operator whose clock was ahead took it: a rollout that fails must not wait for that time to come before it says so.
+	if seen := g.slots.since(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(seen) {
+		out.Since = seen
+	}
 	return out, nil
 }
 
