@@ -125,6 +125,7 @@ func TestIdentitiesOfTenants(t *testing.T) {
 	t.Run("a token for others is not for this server", func(t *testing.T) { foreignAudiences(t, s) })
 	t.Run("a token ends with what it is bound to", func(t *testing.T) { boundTokens(t, s) })
 	t.Run("a secret of a service account is filled, and its token is of one workspace", func(t *testing.T) { tokenSecrets(t, s) })
+	t.Run("a token is verified with what its issuer publishes", func(t *testing.T) { verifiable(t, s) })
 	t.Run("reviews tell who and what", func(t *testing.T) { reviews(t, s) })
 	t.Run("client certificates", func(t *testing.T) { clientCertificates(t, s) })
 	t.Run("headers of the front proxy", func(t *testing.T) { proxyHeaders(t, s) })
