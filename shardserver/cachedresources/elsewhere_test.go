@@ -95,6 +95,7 @@ func TestCachedResourcesAcrossShards(t *testing.T) {
 		{"without the cache consumers go on", s.cacheAway},
 		{"a cache that was emptied is filled again, and nobody misses anything", s.cacheEmptied},
 		{"a shard that starts without the cache has what it knew", s.restarts},
+		{"all replicas of a consumer's shard have the same", s.replicas},
 		{"a watch ends with the binding", s.watchEnds},
 		{"copies that no consumer reads are removed", s.copiesGo},
 		{"the offer goes, and with it all that was published", s.offerGoes},

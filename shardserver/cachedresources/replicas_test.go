@@ -1,0 +1,92 @@
+package cachedresources_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// replicas: a third shard has two replicas on one etcd, of which one writes the copies. Both show them, in the same
+// versions; when the first ends, the other one goes on.
+func (s *scattered) replicas(t *testing.T) {
+	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), WALSizeBytes: 5000, UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	cached := s.cache.Kubeconfig(t, s.cache.Shard(t, "gamma"))
+	start := func() *shardtesting.Shard {
+		return shardtesting.StartShard(t, s.root, "gamma", cacheAPIs, func(o *options.Options) {
+			o.Shard.CacheKubeconfig = cached
+			o.Controllers.EnableLeaderElection = true
+			transport := &o.Etcd.StorageConfig.Transport
+			transport.ServerList = []string{etcd.Endpoint}
+			transport.CertFile, transport.KeyFile, transport.TrustedCAFile = etcd.CertFile, etcd.KeyFile, etcd.CAFile
+		})
+	}
+	first, second := start(), start()
+	s.root.WaitShards(t, "gamma")
+	consumer := shardtesting.NewWorkspace(t, s.root.Client(t, s.root.Admin(t)), "root", "of-gamma", shardtesting.OnShard("gamma")).Spec.Cluster
+	bind(t, first, consumer, s.provider, "flavors")
+	through := map[string]dynamic.ResourceInterface{
+		"the first":  s.objects(t, first.Admin(t), "/clusters/"+consumer),
+		"the second": s.objects(t, second.Admin(t), "/clusters/"+consumer),
+	}
+	see := func(replica string, want ...string) string {
+		t.Helper()
+		version := ""
+		shardtesting.Eventually(t, replica+" replica has all", func(ctx context.Context) error {
+			list, err := through[replica].List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			var got []string
+			for _, item := range list.Items {
+				got = append(got, item.GetName())
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				return fmt.Errorf("got %v", got)
+			}
+			version = list.GetResourceVersion()
+			return nil
+		})
+		return version
+	}
+	version := see("the first", "bitter", "salty", "smoky", "sweet")
+	see("the second", "bitter", "salty", "smoky", "sweet")
+	// A version of one is one of the other: a client that is sent there goes on where it was.
+	events, err := through["the second"].Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	s.label(t, "smoky", "no")
+	if event := <-events.ResultChan(); event.Type != watch.Deleted || nameOf(event) != "smoky" {
+		t.Errorf("got %+v", event)
+	}
+	see("the first", "bitter", "salty", "sweet")
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	see("the second", "bitter", "salty", "sweet")
+	s.label(t, "smoky", "yes")
+	if event := <-events.ResultChan(); event.Type != watch.Added || nameOf(event) != "smoky" {
+		t.Errorf("got %+v", event)
+	}
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "flavors"}}
+	if err := second.Client(t, second.Admin(t)).Delete(shardtesting.In(t.Context(), consumer), binding); err != nil {
+		t.Fatal(err)
+	}
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return len(slice.Status.Endpoints) == 1 })
+}
