@@ -3,6 +3,7 @@ package copies
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -170,19 +171,18 @@ func (k *Keeper) adapt(ctx context.Context, running map[copyKey]*following, want
 			gone[key] = true
 		}
 	}
-	for key := range gone {
-		_, ok := wanted[key]
-		if !ok {
-			if err := k.remove(ctx, key); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Removing copies failed, will retry", "resource", key.resource, "cluster", key.cluster)
-				continue
-			}
-		}
-		delete(gone, key)
-	}
 	for key, source := range wanted {
 		if running[key] == nil {
 			running[key] = k.start(ctx, source)
+		}
+		delete(gone, key)
+	}
+	for key := range gone { // at last: it may take long, and nobody waits for it
+		switch err := k.remove(ctx, key); {
+		case err == nil:
+			delete(gone, key)
+		case !errors.Is(err, errNews) && ctx.Err() == nil:
+			klog.FromContext(ctx).Error(err, "Removing copies failed, will retry", "resource", key.resource, "cluster", key.cluster)
 		}
 	}
 	if leftovers == nil {
@@ -221,7 +221,11 @@ func (k *Keeper) follow(ctx context.Context, source Source) {
 	k.cfg.Cache.FollowOf(ctx, client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, follower)
 }
 
+// errNews is what remove ends with when something else is wanted by now.
+var errNews = errors.New("what is wanted has changed")
+
 // remove removes the copies of a source: first the word that they are complete, so that nobody takes what is left for all.
+// It leaves off, with errNews, where something else is wanted by now.
 func (k *Keeper) remove(ctx context.Context, key copyKey) error {
 	held, done, err := k.cfg.Store.acquire(key.place)
 	if err != nil {
@@ -236,6 +240,9 @@ func (k *Keeper) remove(ctx context.Context, key copyKey) error {
 		return err
 	}
 	for name := range stored {
+		if len(k.news) > 0 {
+			return errNews
+		}
 		if err := held.drop(ctx, key.cluster, name); err != nil {
 			return fmt.Errorf("removing the copy of %q: %w", name, err)
 		}
