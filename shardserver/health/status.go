@@ -20,6 +20,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
+// lookAfter says what to do about a shard that is silent.
+const lookAfter = "see whether it runs, and whether it and the root shard reach the cache server"
+
 // lookAgain is how often the age of a report is judged.
 const lookAgain = 5 * time.Second
 
@@ -120,7 +123,7 @@ func (c *statusController) heard(ctx context.Context, shard string) (*shardingv1
 // describe writes what was heard of a shard into its status. What others wrote there stays.
 func describe(shard *corev1alpha1.Shard, heard *shardingv1alpha1.ShardReportSpec, silent time.Duration) {
 	if heard == nil {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of")
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of; "+lookAfter)
 		return
 	}
 	shard.Status.Capacity, shard.Status.Load = heard.Capacity, rough(heard.Load)
@@ -129,7 +132,7 @@ func describe(shard *corev1alpha1.Shard, heard *shardingv1alpha1.ShardReportSpec
 		conditionsv1alpha1.Set(shard, *schedulable)
 	}
 	if silent > Patience {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of for %s", Patience)
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of for %s; "+lookAfter, Patience)
 	} else if ready := conditionsv1alpha1.Get(reported, conditionsv1alpha1.Ready); ready != nil {
 		conditionsv1alpha1.Set(shard, *ready)
 	}
