@@ -33,6 +33,7 @@ func (c *Config) serveCustomResources(groups *apiGroups) {
 		Shared:     groups.shared,
 		Pool:       pool,
 		CompiledIn: groups.resources(),
+		Reserved:   sets.New(systemResources...),
 		Bindings:   c.bindings,
 		Exported:   c.exported,
 	})

@@ -34,6 +34,10 @@ type Config struct {
 	// CompiledIn are the resources of the shard's own types. Where a logical cluster shows one, nothing else can be served
 	// under its name.
 	CompiledIn sets.Set[schema.GroupResource]
+	// Reserved are the resources of types of its own that a shard keeps as objects of plain definitions, whether it serves
+	// them now or only with other feature gates: what a tenant left in their place would be taken for one of them then, and
+	// one that cannot be read keeps all from being served.
+	Reserved sets.Set[schema.GroupResource]
 	// Bindings tells what logical clusters have bound.
 	Bindings *bindings.Index
 	// Exported returns a resource as some export of this shard with an identity has it now, or nil.
@@ -99,6 +103,9 @@ func (c *Catalog) shadowed(ctx context.Context, gr schema.GroupResource) bool {
 func (c *Catalog) Barred(gr schema.GroupResource) bool { return c.barred(storageKey{gr, Segment}) }
 
 func (c *Catalog) barred(key storageKey) bool {
+	if key.segment == Segment && c.Reserved.Has(key.resource) {
+		return true
+	}
 	builtin, err := c.Registry.Get(key.resource)
 	if err != nil {
 		return false // not stored by the shard itself
