@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -223,9 +224,17 @@ type countingStore struct {
 	watches atomic.Int64
 	mu      sync.Mutex
 	open    []watch.Interface
+	expired bool
 }
 
 func (s *countingStore) Watch(ctx context.Context, opts *internalversion.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	expired := s.expired
+	s.expired = false
+	s.mu.Unlock()
+	if expired {
+		return nil, apierrors.NewResourceExpired("changes are no longer known")
+	}
 	stream, err := s.Store.Watch(ctx, opts)
 	if err == nil {
 		s.watches.Add(1)
@@ -236,9 +245,12 @@ func (s *countingStore) Watch(ctx context.Context, opts *internalversion.ListOpt
 	return stream, err
 }
 
-func (s *countingStore) endAll() {
+// endAll ends all watches, as the watch cache does with slow ones. They may go on, or find that what has changed since
+// is no longer known.
+func (s *countingStore) endAll(expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expired = expired
 	for _, stream := range s.open {
 		stream.Stop()
 	}
@@ -257,10 +269,36 @@ func TestABrokenWatchStartsAgainAndReplaysWhatExists(t *testing.T) {
 	var seen log
 	start(t, Config{Registry: registry, Controllers: []Controller{recording("one", &seen)}})
 	seen.waitFor(t, "a a|default/x")
-	counted.endAll()
+	eventually(t, "the watch", func() bool { return counted.watches.Load() == 1 })
+	counted.endAll(true)
 	eventually(t, "the replay", func() bool { return seen.count("a a|default/x") >= 2 })
 	create(t, store, "a", "y")
 	seen.waitFor(t, "a a|default/y")
+}
+
+func TestAWatchThatWasEndedGoesOnWhereItWas(t *testing.T) {
+	registry, store := newRegistry(t)
+	counted := &countingStore{Store: store}
+	resource, err := registry.Get(configMaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource.Store = counted
+	create(t, store, "a", "x")
+	var seen log
+	start(t, Config{Registry: registry, Controllers: []Controller{recording("one", &seen)}})
+	seen.waitFor(t, "a a|default/x")
+	eventually(t, "the watch", func() bool { return counted.watches.Load() == 1 })
+	counted.endAll(false)
+	create(t, store, "a", "y") // at a time when there may be no watch
+	seen.waitFor(t, "a a|default/y")
+	if n := seen.count("a a|default/x"); n != 1 {
+		t.Errorf("what was known already was looked at %d times, want once", n)
+	}
+	before := seen.count("a a|default/y")
+	counted.endAll(false)
+	remove(t, store, "a", "y")
+	eventually(t, "the deletion", func() bool { return seen.count("a a|default/y") > before })
 }
 
 func TestADeletionMissedBetweenTwoWatchesReplaysTheOtherInputs(t *testing.T) {
@@ -276,7 +314,7 @@ func TestADeletionMissedBetweenTwoWatchesReplaysTheOtherInputs(t *testing.T) {
 	start(t, Config{Registry: registry, Controllers: []Controller{c}})
 	seen.waitFor(t, "a a|default/x")
 	eventually(t, "the second watch", func() bool { return counted.watches.Load() == 1 })
-	counted.endAll()
+	counted.endAll(true)
 	eventually(t, "the replay of the unbroken input", func() bool { return seen.count("a a|default/x") >= 2 })
 }
 

@@ -6,13 +6,13 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Run follows all definitions until the context ends. It is called once.
@@ -61,20 +61,13 @@ func (f *follower) Saw(version string) {
 	}
 }
 
-// watchAll is storage.Reader.WatchAll without a copy of each definition, which may be large: of the events, only the
-// metadata is looked at.
+// watchAll is storage.Reader.WatchAll without a copy of each definition, which may be large.
 func (c *Catalog) watchAll(ctx context.Context) (watch.Interface, error) {
 	resource, err := c.Registry.Get(apiextensions.Definitions)
 	if err != nil {
 		return nil, err
 	}
-	sendInitial := true
-	ctx = logicalcluster.With(ctx, logicalcluster.Wildcard)
-	return resource.Store.Watch(ctx, &internalversion.ListOptions{
-		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		SendInitialEvents:    &sendInitial,
-		AllowWatchBookmarks:  true,
-	})
+	return storage.WatchAllMetadata(ctx, resource)
 }
 
 // read takes in a definition as the watch cache has it, whose specification is shared with all equal ones. That may be

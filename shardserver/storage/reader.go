@@ -169,8 +169,8 @@ func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selecto
 
 // WatchAll streams the resource in all logical clusters of the shard: first everything that exists as Added
 // events, then a Bookmark with the annotation metav1.InitialEventsAnnotationKey, then changes. Objects are of the
-// internal type; their cluster is logicalcluster.Of. The stream ends with the context, or when the cache restarts:
-// then call again. With Everywhere the stream has the objects of other shards, too.
+// internal type and read-only: some are shared with the watch cache. Their cluster is logicalcluster.Of. The stream ends
+// with the context, or when the cache restarts: then call again. With Everywhere the stream has the objects of other shards, too.
 func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 	if r.everywhere && OnlyElsewhere(r.resource) {
 		return r.registry.WatchElsewhere(ctx, r.resource)
@@ -193,25 +193,21 @@ func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 
 // WatchAll is Reader.WatchAll for a resource whose type does not matter.
 func WatchAll(ctx context.Context, resource *Resource) (watch.Interface, error) {
-	sendInitial := true
-	ctx = scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), "")
-	stream, err := resource.Store.Watch(ctx, &internalversion.ListOptions{
-		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		SendInitialEvents:    &sendInitial,
-		AllowWatchBookmarks:  true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return watch.Filter(stream, unwrapped), nil
+	return watchAll(ctx, resource, unwrapped)
+}
+
+// WatchAllMetadata is WatchAll for readers that only look at the metadata of what they get, which is all that can be
+// told of its type: it spares the copy of each object that changed.
+func WatchAllMetadata(ctx context.Context, resource *Resource) (watch.Interface, error) {
+	return watchAll(ctx, resource, func(event watch.Event) watch.Event { return event })
 }
 
 // unwrapped takes the object out of the envelope in which the watch cache shares one encoding among several watchers.
-func unwrapped(event watch.Event) (watch.Event, bool) {
+func unwrapped(event watch.Event) watch.Event {
 	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = envelope.GetObject()
 	}
-	return event, true
+	return event
 }
 
 // scoped puts the namespace where registries look for it. It also replaces a request's own RequestInfo, whose name
