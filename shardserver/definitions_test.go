@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -363,6 +364,31 @@ func TestADefinitionMayTakeThePlaceOfWhatIsHidden(t *testing.T) {
 	}
 	if got := statusOf(t, config, "/apis/core.kcp.io/v1alpha1/namespaces/default/shards"); got != http.StatusOK {
 		t.Errorf("listing what the definition brings: got %d", got)
+	}
+}
+
+// TestADefinitionNeverTakesThePlaceOfWhatAGateServes is about cache.kcp.io, whose objects lie where those of a definition of
+// that name would: one that is no cached resource would keep all of them from being served once the gate is on.
+func TestADefinitionNeverTakesThePlaceOfWhatAGateServes(t *testing.T) {
+	shard := shardtesting.Start(t)
+	shard.NewWorkspace(t, "root", "patient")
+	config := shardtesting.At(shard.Admin(t), "root:patient")
+	define(t, config, definition("cache.kcp.io", "clustercachedresources", "ClusterCachedResource", []string{"v9"}, "bomb"))
+	if got := statusOf(t, config, "/apis/cache.kcp.io/v9/namespaces/default/clustercachedresources"); got != http.StatusNotFound {
+		t.Errorf("listing what the definition brings: got %d", got)
+	}
+	for _, legacy := range []bool{true, false} {
+		if lines := strings.Join(discovered(t, config, legacy), "\n"); strings.Contains(lines, "cache.kcp.io") {
+			t.Errorf("unaggregated %t: got %s", legacy, lines)
+		}
+	}
+	if err := shard.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	shard = shardtesting.StartIn(t, shard.Directory, func(o *options.Options) { o.FeatureGates = []string{options.GateCacheAPIs + "=true"} })
+	config = shardtesting.At(shard.Admin(t), "root:patient")
+	if got := statusOf(t, config, "/apis/cache.kcp.io/v1alpha1/clustercachedresources"); got != http.StatusOK {
+		t.Errorf("listing what the gate brings: got %d", got)
 	}
 }
 

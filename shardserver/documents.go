@@ -17,7 +17,7 @@ import (
 // below tells about what is compiled in, and of definitions.
 func (c *Config) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
 	compiled := discovery.NewSource(handler)
-	sets := discovery.NewSets(compiled, c.registry, c.shared.HashOf, c.boundDefinitions)
+	sets := discovery.NewSets(compiled, c.registry, c.shared.HashOf, c.boundDefinitions, c.definitions.Barred)
 	c.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
 	c.openapi = openapi.With(c.discovery, sets, compiled, func() *spec.Swagger { return c.server.StaticOpenAPISpec }, generic.Serializer)
 	return c.openapi

@@ -87,15 +87,15 @@ func TestGroups(t *testing.T) {
 			hidden:   []schema.GroupResource{{Group: "a.io", Resource: "apes"}},
 			want:     []string{"b.io/v1: bees"},
 		},
-		"a definition that is not established does not count, nor one that serves no version": {
+		"a definition that is not established does not count, nor one that serves no version, nor one that is never served": {
 			compiled:    compiledIn("b.io/v1/bees"),
-			definitions: []*apiextensions.CustomResourceDefinition{notEstablished, defined("cows.m.io", "v1-unserved")},
+			definitions: []*apiextensions.CustomResourceDefinition{notEstablished, defined("cows.m.io", "v1-unserved"), defined("pigs.barred.io", "v1")},
 			want:        []string{"b.io/v1: bees"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &Set{Compiled: tc.compiled, Hidden: tc.hidden}
-			if err := newHashes(shared.NewShared().HashOf).add(t.Context(), set, own(tc.definitions)); err != nil {
+			if err := newHashes(shared.NewShared().HashOf).add(t.Context(), set, defining(tc.definitions...)); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -118,12 +118,18 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// defining is what definitions of a cluster's own bring, where those of barred.io are never served.
+func defining(definitions ...*apiextensions.CustomResourceDefinition) []Defined {
+	sets := &Sets{barred: func(resource schema.GroupResource) bool { return resource.Group == "barred.io" }}
+	return sets.own(definitions)
+}
+
 func TestKeys(t *testing.T) {
 	set := func(change func(*apiextensions.CustomResourceDefinition)) *Set {
 		object := defined("cows.m.io", "v1")
 		change(object)
 		made := &Set{Compiled: compiledIn("/v1/secrets")}
-		if err := newHashes(shared.NewShared().HashOf).add(t.Context(), made, own([]*apiextensions.CustomResourceDefinition{object})); err != nil {
+		if err := newHashes(shared.NewShared().HashOf).add(t.Context(), made, defining(object)); err != nil {
 			t.Fatal(err)
 		}
 		return made

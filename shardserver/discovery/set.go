@@ -141,6 +141,7 @@ type Sets struct {
 	registry    *storage.Registry
 	definitions *storage.Reader[*apiextensions.CustomResourceDefinition]
 	bound       func(context.Context) ([]Defined, error)
+	barred      func(schema.GroupResource) bool
 	hashes      *hashes
 }
 
@@ -151,13 +152,17 @@ type Defined struct {
 }
 
 // NewSets returns the API sets of the logical clusters whose definitions and rules of visibility the registry knows.
-// What the context's logical cluster binds, and the hash of a definition's specification, are asked for at every request.
-func NewSets(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error), bound func(context.Context) ([]Defined, error)) *Sets {
+// What the context's logical cluster binds, the hash of a definition's specification, and whether definitions of a resource
+// are never served, are asked for at every request.
+func NewSets(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error),
+	bound func(context.Context) ([]Defined, error), barred func(schema.GroupResource) bool,
+) *Sets {
 	return &Sets{
 		compiled:    compiled,
 		registry:    registry,
 		definitions: storage.NewReader[*apiextensions.CustomResourceDefinition](registry, shared.Definitions),
 		bound:       bound,
+		barred:      barred,
 		hashes:      newHashes(hashOf),
 	}
 }
@@ -186,12 +191,16 @@ func (s *Sets) Of(ctx context.Context) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the definitions of the logical cluster: %w", err)
 	}
-	return set, s.hashes.add(ctx, set, append(bound, own(all)...))
+	return set, s.hashes.add(ctx, set, append(bound, s.own(all)...))
 }
 
-func own(all []*apiextensions.CustomResourceDefinition) []Defined {
+// own returns the cluster's own definitions, but for those that are never served.
+func (s *Sets) own(all []*apiextensions.CustomResourceDefinition) []Defined {
 	defined := make([]Defined, 0, len(all))
 	for _, object := range all {
+		if s.barred(resourceOf(object)) {
+			continue
+		}
 		defined = append(defined, Defined{Object: object, Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating)})
 	}
 	return defined
