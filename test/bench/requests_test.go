@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ var (
 	watchers = scaled(100)
 	lists    = scaled(40)
 )
+
+// changes of the one object that is watched.
+const changes = 50
 
 // repetitions of each comparison; the servers take turns, and the median is told.
 const repetitions = 3
@@ -64,32 +68,61 @@ func BenchmarkAgainstStock(b *testing.B) {
 				results[what][p.name] = append(results[what][p.name], value)
 			}
 			for i := range repetitions {
-				for _, p := range peers {
+				for _, p := range inTurn(peers, i) {
 					run := fmt.Sprint("r", i)
 					before := p.heap(b)
-					add(p, "create", p.parallel(b, objects, func(i int) error { return p.create(l, run, i) }))
-					add(p, "get", p.parallel(b, objects, func(i int) error {
+					// measure records how often per second something was done, and what one time cost the server.
+					measure := func(what string, n int, rate func() float64) {
+						from := p.used(b)
+						asking := p.used(b).since(from)
+						from = p.used(b)
+						add(p, what, rate())
+						cost := p.used(b).since(from).since(asking)
+						add(p, what+", processor time", cost.processor/float64(n)*1000)
+						add(p, what+", allocated", cost.allocated/float64(n)/1024)
+					}
+					each := func(what string, n int, do func(i int) error) {
+						measure(what, n, func() float64 { return p.parallel(b, n, do) })
+					}
+					each("create", objects, func(i int) error { return p.create(l, run, i) })
+					each("get", objects, func(i int) error {
 						return p.send(http.MethodGet, fmt.Sprintf("%s/%s-%d", l.collection, run, i), "")
-					}))
-					add(p, "list", p.parallel(b, lists, func(int) error { return p.send(http.MethodGet, l.collection+"?resourceVersion=0", "") }))
-					add(p, "list, consistent", p.parallel(b, lists, func(int) error { return p.send(http.MethodGet, l.collection, "") }))
-					add(p, "update", p.parallel(b, objects, func(i int) error {
+					})
+					each("list", lists, func(int) error { return p.send(http.MethodGet, l.collection+"?resourceVersion=0", "") })
+					each("list, consistent", lists, func(int) error { return p.send(http.MethodGet, l.collection, "") })
+					each("update", objects, func(i int) error {
 						return p.send(http.MethodPatch, fmt.Sprintf("%s/%s-%d", l.collection, run, i), fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, i))
-					}))
-					add(p, "events to watchers", p.watch(b, l, run))
+					})
+					measure("events to watchers", changes*watchers, func() float64 { return p.watch(b, l, run) })
 					add(p, "held bytes per object", (p.heap(b)-before)/float64(objects))
 				}
 			}
-			for what, values := range results {
+			for _, what := range slices.Sorted(maps.Keys(results)) {
+				values := results[what]
 				stock, ours := median(values[peers[0].name]), median(values[peers[1].name])
-				unit := "1/s"
-				if strings.HasPrefix(what, "held") {
-					unit = "B"
-				}
-				record(l.name+": "+what, ours, unit, fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
+				record(l.name+": "+what, ours, unitOf(what), fmt.Sprintf("stock %.1f; ratio %.2f; medians of %d", stock, ours/stock, repetitions))
 			}
 		}
 	}
+}
+
+// inTurn returns the servers, another one first each time: the second finds the disk and the processors as the first
+// left them.
+func inTurn(peers []*peer, turn int) []*peer {
+	at := turn % len(peers)
+	return slices.Concat(peers[at:], peers[:at])
+}
+
+func unitOf(what string) string {
+	switch {
+	case strings.HasPrefix(what, "held"):
+		return "B"
+	case strings.HasSuffix(what, "processor time"):
+		return "ms"
+	case strings.HasSuffix(what, "allocated"):
+		return "KiB"
+	}
+	return "1/s"
 }
 
 func median(values []float64) float64 {
@@ -130,7 +163,6 @@ func (p *peer) create(l load, run string, i int) error {
 // watch opens watches, changes one object again and again, and returns how many events per second arrived in all.
 func (p *peer) watch(b *testing.B, l load, run string) float64 {
 	b.Helper()
-	const changes = 50
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 	defer cancel()
 	var open, done sync.WaitGroup
