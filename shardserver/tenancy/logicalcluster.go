@@ -38,6 +38,7 @@ type logicalClusterController struct {
 	inquiries
 
 	namespaces *storage.Reader[*core.Namespace]
+	looks      looks
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
@@ -48,6 +49,7 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 
 		inquiries:  newInquiries(cfg),
 		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		looks:      newLooks(),
 	}
 	var news endpoints.ShardNews
 	concerned := defaultbindings.NewConcerned(cfg.Registry, cfg.Types)

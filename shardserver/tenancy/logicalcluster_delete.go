@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,29 @@ const (
 	finalizersAgain = 8 * time.Second
 )
 
+// looks bounds how often all deletions together look again without an event. Each would every few seconds; of ten thousand at
+// once that is more than processors can do, and nothing would ever be deleted for the looking.
+type looks struct{ limiter *rate.Limiter }
+
+// Looks that a processor hardly notices; and how long one waits at most, for not everything that goes is an event.
+const (
+	looksPerSecond = 50
+	looksAtOnce    = 150
+	looksBehind    = time.Minute
+)
+
+func newLooks() looks { return looks{rate.NewLimiter(looksPerSecond, looksAtOnce)} }
+
+// behind takes a look, and returns by how much it has to wait for those of others.
+func (l looks) behind(now time.Time) time.Duration {
+	look := l.limiter.ReserveN(now, 1)
+	if behind := look.DelayFrom(now); behind <= looksBehind {
+		return behind
+	}
+	look.CancelAt(now)
+	return looksBehind
+}
+
 // delete empties a logical cluster and then lets go of it. Terminators hold the LogicalCluster, not its content. The
 // order is: what the tenant made, child workspaces and namespaces among it; then bindings, so that providers see what
 // they have there until it is gone; then RBAC, by which tenants could still watch; then whatever appeared meanwhile; then
@@ -45,17 +69,19 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 		}
 		return controller.Result{}, fmt.Errorf("emptying logical cluster %q: %w", scope.name, err)
 	case !left.None():
-		if soonGone(cluster, left, time.Now()) {
-			return controller.Result{RequeueAfter: countsLast}, nil
+		now := time.Now()
+		behind := c.looks.behind(now)
+		if soonGone(cluster, left, now, behind) {
+			return controller.Result{RequeueAfter: countsLast + behind}, nil
 		}
-		if !justCounted(cluster, time.Now()) {
+		if !justCounted(cluster, now, behind) {
 			conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "%s", left)
 		}
 		again := remainsAgain
 		if len(left.Finalizers) > 0 {
 			again = finalizersAgain
 		}
-		return controller.Result{RequeueAfter: again}, c.writeDeleting(ctx, scope)
+		return controller.Result{RequeueAfter: again + behind}, c.writeDeleting(ctx, scope)
 	}
 	conditionsv1alpha1.MarkTrue(cluster, corev1alpha1.WorkspaceContentDeleted)
 	if held, err := c.held(ctx, scope); err != nil || held {
@@ -65,12 +91,13 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 }
 
 // soonGone tells whether what is left has only just begun to go: nearly always it is gone before anybody reads of it, the
-// bindings with their finalizer among it, and two writes are spared, here and in the mirroring Workspace.
-func soonGone(cluster *corev1alpha1.LogicalCluster, left *content.Remains, now time.Time) bool {
+// bindings with their finalizer among it, and two writes are spared, here and in the mirroring Workspace. Where deletions are
+// behind, nearly always is later by as much.
+func soonGone(cluster *corev1alpha1.LogicalCluster, left *content.Remains, now time.Time, behind time.Duration) bool {
 	if len(cluster.Status.Terminators) > 0 || conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted) != nil {
 		return false
 	}
-	return left.Since().IsZero() || age(metav1.NewTime(left.Since()), now) < countsLast
+	return left.Since().IsZero() || age(metav1.NewTime(left.Since()), now) < countsLast+behind
 }
 
 // countsLast is how long the counts of the condition may lag behind. Each object that goes wakes the deletion up, and
@@ -78,9 +105,9 @@ func soonGone(cluster *corev1alpha1.LogicalCluster, left *content.Remains, now t
 const countsLast = 2 * time.Second
 
 // justCounted tells whether the condition has counts that are fresh enough.
-func justCounted(cluster *corev1alpha1.LogicalCluster, now time.Time) bool {
+func justCounted(cluster *corev1alpha1.LogicalCluster, now time.Time, behind time.Duration) bool {
 	condition := conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted)
-	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < countsLast
+	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < countsLast+behind
 }
 
 // empty deletes all content, and returns what has to be waited for.
