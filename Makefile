@@ -92,6 +92,12 @@ test-unit: ## Unit tests and tests against in-process servers. Needs nothing but
 	go -C api test ./...
 	go -C hack/devcluster test ./...
 
+RACE ?= ./shardserver/... ./cacheserver/... ./proxy/... ./sharedindex/... ./embeddedetcd/... ./issuers/... ./controllers/... ./test/isolation/...
+
+.PHONY: race
+race: ## The tests of what runs concurrently, under the race detector. Needs a C compiler, and 3 GB to build everything once more.
+	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 60m $(RACE)
+
 .PHONY: test-e2e
 test-e2e: ## End to end: development cluster, operator, pods, front proxy.
 	@hack/e2e.sh
