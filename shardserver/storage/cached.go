@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // cached puts the stock watch cache on the stock storage, as genericregistry.StorageWithCacher does, with one
@@ -32,7 +33,7 @@ func cached(
 		return nil, nil, err
 	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             &prompt{listing: listing{raw}},
+		Storage:             &prompt{listing: listing{newForgetting(raw, newFunc, clock.RealClock{})}},
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,

@@ -112,11 +112,14 @@ func (l layout) insert(cluster logicalcluster.Name, key string) (string, error) 
 // objectKey adapts the registry's key function for the watch cache: the cluster comes from the object itself.
 func (l layout) objectKey(keyFunc func(runtime.Object) (string, error)) func(runtime.Object) (string, error) {
 	return func(obj runtime.Object) (string, error) {
-		key, err := keyFunc(obj)
+		cluster, err := clusterOf(obj)
 		if err != nil {
 			return "", err
 		}
-		cluster, err := clusterOf(obj)
+		if cluster.String() == nobodys {
+			return nobodys, nil
+		}
+		key, err := keyFunc(obj)
 		if err != nil {
 			return "", err
 		}
