@@ -128,7 +128,10 @@ func (c *Carrier) sweep() {
 		}
 	}
 	c.look(items...)
-	metrics.ParentConnected.Set(map[bool]float64{true: 1}[connected])
+	metrics.ParentConnected.Set(0)
+	if connected {
+		metrics.ParentConnected.Set(1)
+	}
 	metrics.ParentPending.Set(float64(c.pending()))
 }
 
