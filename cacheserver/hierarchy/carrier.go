@@ -128,10 +128,11 @@ func (c *Carrier) sweep() {
 		}
 	}
 	c.look(items...)
-	metrics.ParentConnected.Set(0)
+	state := 0.0
 	if connected {
-		metrics.ParentConnected.Set(1)
+		state = 1
 	}
+	metrics.ParentConnected.Set(state)
 	metrics.ParentPending.Set(float64(c.pending()))
 }
 
