@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/component-base/metrics"
 )
@@ -63,30 +64,31 @@ func tlsErrorKind(err error) string {
 }
 
 // countingBody counts what is read of a body. The bytes are added once, when the body is closed or ends, so that a
-// stream of small events does not pay for a counter each.
+// stream of small events does not pay for a counter each. A transport closes the body of a request that was answered early
+// while it still reads.
 type countingBody struct {
 	io.ReadCloser
-	count func(int64)
-	bytes int64
+	count  func(int64)
+	bytes  atomic.Int64
+	closed atomic.Bool
 }
 
 func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.bytes += int64(n)
-	if err != nil || b.bytes >= 1<<20 {
+	if b.bytes.Add(int64(n)) >= 1<<20 || err != nil || b.closed.Load() {
 		b.flush()
 	}
 	return n, err
 }
 
 func (b *countingBody) flush() {
-	if b.bytes > 0 {
-		b.count(b.bytes)
-		b.bytes = 0
+	if bytes := b.bytes.Swap(0); bytes > 0 {
+		b.count(bytes)
 	}
 }
 
 func (b *countingBody) Close() error {
+	b.closed.Store(true)
 	b.flush()
 	return b.ReadCloser.Close()
 }
