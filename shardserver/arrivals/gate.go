@@ -1,0 +1,131 @@
+// Package arrivals keeps a burst of requests from holding up those that are under way. It holds the beginning of requests
+// back a little; who is served first is decided behind it, by package fairness.
+//
+// Go looks for what has come from the network when a processor has nothing else to do. When a hundred clients send a
+// request at once, it finds a hundred connections, and the hundred are read, decrypted and authenticated, 65 µs each,
+// before it looks again: the answer of etcd to a request that came long before is not seen for 5 ms. So only a few
+// requests begin at a time. The next ones wait for a byte that goes through the kernel: Go finds it with everything
+// else that has come meanwhile, behind which they line up.
+package arrivals
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// batch is how many begin before the network is looked at again.
+	batch = 4
+	// patience is how long anybody waits for that. Where computations keep all processors busy, Go looks every 10 ms.
+	patience = 2 * time.Millisecond
+)
+
+// Gate lets a few pass at a time. It is safe for concurrent use.
+type Gate struct {
+	mu      sync.Mutex
+	places  int
+	waiting line
+	asked   bool // that is: the bell has been rung and not been heard, or patience is being had
+	guarded bool
+
+	rope, bell *os.File // the ends of a pipe
+	impatient  *time.Timer
+	ended      chan struct{}
+}
+
+// New returns a gate that lets everybody pass until it has a listener.
+func New() *Gate { return &Gate{places: batch} }
+
+// guard begins to let few pass at a time, with a goroutine and a pipe, until it is left.
+func (g *Gate) guard() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var err error
+	if g.bell, g.rope, err = os.Pipe(); err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	g.guarded, g.ended = true, make(chan struct{})
+	g.impatient = time.AfterFunc(patience, g.admit)
+	go g.listen()
+	return nil
+}
+
+// leave lets everybody pass, now and from now on.
+func (g *Gate) leave() error {
+	g.mu.Lock()
+	guarded := g.guarded
+	g.guarded = false
+	for !g.waiting.empty() {
+		close(g.waiting.next())
+	}
+	g.mu.Unlock()
+	if !guarded {
+		return nil
+	}
+	g.impatient.Stop()
+	err := errors.Join(g.rope.Close(), g.bell.Close())
+	<-g.ended
+	return err
+}
+
+// Pass returns when the caller may go on.
+func (g *Gate) Pass() {
+	if turn := g.arrive(); turn != nil {
+		<-turn
+	}
+}
+
+// arrive returns what is closed when it is the caller's turn, or nil if it is.
+func (g *Gate) arrive() (turn <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.guarded {
+		return nil
+	}
+	if g.places > 0 {
+		g.places--
+	} else {
+		turn = g.waiting.join()
+	}
+	g.ask()
+	return turn
+}
+
+// ask has the next ones admitted when the network has been looked at, once there are no places. The caller holds the lock.
+func (g *Gate) ask() {
+	if g.places > 0 || g.asked {
+		return
+	}
+	g.asked = true
+	g.impatient.Reset(patience)
+	_, _ = g.rope.Write([]byte{0}) // it holds thousands; if it could not be rung, patience would end
+}
+
+// listen admits the next ones whenever the bell is heard.
+func (g *Gate) listen() {
+	defer close(g.ended)
+	var heard [64]byte // all that was rung since
+	for {
+		if _, err := g.bell.Read(heard[:]); err != nil {
+			return // closed
+		}
+		g.admit()
+	}
+}
+
+func (g *Gate) admit() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.guarded {
+		return
+	}
+	g.impatient.Stop()
+	g.asked = false
+	for g.places = batch; g.places > 0 && !g.waiting.empty(); g.places-- {
+		close(g.waiting.next())
+	}
+	g.ask()
+}
