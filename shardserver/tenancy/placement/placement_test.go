@@ -85,7 +85,7 @@ func TestChoose(t *testing.T) {
 		"takes no shard that was closed":            {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(100, 0)}, want: "alpha"},
 		"takes no shard that is excluded":           {shards: three[:2], own: holding(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(0, 0)}, excluded: "alpha", want: "own"},
 		"says nothing more where no shard matches":  {shards: three, selector: "name=x", closed: "No available shards to schedule the workspace"},
-		"says which was closed":                    {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
+		"says which was closed":                     {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
 		"says why those that match take none, in order": {
 			shards: three, own: saying(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": holding(3, 3)},
 			closed: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" takes no new workspaces: no memory`,
