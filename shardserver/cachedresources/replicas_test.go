@@ -88,5 +88,7 @@ func (s *scattered) replicas(t *testing.T) {
 	if err := second.Client(t, second.Admin(t)).Delete(shardtesting.In(t.Context(), consumer), binding); err != nil {
 		t.Fatal(err)
 	}
-	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool { return len(slice.Status.Endpoints) == 1 })
+	s.waitSlice(t, func(slice *cachev1alpha1.ClusterCachedResourceEndpointSlice) bool {
+		return len(slice.Status.Endpoints) == 1
+	})
 }
