@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -146,10 +147,9 @@ func (s *Shard) Delete(t testing.TB, cluster logicalcluster.Name, resource schem
 	store := s.stores[resource]
 	_, _, err := store.(rest.GracefulDeleter).Delete(ctx, name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
 	must(t, err)
-	Eventually(t, func() bool {
-		_, err := store.(rest.Getter).Get(ctx, name, &metav1.GetOptions{ResourceVersion: "0"})
-		return err != nil
-	})
+	// The watch cache may not even know of the creation yet. A consistent list waits until it knows all.
+	_, err = store.(rest.Lister).List(ctx, &internalversion.ListOptions{})
+	must(t, err)
 }
 
 // Grant binds a user or group to rules by a ClusterRole of the same name in a logical cluster.
