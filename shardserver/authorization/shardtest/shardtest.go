@@ -147,9 +147,11 @@ func (s *Shard) Delete(t testing.TB, cluster logicalcluster.Name, resource schem
 	store := s.stores[resource]
 	_, _, err := store.(rest.GracefulDeleter).Delete(ctx, name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
 	must(t, err)
-	// The watch cache may not even know of the creation yet. A consistent list waits until it knows all.
-	_, err = store.(rest.Lister).List(ctx, &internalversion.ListOptions{})
-	must(t, err)
+	// The watch cache may not even know of the creation yet. A consistent list waits until it knows all, once there is one.
+	Eventually(t, func() bool {
+		_, err := store.(rest.Lister).List(ctx, &internalversion.ListOptions{})
+		return err == nil
+	})
 }
 
 // Grant binds a user or group to rules by a ClusterRole of the same name in a logical cluster.
