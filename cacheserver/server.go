@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/waitgroup"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/union"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/background"
 	"github.com/atoll-dev/atoll/cacheserver/api"
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
@@ -56,7 +56,7 @@ type Server struct {
 
 	handler *Handler
 	etcd    *embeddedetcd.Server
-	running waitgroup.SafeWaitGroup
+	running background.Group
 }
 
 // New starts what storage needs and returns the server, which does not serve yet. On an error everything that was
@@ -109,21 +109,9 @@ func (s *Server) install() {
 		mux.HandlePrefix(prefix+"/", s.handler.api)
 	}
 	s.Generic.AddPostStartHookOrDie(hookBackground, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { s.handler.Run(hook) })
+		s.running.Go(func() { s.handler.Run(hook) })
 		return nil
 	})
-}
-
-// inBackground runs something that the end of the server waits for, unless it has ended: the API server calls its hook
-// beside all else, maybe after that.
-func (s *Server) inBackground(run func()) {
-	if s.running.Add(1) != nil {
-		return
-	}
-	go func() {
-		defer s.running.Done()
-		run()
-	}()
 }
 
 // Run serves until the context ends, then shuts down gracefully: requests first, etcd last.
@@ -132,7 +120,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if s.etcd != nil {
-		s.inBackground(func() {
+		s.running.Go(func() {
 			select {
 			case err, ok := <-s.etcd.Err():
 				if ok && ctx.Err() == nil {

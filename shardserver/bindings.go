@@ -21,9 +21,9 @@ const hookBindings = "kcp-follow-bindings"
 func (s *Server) followBindings() {
 	index, exports, types := s.config.bindings, s.config.exports, s.config.typeIndex
 	s.Generic.AddPostStartHookOrDie(hookBindings, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { index.Run(hook) })
-		s.inBackground(func() { exports.Run(hook) })
-		s.inBackground(func() { types.Run(hook) })
+		s.running.Go(func() { index.Run(hook) })
+		s.running.Go(func() { exports.Run(hook) })
+		s.running.Go(func() { types.Run(hook) })
 		for _, wait := range []func(context.Context) error{index.WaitForSync, exports.WaitForSync, types.WaitForSync} {
 			if err := wait(hook); err != nil && hook.Err() == nil {
 				return err

@@ -90,7 +90,7 @@ func (s *Server) addCache(ctx context.Context, create NewCache) error {
 		return fmt.Errorf("creating the embedded cache server: %w", err)
 	}
 	generic.AddPostStartHookOrDie(hookCache, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { s.cache.Run(hook) })
+		s.running.Go(func() { s.cache.Run(hook) })
 		return nil
 	})
 	return s.config.virtual.Add(cacheView(s.cache))

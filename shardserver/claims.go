@@ -14,7 +14,7 @@ const hookClaims = "kcp-follow-permission-claims"
 
 // followClaims keeps admission informed about the permission claims of all logical clusters.
 func (s *Server) followClaims(hook genericapiserver.PostStartHookContext) error {
-	s.inBackground(func() { s.config.claims.Run(hook) })
+	s.running.Go(func() { s.config.claims.Run(hook) })
 	return nil
 }
 

@@ -9,6 +9,6 @@ const hookConnections = "kcp-follow-logical-clusters"
 
 // followConnections ends connections to logical clusters that go out of service.
 func (s *Server) followConnections(hook genericapiserver.PostStartHookContext) error {
-	s.inBackground(func() { s.config.connections.Run(hook, s.Registry) })
+	s.running.Go(func() { s.config.connections.Run(hook, s.Registry) })
 	return nil
 }

@@ -57,7 +57,7 @@ func (s *Server) addControllers() error {
 
 func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) error {
 	ctx, cancel := context.WithCancel(hook)
-	s.inBackground(func() {
+	s.running.Go(func() {
 		defer close(s.controlled)
 		defer cancel()
 		select {
@@ -71,7 +71,7 @@ func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) er
 			klog.ErrorS(err, "Controllers stopped")
 		}
 	})
-	s.inBackground(func() {
+	s.running.Go(func() {
 		select {
 		case <-s.ending:
 			cancel()

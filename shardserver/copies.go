@@ -43,7 +43,7 @@ func (s *Server) addCopies() error {
 	})
 	s.Generic.RegisterDestroyFunc(r.cached.store.Close)
 	err := s.Generic.AddPostStartHook(hookCopies, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { r.cached.store.Run(hook) })
+		s.running.Go(func() { r.cached.store.Run(hook) })
 		return nil
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ func (c *Config) serveCustomResources(groups *apiGroups) {
 func (s *Server) followDefinitions() {
 	catalog := s.config.definitions
 	s.Generic.AddPostStartHookOrDie(hookDefinitions, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { catalog.Run(hook) })
+		s.running.Go(func() { catalog.Run(hook) })
 		if err := catalog.WaitForSync(hook); err != nil && hook.Err() == nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (c *Config) newDynamicAdmission() (*dynamicadmission.Plugins, error) {
 
 // followConfigurations keeps admission informed about who has webhooks and policies.
 func (s *Server) followConfigurations(hook genericapiserver.PostStartHookContext) error {
-	s.inBackground(func() { s.config.dynamic.Run(hook) })
+	s.running.Go(func() { s.config.dynamic.Run(hook) })
 	return nil
 }
 

@@ -37,8 +37,8 @@ func (s *Server) followReferrers() {
 	s.referrers = referrers{consumers: apiexport.NewConsumers(s.Registry), slices: apiexport.NewSlices(s.Registry)}
 	consumers, slices := s.referrers.consumers, s.referrers.slices
 	s.Generic.AddPostStartHookOrDie(hookReferrers, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { consumers.Run(hook) })
-		s.inBackground(func() { slices.Run(hook) })
+		s.running.Go(func() { consumers.Run(hook) })
+		s.running.Go(func() { slices.Run(hook) })
 		for _, wait := range []func(context.Context) error{consumers.WaitForSync, slices.WaitForSync} {
 			if err := wait(hook); err != nil && hook.Err() == nil {
 				return err

@@ -28,7 +28,7 @@ func (s *Server) addHealth() {
 	})
 	s.beats = health.NewBeats(s.Registry)
 	s.Generic.AddPostStartHookOrDie(hookBeats, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { s.beats.Run(hook) })
+		s.running.Go(func() { s.beats.Run(hook) })
 		return nil
 	})
 }

@@ -81,7 +81,7 @@ func (s *Server) addRegistration() error {
 		},
 	}
 	s.Generic.AddPostStartHookOrDie(hookRegistration, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { s.registration.Run(hook) })
+		s.running.Go(func() { s.registration.Run(hook) })
 		return nil
 	})
 	return s.Generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return s.registration.Healthy() }))

@@ -85,7 +85,7 @@ func (s *Server) addReplication(ctx context.Context) error {
 		return err
 	}
 	return s.Generic.AddPostStartHook(hookMirror, func(hook genericapiserver.PostStartHookContext) error {
-		s.inBackground(func() { s.followCache(hook) })
+		s.running.Go(func() { s.followCache(hook) })
 		// Who is sent here from now on should not hear that something is not known yet, if that can be helped.
 		ctx, cancel := context.WithTimeout(hook, knownPatience)
 		defer cancel()

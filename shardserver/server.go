@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/waitgroup"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/background"
 	"github.com/atoll-dev/atoll/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
@@ -57,7 +57,7 @@ type Server struct {
 	// replication is nil where there is no cache.
 	replication *replicator
 
-	running  waitgroup.SafeWaitGroup
+	running  background.Group
 	profiler *http.Server
 	// reporter says how this shard is, beats when others were last heard of; registration is nil on the root shard.
 	reporter     *health.Reporter
@@ -232,26 +232,14 @@ func (c *Config) bootstrapOptions() bootstrap.Options {
 
 // followPolicy keeps the policy of system:admin compiled, which every request is decided by.
 func (s *Server) followPolicy(hook genericapiserver.PostStartHookContext) error {
-	s.inBackground(func() { s.config.authorizer.Run(hook) })
+	s.running.Go(func() { s.config.authorizer.Run(hook) })
 	return nil
 }
 
 // countObjects keeps the numbers that this process checks object limits against.
 func (s *Server) countObjects(hook genericapiserver.PostStartHookContext) error {
-	s.inBackground(func() { s.config.counts.Run(hook) })
+	s.running.Go(func() { s.config.counts.Run(hook) })
 	return nil
-}
-
-// inBackground runs something that the end of the server waits for, unless it has ended: the API server calls its hooks
-// beside all else, maybe after that.
-func (s *Server) inBackground(run func()) {
-	if s.running.Add(1) != nil {
-		return
-	}
-	go func() {
-		defer s.running.Done()
-		run()
-	}()
 }
 
 func (s *Server) startProfiler() error {
@@ -268,7 +256,7 @@ func (s *Server) startProfiler() error {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s.profiler = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	s.inBackground(func() { _ = s.profiler.Serve(listener) })
+	s.running.Go(func() { _ = s.profiler.Serve(listener) })
 	return nil
 }
 

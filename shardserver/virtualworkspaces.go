@@ -103,7 +103,7 @@ func (c *Config) lifecycleViews(groups *apiGroups) ([]*virtual.Workspace, error)
 // followViews keeps watches in virtual workspaces to what their providers may see.
 func (s *Server) followViews(hook genericapiserver.PostStartHookContext) error {
 	if s.streams != nil {
-		s.inBackground(func() { s.streams.Run(hook) })
+		s.running.Go(func() { s.streams.Run(hook) })
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cacheserver
+package background
 
 import (
 	"sync"
@@ -7,17 +7,17 @@ import (
 )
 
 func TestNothingBeginsInTheBackgroundOfAServerThatHasEnded(t *testing.T) {
-	s := &Server{}
+	g := &Group{}
 	release, ended := make(chan struct{}), make(chan struct{})
-	s.inBackground(func() { <-release })
+	g.Go(func() { <-release })
 	// Hooks of the API server come beside the end of the server: before it, or not at all.
 	var hooks sync.WaitGroup
 	for range 8 {
-		hooks.Go(func() { s.inBackground(func() { <-release }) })
+		hooks.Go(func() { g.Go(func() { <-release }) })
 	}
 	go func() {
 		defer close(ended)
-		s.running.Wait()
+		g.Wait()
 	}()
 	select {
 	case <-ended:
@@ -27,5 +27,5 @@ func TestNothingBeginsInTheBackgroundOfAServerThatHasEnded(t *testing.T) {
 	close(release)
 	<-ended
 	hooks.Wait()
-	s.inBackground(func() { t.Error("something began after the end of the server") })
+	g.Go(func() { t.Error("something began after the end of the server") })
 }
