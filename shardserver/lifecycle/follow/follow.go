@@ -47,16 +47,20 @@ type Follower struct {
 	mu sync.Mutex
 	// following are the storages that are watched now.
 	following map[*storage.Resource]*stream
+	// ending are the watches that nobody wants and that have not ended, by the prefix of their storage.
+	ending map[string]*stream
 }
 
 type stream struct {
 	cancel context.CancelFunc
 	listed bool
+	// ended is closed when the listeners have been told all of this watch, its end too.
+	ended chan struct{}
 }
 
 // New returns a follower that tells the listeners, in their order.
 func New(registry *storage.Registry, listeners ...Listener) *Follower {
-	return &Follower{registry: registry, listeners: listeners, following: map[*storage.Resource]*stream{}}
+	return &Follower{registry: registry, listeners: listeners, following: map[*storage.Resource]*stream{}, ending: map[string]*stream{}}
 }
 
 // Run follows until the context ends and every watch has ended.
@@ -85,34 +89,53 @@ func (f *Follower) Synced() bool {
 	return true
 }
 
-// adapt starts and stops watches, so that they are those of the registry's storages.
+// adapt starts and stops watches, so that they are those of the registry's storages. A storage that takes the place of
+// another one, over the same objects, is watched when the listeners have been told of the other's end: that would
+// otherwise make them forget what the new watch has told them.
 func (f *Follower) adapt(ctx context.Context, streams *sync.WaitGroup) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	wanted := map[*storage.Resource]bool{}
 	for _, resource := range f.registry.Stored() {
-		if ignored[resource.GVR.GroupResource()] {
-			continue
+		if !ignored[resource.GVR.GroupResource()] {
+			wanted[resource] = true
 		}
-		wanted[resource] = true
-		if f.following[resource] != nil {
-			continue
-		}
-		streamCtx, cancel := context.WithCancel(ctx)
-		f.following[resource] = &stream{cancel: cancel}
-		streams.Go(func() {
-			defer cancel()
-			f.watch(streamCtx, resource)
-			for _, listener := range f.listeners {
-				listener.Dropped(resource)
-			}
-		})
 	}
 	for resource, s := range f.following {
 		if !wanted[resource] {
 			s.cancel()
 			delete(f.following, resource)
+			f.ending[resource.Prefix] = s
 		}
+	}
+	for resource := range wanted {
+		if f.following[resource] != nil {
+			continue
+		}
+		streamCtx, cancel := context.WithCancel(ctx)
+		s, before := &stream{cancel: cancel, ended: make(chan struct{})}, f.ending[resource.Prefix]
+		f.following[resource] = s
+		streams.Go(func() {
+			defer f.end(resource, s)
+			if before != nil {
+				<-before.ended
+			}
+			f.watch(streamCtx, resource)
+		})
+	}
+}
+
+// end tells that a watch has ended for good.
+func (f *Follower) end(resource *storage.Resource, s *stream) {
+	s.cancel()
+	for _, listener := range f.listeners {
+		listener.Dropped(resource)
+	}
+	close(s.ended)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ending[resource.Prefix] == s {
+		delete(f.ending, resource.Prefix)
 	}
 }
 

@@ -22,10 +22,11 @@ import (
 // is charged later makes the write fail; requests in flight are read next, so that each that was charged before is
 // either among them or has stored its object; objects are counted last.
 func (c *Controller) reconcile(ctx context.Context, key controller.Key) (again time.Duration, err error) {
+	known := c.known(key) // before the look at storage, which is newer
 	quota, err := c.quotas.GetLatest(ctx, key.Namespace, key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.forget(key)
+		c.forget(key, known)
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("reading the quota: %w", err)

@@ -101,7 +101,7 @@ func (i *index) Dropped(resource *storage.Resource) {
 func (i *index) observeQuota(event watch.EventType, quota *core.ResourceQuota) {
 	key := controller.Key{Cluster: logicalcluster.Of(quota), Namespace: quota.Namespace, Name: quota.Name}
 	if event == watch.Deleted {
-		i.forget(key)
+		i.forget(key, i.known(key))
 		return
 	}
 	current := limitsOf(quota)
@@ -118,9 +118,20 @@ func (i *index) observeQuota(event watch.EventType, quota *core.ResourceQuota) {
 	}
 }
 
-func (i *index) forget(key controller.Key) {
+// known returns what a quota counts as far as events have told, or nil.
+func (i *index) known(key controller.Key) *limits {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	return i.clusters[key.Cluster][key]
+}
+
+// forget drops a quota, unless an event has told of it since it was looked up: then there is one of that name again.
+func (i *index) forget(key controller.Key, known *limits) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.clusters[key.Cluster][key] != known {
+		return
+	}
 	delete(i.clusters[key.Cluster], key)
 	if len(i.clusters[key.Cluster]) == 0 {
 		delete(i.clusters, key.Cluster)

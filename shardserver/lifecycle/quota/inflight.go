@@ -41,21 +41,29 @@ func (f *InFlight) Charge(ctx context.Context, quota *core.ResourceQuota, name c
 	cluster, _ := logicalcluster.From(ctx)
 	id := quotaID{cluster, quota.UID}
 	entry := f.enter(id, name)
-	leave := func() { f.leave(id, entry, name) }
-	select {
-	case entry.turn <- struct{}{}:
-	case <-ctx.Done():
-		leave()
-		return ctx.Err()
-	}
-	err := charge()
-	<-entry.turn
-	if err != nil {
-		leave()
+	charged := false
+	defer func() { // whatever ended the charge, a panic too
+		if !charged {
+			f.leave(id, entry, name)
+		}
+	}()
+	if err := entry.alone(ctx, charge); err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, leave)
+	charged = true
+	context.AfterFunc(ctx, func() { f.leave(id, entry, name) })
 	return nil
+}
+
+// alone runs a charge when it is its turn.
+func (c *charges) alone(ctx context.Context, charge func() error) error {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.turn }()
+	return charge()
 }
 
 // Counts returns the objects of a quota that are in flight, by name.

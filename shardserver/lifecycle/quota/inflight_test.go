@@ -51,6 +51,22 @@ func TestRequestsInFlightAreForgottenWhenTheyEnd(t *testing.T) {
 	}
 }
 
+func TestAChargeThatPanicsHoldsUpNobody(t *testing.T) {
+	f, quota := NewInFlight(), &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+	ctx, end := context.WithTimeout(logicalcluster.With(t.Context(), logicalcluster.MustParseName("a")), 10*time.Second)
+	defer end()
+	func() {
+		defer func() { _ = recover() }()
+		_ = f.Charge(ctx, quota, "count/configmaps", func() error { panic("of a plugin") })
+	}()
+	if f.Len() != 0 {
+		t.Error("the charge is still in flight")
+	}
+	if err := f.Charge(ctx, quota, "count/configmaps", func() error { return nil }); err != nil {
+		t.Errorf("the next charge: %v", err)
+	}
+}
+
 func resourceOf(name string) *storage.Resource {
 	return &storage.Resource{GVR: schema.GroupVersionResource{Version: "v1", Resource: name}}
 }
@@ -104,5 +120,22 @@ func TestTheIndexHoldsOnlyClustersWithQuotas(t *testing.T) {
 		if got != step.queued || len(i.clusters) != step.size {
 			t.Errorf("%s: queued %v, %d clusters", step.says, queued, len(i.clusters))
 		}
+	}
+}
+
+func TestAQuotaThatCameAgainWhileStorageWasAskedForItIsNotForgotten(t *testing.T) {
+	i := newIndex(func(controller.Key, time.Duration) {})
+	quota := &core.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q", Annotations: map[string]string{logicalcluster.AnnotationKey: "a"}}}
+	key := controller.Key{Cluster: logicalcluster.MustParseName("a"), Namespace: "n", Name: "q"}
+	i.Observe(resourceOf("resourcequotas"), "ADDED", quota)
+	before := i.known(key) // then storage answers that there is none
+	i.Observe(resourceOf("resourcequotas"), "ADDED", quota)
+	i.forget(key, before)
+	if i.known(key) == nil {
+		t.Error("the new quota was forgotten with the old one")
+	}
+	i.forget(key, i.known(key))
+	if len(i.clusters) != 0 {
+		t.Errorf("%d logical clusters are held", len(i.clusters))
 	}
 }
