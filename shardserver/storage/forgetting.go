@@ -17,9 +17,9 @@ import (
 
 // forgetting is the storage below a watch cache, and makes that forget. A watch cache keeps events, with their objects, for
 // 75 seconds at least; but what it kept of a rush it gives back only when as many events have come again, which may be
-// never. So when a resource has become quiet, its watch has events that nobody sees: as many as fill the watch cache, and
-// when these have become old, one for each halving of its room. They replace what is older than 75 seconds, which no watch
-// could rely on before.
+// never. So when a resource has become quiet, its watch has events that nobody sees. At once they take the room that is left,
+// and nothing goes; when they have become old, a few more make the watch cache full, and one each halves its room. They
+// replace what is older than 75 seconds, which no watch could rely on before.
 //
 // These events are of an object whose key lies outside of all that can be read or watched. It has a mark for a logical cluster, which
 // no object of a tenant can have, because storage stamps those. To be dropped once the watch cache forgets by itself.
@@ -30,6 +30,11 @@ type forgetting struct {
 
 	mu      sync.Mutex
 	history *history
+	// filling tells that events of ours are to take the room that is left, but for so many events as there are to spare.
+	filling bool
+	spare   int
+	// prepared is when that was begun the last time while there were fresh events.
+	prepared time.Time
 }
 
 // nobodys is the mark of the object that events of ours are about, and its key in the watch cache: no prefix of a resource is
@@ -39,9 +44,16 @@ const nobodys = "~nobody's"
 // How often is looked whether there is something to forget, and how many events of ours there are at a time: watchers of
 // all logical clusters have to pass them by.
 const (
-	forgetEvery  = 20 * time.Second
+	forgetEvery  = 5 * time.Second
 	forgetAtOnce = 128
 	forgetPause  = 10 * time.Millisecond
+)
+
+// A rush is over when hardly anything has come for a while. Room is spared then for some events of tenants: if more come, the
+// room is doubled as for events of theirs. That is once for a rush, and few enough are missing later to halve it by and by.
+const (
+	overAfter = 10 * time.Second
+	spared    = leastHistory / 2
 )
 
 // late is by how much the watch cache may be behind its watch.
@@ -58,6 +70,7 @@ func newForgetting(inner storage.Interface, newObject func() runtime.Object, clo
 func (f *forgetting) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	f.mu.Lock()
 	f.history.clear()
+	f.filling = false
 	f.mu.Unlock()
 	return f.Interface.GetList(ctx, key, opts, list)
 }
@@ -80,8 +93,6 @@ type forgetful struct {
 	forgetting *forgetting
 	// seen is the resource version that the watch has come to.
 	seen string
-	// filling tells that the watch cache is being filled up.
-	filling bool
 }
 
 // run hands events on until one of both sides ends.
@@ -131,8 +142,8 @@ func (f *forgetting) count(events int) {
 
 // forget sends some events of ours if the watch cache needs them to forget, and returns when to go on, nil for not now.
 func (s *forgetful) forget(ctx context.Context) <-chan time.Time {
-	var pairs int
-	if pairs, s.filling = s.forgetting.wanted(s.filling); pairs == 0 {
+	pairs := s.forgetting.wanted()
+	if pairs == 0 {
 		return nil
 	}
 	object, err := s.forgetting.nobodys(s.seen)
@@ -150,21 +161,27 @@ func (s *forgetful) forget(ctx context.Context) <-chan time.Time {
 	return s.forgetting.clock.After(forgetPause)
 }
 
-// wanted returns how many pairs of events the watch cache needs now, and whether that is to fill it up, which goes on
-// whatever happens beside.
-func (f *forgetting) wanted(filling bool) (pairs int, fill bool) {
+// wanted returns how many pairs of events the watch cache needs now.
+func (f *forgetting) wanted() (pairs int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
 	switch {
 	case len(f.history.times) <= worthwhile:
-		return 0, false
+		f.filling = false
 	case f.history.shrinks(now.Add(-late)):
-		return 1, false
-	case !f.history.full() && (filling || f.history.quiet(now)):
-		return min(forgetAtOnce, f.history.missing()+1) / 2, true
+		return 1
+	case f.filling: // goes on whatever comes beside
+	case f.history.quiet(now, freshFor):
+		f.filling, f.spare = true, 0
+	case f.history.quiet(now, overAfter) && now.Sub(f.prepared) > freshFor+late:
+		f.filling, f.spare, f.prepared = true, spared, now
 	}
-	return 0, false
+	f.filling = f.filling && f.history.missing() > f.spare
+	if !f.filling {
+		return 0
+	}
+	return min(forgetAtOnce, f.history.missing()-f.spare+1) / 2
 }
 
 // nobodys returns the object of events that nobody sees, at a resource version.

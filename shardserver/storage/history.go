@@ -55,10 +55,11 @@ func (h *history) shrinks(now time.Time) bool {
 	return len(h.times) > leastHistory && h.full() && now.Sub(h.at(h.next-len(h.times)/4)) > freshFor
 }
 
-// quiet tells whether hardly any of its room is needed now.
-func (h *history) quiet(now time.Time) bool {
-	few := len(h.times) / 8
-	return h.next-h.first < few || now.Sub(h.at(h.next-few)) > freshFor
+// quiet tells whether hardly any of its room would be needed if events always came as they did in a time that ends now, which
+// is no longer than they are fresh.
+func (h *history) quiet(now time.Time, since time.Duration) bool {
+	few := max(1, int(int64(len(h.times))/8*int64(since)/int64(freshFor)))
+	return h.next-h.first < few || now.Sub(h.at(h.next-few)) > since
 }
 
 func (h *history) at(number int) time.Time { return h.times[number%len(h.times)] }

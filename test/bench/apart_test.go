@@ -2,15 +2,13 @@ package bench
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // chosen returns the names of the benchmarks that this program was asked to run, nothing if it was asked for more than
@@ -41,8 +39,11 @@ func chosen() []string {
 	return names
 }
 
-// runEach runs benchmarks in a process each, one after the other, with the flags of this one. It writes what they have
-// recorded into one file, and returns the exit code of this process.
+// continueVariable tells a process that the output file has the figures of those before it.
+const continueVariable = "BENCH_CONTINUE"
+
+// runEach runs benchmarks in a process each, one after the other, with the flags of this one. Each adds what it records to
+// the output file, which begins empty. It returns the exit code of this process.
 func runEach(names []string) (code int) {
 	fail := func(name string, err error) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -53,45 +54,44 @@ func runEach(names []string) (code int) {
 		fail("finding this program", err)
 		return code
 	}
-	directory, err := os.MkdirTemp("", "bench-figures-")
-	if err != nil {
-		fail("making a directory for figures", err)
+	if err := write([]Figure{}); err != nil {
+		fail("writing the figures", err)
 		return code
 	}
-	defer os.RemoveAll(directory)
-	all := []Figure{}
-	for _, name := range names {
-		file := filepath.Join(directory, name+".json")
+	for i, name := range names {
+		fmt.Fprintf(os.Stderr, "bench: %s, %s after the beginning of all: %s, %d of %d\n", time.Now().Format(time.TimeOnly), time.Since(processBegun).Round(time.Second), name, i+1, len(names))
 		one := exec.Command(program, append(os.Args[1:], "-test.run=^$", "-test.bench=^"+name+"$")...)
-		one.Env = append(os.Environ(), "BENCH_OUTPUT="+file)
+		one.Env = append(os.Environ(), continueVariable+"=1")
 		one.Stdout, one.Stderr = os.Stdout, os.Stderr
 		if err := one.Run(); err != nil {
 			fail(name, err)
 		}
-		raw, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it failed before it had measured anything, or measures nothing
-		}
-		var figures []Figure
-		if err == nil {
-			err = json.Unmarshal(raw, &figures)
-		}
-		if err != nil {
-			fail(name, err)
-		}
-		all = append(all, figures...)
-	}
-	if err := write(all); err != nil {
-		fail("writing the figures", err)
 	}
 	return code
 }
 
-// write keeps figures in the output file.
+// earlier returns the figures of the processes before this one.
+func earlier() ([]Figure, error) {
+	if os.Getenv(continueVariable) == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(outputFile())
+	if err != nil {
+		return nil, err
+	}
+	var figures []Figure
+	return figures, json.Unmarshal(raw, &figures)
+}
+
+// write keeps figures in the output file, all of them or, if it is broken off, those that were there.
 func write(all []Figure) error {
 	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(outputFile(), append(raw, '\n'), 0o644)
+	next := outputFile() + ".next"
+	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, outputFile())
 }

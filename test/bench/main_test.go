@@ -1,7 +1,8 @@
 // Package bench measures what docs promise. Benchmarks run real shards in this process on real etcd (without fsync:
 // disks of shared machines are not comparable). They print figures, never fail on one: only counts are for tests.
 //
-// Several benchmarks are run in a process each: what one leaves in its heap would slow down the next.
+// Several benchmarks are run in a process each: what one leaves in its heap would slow down the next. Each figure is printed
+// and kept in the output file as soon as it is known, so that a run that is broken off keeps what it had.
 package bench
 
 import (
@@ -29,14 +30,31 @@ type Figure struct {
 }
 
 var (
-	mu      sync.Mutex
-	figures []Figure
+	mu        sync.Mutex
+	figures   []Figure
+	unwritten bool
 )
 
+// processBegun is when this process has.
+var processBegun = time.Now()
+
+// record prints a figure and keeps it.
 func record(name string, value float64, unit, against string) {
 	mu.Lock()
 	defer mu.Unlock()
-	figures = append(figures, Figure{Name: name, Value: value, Unit: unit, Against: against})
+	f := Figure{Name: name, Value: value, Unit: unit, Against: against}
+	figures = append(figures, f)
+	fmt.Printf("%-46s %14.2f %-12s %s\n", f.Name, f.Value, f.Unit, f.Against)
+	if err := write(figures); err != nil {
+		fmt.Fprintf(os.Stderr, "writing the figures: %v\n", err)
+		unwritten = true
+	}
+}
+
+// tell says on stderr what a benchmark does from now on, and how long after its beginning.
+func tell(b *testing.B, what string) {
+	b.Helper()
+	fmt.Fprintf(os.Stderr, "bench: %s, %s after its beginning: %s %s\n", time.Now().Format(time.TimeOnly), time.Since(processBegun).Round(time.Second), b.Name(), what)
 }
 
 func TestMain(m *testing.M) {
@@ -52,16 +70,15 @@ func TestMain(m *testing.M) {
 		os.Exit(runEach(names))
 	}
 	headroom.Keep(headroom.Wanted) // shards run in this process: it collects garbage as that of cmd/kcp does
+	var err error
+	if figures, err = earlier(); err != nil {
+		fmt.Fprintf(os.Stderr, "reading the figures so far: %v\n", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(binaryDirectory)
-	if len(figures) > 0 {
-		for _, f := range figures {
-			fmt.Printf("%-46s %14.2f %-12s %s\n", f.Name, f.Value, f.Unit, f.Against)
-		}
-		if err := write(figures); err != nil {
-			fmt.Fprintf(os.Stderr, "writing the figures: %v\n", err)
-			code = 1
-		}
+	if unwritten {
+		code = 1
 	}
 	os.Exit(code)
 }
@@ -69,6 +86,7 @@ func TestMain(m *testing.M) {
 // timed records how long a benchmark took, its preparations included, so that it can be seen what a run is spent on.
 func timed(b *testing.B) {
 	begun := time.Now()
+	tell(b, "begins")
 	b.Cleanup(func() { record("time of "+b.Name(), time.Since(begun).Seconds(), "s", "whatever else the machine did") })
 }
 

@@ -26,14 +26,16 @@ type observation struct {
 
 func observe(b *testing.B, shard *shardtesting.Shard, etcd *store) observation {
 	b.Helper()
-	o := observation{process: settle(), held: etcd.held(b), series: series(b, shard.Masters(b))}
-	writeProfile(b)
+	o := observation{process: settle(), held: etcd.held(b)}
+	page := raw(b, shard.Masters(b), "/metrics")
+	o.series = series(page)
+	writeProfile(b, page)
 	return o
 }
 
-// writeProfile keeps a heap profile and the goroutines of the moment in the directory that BENCH_PROFILES names, if it
-// does.
-func writeProfile(b *testing.B) {
+// writeProfile keeps a heap profile, the goroutines and the metrics of the moment in the directory that BENCH_PROFILES
+// names, if it does.
+func writeProfile(b *testing.B, metrics []byte) {
 	b.Helper()
 	directory := os.Getenv("BENCH_PROFILES")
 	if directory == "" {
@@ -48,6 +50,9 @@ func writeProfile(b *testing.B) {
 		if err := errors.Join(pprof.Lookup(kind).WriteTo(file, 0), file.Close()); err != nil {
 			b.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(directory, name+"metrics"), metrics, 0o600); err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -65,10 +70,9 @@ func (before observation) recordCost(after observation, n int) {
 }
 
 // series counts the lines of /metrics.
-func series(b *testing.B, config *rest.Config) int {
-	b.Helper()
+func series(page []byte) int {
 	lines := 0
-	for line := range bytes.Lines(raw(b, config, "/metrics")) {
+	for line := range bytes.Lines(page) {
 		if line[0] != '#' {
 			lines++
 		}

@@ -113,6 +113,7 @@ func BenchmarkLeftovers(b *testing.B) {
 		etcd := startEtcd(b)
 		shard := shardtesting.StartIn(b, b.TempDir(), etcd.use)
 		round := func(name string, n int) {
+			tell(b, name)
 			creator := newCreator(b, shard, "root")
 			creator.create(b, name, n)
 			creator.stop()
@@ -137,32 +138,39 @@ func BenchmarkLeftovers(b *testing.B) {
 	}
 }
 
-// forget waits until watch caches have given back what they kept of the events of what was done (docs/adr/0039). That takes
-// the time that an event stays fresh twice, once for these and once for those that take their place.
+// forget waits until watch caches have given back what they kept of the events of what was done (docs/adr/0039): about
+// a hundred seconds after the last of them, for what is fresh is kept.
 func forget(b *testing.B, shard *shardtesting.Shard) {
 	b.Helper()
 	const little = 400 // events are left to each
-	for begun := time.Now(); mostEvents(b, shard) > little && time.Since(begun) < 6*time.Minute; {
-		time.Sleep(5 * time.Second)
+	tell(b, "waits until watch caches forget what is old")
+	most, holder := mostEvents(b, shard)
+	for begun := time.Now(); most > little; most, holder = mostEvents(b, shard) {
+		if time.Since(begun) > 4*time.Minute {
+			tell(b, fmt.Sprintf("waits no longer: there is still room for %d events in %s", most, holder))
+			break
+		}
+		time.Sleep(2 * time.Second)
 	}
 	time.Sleep(5 * time.Second) // a consistent read of a watch cache leaves a goroutine for three
 }
 
-// mostEvents returns how many events the watch cache with the most of them has room for.
-func mostEvents(b *testing.B, shard *shardtesting.Shard) int {
+// mostEvents returns how many events the watch cache with the most of them has room for, and of what resource they are.
+func mostEvents(b *testing.B, shard *shardtesting.Shard) (most int, resource string) {
 	b.Helper()
-	most := 0.0
 	for line := range strings.Lines(string(raw(b, shard.Masters(b), "/metrics"))) {
 		if capacity, ok := strings.CutPrefix(line, "watch_cache_capacity{"); ok {
-			_, value, _ := strings.Cut(strings.TrimSpace(capacity), "} ")
+			labels, value, _ := strings.Cut(strings.TrimSpace(capacity), "} ")
 			events, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				b.Fatal(err)
 			}
-			most = max(most, events)
+			if int(events) > most {
+				most, resource = int(events), labels
+			}
 		}
 	}
-	return int(most)
+	return most, resource
 }
 
 func stop(b *testing.B, shard *shardtesting.Shard) {
