@@ -58,10 +58,16 @@ func runEach(names []string) (code int) {
 		fail("writing the figures", err)
 		return code
 	}
+	programs, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		fail("making a directory for programs", err)
+		return code
+	}
+	defer os.RemoveAll(programs)
 	for i, name := range names {
 		fmt.Fprintf(os.Stderr, "bench: %s, %s after the beginning of all: %s, %d of %d\n", time.Now().Format(time.TimeOnly), time.Since(processBegun).Round(time.Second), name, i+1, len(names))
 		one := exec.Command(program, append(os.Args[1:], "-test.run=^$", "-test.bench=^"+name+"$")...)
-		one.Env = append(os.Environ(), continueVariable+"=1")
+		one.Env = append(os.Environ(), continueVariable+"=1", programsVariable+"="+programs)
 		one.Stdout, one.Stderr = os.Stdout, os.Stderr
 		if err := one.Run(); err != nil {
 			fail(name, err)

@@ -3,7 +3,9 @@ package bench
 import (
 	"context"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,14 +17,20 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// binaries builds the programs that benchmarks run as processes of their own, once.
+// programsVariable names the directory of the programs that processes of one run share.
+const programsVariable = "BENCH_PROGRAMS"
+
+// binaries builds the programs that all benchmarks run as processes of their own, once.
 var binaries = sync.OnceValues(func() (string, error) {
-	directory, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return "", err
+	directory := os.Getenv(programsVariable)
+	if directory == "" {
+		var err error
+		if directory, err = os.MkdirTemp("", "bench-"); err != nil {
+			return "", err
+		}
+		binaryDirectory = directory
 	}
-	binaryDirectory = directory
-	return directory, programs.Build(context.Background(), "../..", directory, "./cmd/etcd", "./cmd/kcp")
+	return directory, build("../..", directory, "./cmd/etcd", "./cmd/kcp")
 })
 
 // stockBinary builds kube-apiserver beside them, once.
@@ -31,10 +39,22 @@ var stockBinary = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return programs.Build(context.Background(), "../../hack/devcluster", directory, "k8s.io/kubernetes/cmd/kube-apiserver")
+	return build("../../hack/devcluster", directory, "k8s.io/kubernetes/cmd/kube-apiserver")
 })
 
 var binaryDirectory string // removed by TestMain
+
+// build builds those of the programs of a module that are not there yet.
+func build(module, into string, packages ...string) error {
+	packages = slices.DeleteFunc(packages, func(program string) bool {
+		_, err := os.Stat(filepath.Join(into, path.Base(program)))
+		return err == nil
+	})
+	if len(packages) == 0 {
+		return nil
+	}
+	return programs.Build(context.Background(), module, into, packages...)
+}
 
 // launch runs a program until the benchmark ends.
 func launch(b *testing.B, program string, args ...string) {

@@ -39,7 +39,7 @@ func startSite(b *testing.B, o sharded.Options) *site {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := installation.Build(context.Background(), "../..", directory); err != nil {
+	if err := build("../..", directory, "./cmd/kcp-front-proxy", "./cmd/cache-server"); err != nil {
 		b.Fatal(err)
 	}
 	o.Shards, o.NoCache = []string{installation.Root}, true
