@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -74,6 +75,9 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard stri
 			}
 		},
 		ModifyResponse: func(res *http.Response) error {
+			if res.StatusCode < http.StatusContinue {
+				return fmt.Errorf("status %03d is none", res.StatusCode) // net/http reads such numbers, and panics when told to send one
+			}
 			// The body of an upgrade is the connection itself and must stay what it is.
 			if res.StatusCode != http.StatusSwitchingProtocols {
 				res.Body = f.counted(res.Body, f.metrics.responseBytes.WithLabelValues(shard).Add)

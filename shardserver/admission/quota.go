@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -95,12 +96,16 @@ func (q *resourceQuota) unlimited(a admission.Attributes) error {
 	return err
 }
 
-// isUncounted tells whether an object is one that every logical cluster consists of, whatever its limits.
+// isUncounted tells whether an object is one that every logical cluster consists of, whatever its limits. It goes by the
+// object's own name where there is one: a webhook may have given it another since the request was read.
 func isUncounted(a admission.Attributes) bool {
 	switch a.GetResource().GroupResource() {
 	case logicalClusters:
 		return true
 	case clusterRoleBindings:
+		if object, err := meta.Accessor(a.GetObject()); err == nil && a.GetOperation() == admission.Create {
+			return object.GetName() == workspaceAdmin
+		}
 		return a.GetName() == workspaceAdmin
 	}
 	return false

@@ -5,11 +5,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/rbac"
 )
 
 func TestAQuotaIsCharged(t *testing.T) {
@@ -48,6 +52,32 @@ func TestAQuotaIsCharged(t *testing.T) {
 			}
 			if used := after.Status.Used[name]; used.Value() != tc.used {
 				t.Errorf("used is %s", used.String())
+			}
+		})
+	}
+}
+
+func TestWhatNoLimitCounts(t *testing.T) {
+	binding := func(name string) *rbac.ClusterRoleBinding {
+		return &rbac.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	for sentence, tc := range map[string]struct {
+		resource  string
+		asked     string
+		object    runtime.Object
+		operation admission.Operation
+		want      bool
+	}{
+		"the binding of a workspace's creator": {"clusterrolebindings", workspaceAdmin, binding(workspaceAdmin), admission.Create, true},
+		"its deletion":                         {"clusterrolebindings", workspaceAdmin, nil, admission.Delete, true},
+		"another binding is counted":           {"clusterrolebindings", "mine", binding("mine"), admission.Create, false},
+		"so is one that a webhook named otherwise than it was asked for": {"clusterrolebindings", workspaceAdmin, binding("mine"), admission.Create, false},
+		"so is a role of that name":                                      {"clusterroles", workspaceAdmin, binding(workspaceAdmin), admission.Create, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			a := admission.NewAttributesRecord(tc.object, nil, schema.GroupVersionKind{}, "", tc.asked, rbacv1.SchemeGroupVersion.WithResource(tc.resource), "", tc.operation, nil, false, nil)
+			if got := isUncounted(a); got != tc.want {
+				t.Errorf("got %t", got)
 			}
 		})
 	}

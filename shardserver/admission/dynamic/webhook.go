@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,15 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-const (
-	// maxWebhooks is how many different webhooks are kept with their clients and compiled conditions, per plug-in.
-	maxWebhooks = 1024
-	// ownCalls is how many of the shard's own requests may wait at once for the webhooks of one logical cluster, in
-	// each phase. Controllers have few workers for all logical clusters; a webhook that hangs must not hold them all.
-	ownCalls = 2
-	// ownPatience is how long such a request waits for its turn before it fails, to be retried by its controller.
-	ownPatience = 250 * time.Millisecond
-)
+// maxWebhooks is how many different webhooks are kept with their clients and compiled conditions, per plug-in.
+const maxWebhooks = 1024
 
 // webhooks calls those that judge the request's logical cluster (sourceOf), which stand in configurations C.
 type webhooks[C stored] struct {
@@ -40,6 +34,8 @@ type webhooks[C stored] struct {
 	// shared holds webhooks by content: all logical clusters with equal ones share a client and compiled conditions. What
 	// a client trusts is part of its webhook's content.
 	shared *recent[contentKey, webhook.WebhookAccessor]
+	// own are the places of the shard's own requests, by the logical cluster whose webhooks they wait for.
+	own *places
 	// webhooksOf returns the webhooks of a configuration.
 	webhooksOf func(C) ([]declared, error)
 }
@@ -57,8 +53,6 @@ type declared struct {
 type hooks struct {
 	accessors []webhook.WebhookAccessor
 	rules     []admissionregistrationv1.RuleWithOperations
-	// own has a place for each of the shard's own requests that may be on its way to the webhooks.
-	own chan struct{}
 }
 
 func newWebhooks[C stored](plugins *Plugins, resource string, dispatcher generic.Dispatcher, webhooksOf func(C) ([]declared, error)) *webhooks[C] {
@@ -66,7 +60,7 @@ func newWebhooks[C stored](plugins *Plugins, resource string, dispatcher generic
 	return &webhooks[C]{
 		plugins: plugins, dispatcher: dispatcher, reader: reader, present: plugins.presenceOf(reader),
 		known: newPreparations[*hooks](), shared: newRecent[contentKey, webhook.WebhookAccessor](maxWebhooks, maxIdle),
-		webhooksOf: webhooksOf,
+		own: newPlaces(), webhooksOf: webhooksOf,
 	}
 }
 
@@ -97,18 +91,19 @@ func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o ad
 		return apierrors.NewInternalError(fmt.Errorf("preparing the webhooks of the workspace: %w", err))
 	}
 	if ofShard(a.GetUserInfo()) && of.concern(a) {
-		if err := of.enter(ctx); err != nil {
+		leave, err := w.own.take(ctx, source)
+		if err != nil {
 			return err
 		}
-		defer of.leave()
+		defer leave()
 	}
 	defer showCluster(cluster, a)()
-	return w.dispatcher.Dispatch(ctx, a, o, w.plugins.judge(ctx, a).all(of.accessors))
+	return sendable(w.dispatcher.Dispatch(ctx, a, o, w.plugins.judge(ctx, a).all(of.accessors)))
 }
 
 // prepare makes what is called of configurations. They are ordered by name, and so are the calls, as upstream's.
 func (w *webhooks[C]) prepare(configurations []C) (*hooks, error) {
-	prepared := &hooks{own: make(chan struct{}, ownCalls)}
+	prepared := &hooks{}
 	for _, configuration := range configurations {
 		declared, err := w.webhooksOf(configuration)
 		if err != nil {
@@ -138,15 +133,12 @@ func (h *hooks) concern(a admission.Attributes) bool {
 	})
 }
 
-func (h *hooks) enter(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, ownPatience)
-	defer cancel()
-	select {
-	case h.own <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return apierrors.NewServiceUnavailable("the webhooks of the workspace are busy with other requests of the system")
+// sendable returns a refusal whose status code can be sent. Webhooks choose codes freely, and net/http panics at numbers
+// of more than three digits, which would end the request without an answer.
+func sendable(err error) error {
+	var refused *apierrors.StatusError
+	if errors.As(err, &refused) && refused.ErrStatus.Code > 599 {
+		refused.ErrStatus.Code = http.StatusBadRequest
 	}
+	return err
 }
-
-func (h *hooks) leave() { <-h.own }

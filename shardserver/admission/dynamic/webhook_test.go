@@ -212,6 +212,15 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 	if seen := reached.seen(); len(seen) > 0 {
 		t.Errorf("a redirect was followed: %v", seen)
 	}
+	t.Run("a status that cannot be sent", func(t *testing.T) {
+		c, _ := workspace(t, shard, "hostile-status")
+		createValidating(t, c, validating("odd", newHook(t, func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: "odd", Code: 99999}}
+		}).config()))
+		if refusal := eventuallyRefused(t, c, "x"); refusal.ErrStatus.Code != http.StatusBadRequest || !strings.Contains(refusal.Error(), "odd") {
+			t.Errorf("got %v", refusal)
+		}
+	})
 }
 
 // testConfigurationsAreExempt: nobody can lock a workspace's users out of repairing its webhooks.

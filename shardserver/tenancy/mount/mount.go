@@ -128,6 +128,9 @@ func forward(transport http.RoundTripper, target *url.URL) http.Handler {
 		},
 		ModifyResponse: func(res *http.Response) error {
 			res.Header.Del("Set-Cookie") // it would be one of this shard
+			if res.StatusCode < http.StatusContinue {
+				return fmt.Errorf("status %03d is none", res.StatusCode) // net/http reads such numbers, and panics when told to send one
+			}
 			return nil
 		},
 		FlushInterval: -1, // events leave when they come

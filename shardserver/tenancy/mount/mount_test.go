@@ -78,6 +78,29 @@ func TestNothingOfTheCallerIsPassedOn(t *testing.T) {
 	}
 }
 
+// TestNoStatus: what no server can send on is the mount's failure. httptest would panic itself.
+func TestNoStatus(t *testing.T) {
+	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer func() { _ = connection.Close() }()
+		_, _ = connection.Write([]byte("HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n"))
+	}))
+	defer far.Close()
+	target, err := Target(far.URL, "/api/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequest(http.MethodGet, "/api/v1", nil)
+	answer := httptest.NewRecorder()
+	With(http.NotFoundHandler()).ServeHTTP(answer, req.WithContext(WithTarget(req.Context(), target)))
+	if answer.Code != http.StatusBadGateway {
+		t.Errorf("got %d", answer.Code)
+	}
+}
+
 func TestUpgradesAreRefused(t *testing.T) {
 	req := httptest.NewRequest(http.MethodGet, "/exec", nil)
 	req.Header.Set("Upgrade", "websocket")
