@@ -143,11 +143,14 @@ func BenchmarkLeftovers(b *testing.B) {
 func forget(b *testing.B, shard *shardtesting.Shard) {
 	b.Helper()
 	const little = 400 // events are left to each
-	tell(b, "waits until watch caches forget what is old")
-	most, holder := mostEvents(b, shard)
-	for begun := time.Now(); most > little; most, holder = mostEvents(b, shard) {
+	begun, told := time.Now(), time.Time{}
+	for most, holder := mostEvents(b, shard); most > little; most, holder = mostEvents(b, shard) {
+		if time.Since(told) > 30*time.Second {
+			told = time.Now()
+			tell(b, fmt.Sprintf("waits until watch caches forget what is old, one has room for %d events, {%s}", most, holder))
+		}
 		if time.Since(begun) > 4*time.Minute {
-			tell(b, fmt.Sprintf("waits no longer: there is still room for %d events in %s", most, holder))
+			tell(b, "waits no longer")
 			break
 		}
 		time.Sleep(2 * time.Second)
