@@ -116,6 +116,14 @@ func (h *Handler) serveUse(w http.ResponseWriter, req *http.Request, info *reque
 		h.serveStrategic(w, req, info, compiled.stock, kind)
 		return
 	}
+	if inProtobuf(req, info) {
+		translated, err := h.translated(w, req, info, use.content)
+		if err != nil {
+			h.refuse(w, req, info, err)
+			return
+		}
+		req = translated
+	}
 	compiled.stock.ServeHTTP(w, req)
 }
 

@@ -5,13 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -91,5 +95,46 @@ func kindsOfKubernetes(t *testing.T, shard *shardtesting.Shard) {
 	status, body, _ := w.raw(http.MethodPatch, widgetsPath+"/one", string(types.StrategicMergePatchType), inJSON, `{}`)
 	if status != http.StatusUnsupportedMediaType || !strings.Contains(body, "json-patch") {
 		t.Errorf("a kind that Kubernetes does not have: %d %s", status, body)
+	}
+	inProtobuf(t, w)
+}
+
+// inProtobuf sends objects as typed clients do that speak protobuf.
+func inProtobuf(t *testing.T, w *workspace) {
+	t.Helper()
+	typed := rest.CopyConfig(w.config)
+	typed.ContentType = runtime.ContentTypeProtobuf
+	ingresses := kubernetes.NewForConfigOrDie(typed).NetworkingV1().Ingresses("default")
+	class := "slow"
+	sent := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: "two"}, Spec: networkingv1.IngressSpec{IngressClassName: &class}}
+	two, err := ingresses.Create(t.Context(), sent, metav1.CreateOptions{})
+	if err != nil || two.Spec.IngressClassName == nil || *two.Spec.IngressClassName != class {
+		t.Fatalf("creating in protobuf: %v, %v", two, err)
+	}
+	class = "slower"
+	two.Spec.IngressClassName = &class
+	if two, err = ingresses.Update(t.Context(), two, metav1.UpdateOptions{}); err != nil || *two.Spec.IngressClassName != class {
+		t.Errorf("updating in protobuf: %v, %v", two, err)
+	}
+	if _, err = ingresses.UpdateStatus(t.Context(), two, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("updating a status in protobuf: %v", err)
+	}
+	if err := ingresses.Delete(t.Context(), "two", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+		t.Errorf("deleting with options in protobuf: %v", err)
+	}
+	for name, request := range map[string]struct {
+		method, path, body string
+		status             int
+	}{
+		"no message":                {http.MethodPost, "/apis/networking.k8s.io/v1/namespaces/default/ingresses", "k8s\x00\xff\xff", http.StatusBadRequest},
+		"a kind of nobody's":        {http.MethodPost, widgetsPath, "k8s\x00\n\x02", http.StatusUnsupportedMediaType},
+		"an update of such":         {http.MethodPut, widgetsPath + "/one", "k8s\x00", http.StatusUnsupportedMediaType},
+		"an update of its status":   {http.MethodPut, widgetsPath + "/one/status", "k8s\x00", http.StatusUnsupportedMediaType},
+		"an update of its scale":    {http.MethodPut, widgetsPath + "/one/scale", "k8s\x00", http.StatusBadRequest},
+		"nonsense about a deletion": {http.MethodDelete, widgetsPath + "/one", "k8s\x00\xff", http.StatusBadRequest},
+	} {
+		if status, body, _ := w.raw(request.method, request.path, runtime.ContentTypeProtobuf, inJSON, request.body); status != request.status {
+			t.Errorf("%s in protobuf: %d %s, want %d", name, status, body, request.status)
+		}
 	}
 }
