@@ -19,7 +19,10 @@ import (
 // the watch cache gathers such a stream in a store keyed by namespace and name, where the objects of all logical
 // clusters but one would be lost; an ordinary list reaches the watch cache, and its own keys, as it is. To be
 // replaced by the stock function once the reflector takes the key function of what it fills.
+//
+// What is to be kept goes through the given function first, which may make it smaller: nobody else has it yet.
 func cached(
+	compact func(runtime.Object),
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
 	keyFunc func(obj runtime.Object) (string, error),
@@ -38,13 +41,16 @@ func cached(
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
 		ResourcePrefix:      resourcePrefix,
-		KeyFunc:             keyFunc,
-		NewFunc:             newFunc,
-		NewListFunc:         newListFunc,
-		GetAttrsFunc:        getAttrs,
-		IndexerFuncs:        trigger,
-		Indexers:            indexers,
-		Codec:               config.Codec,
+		KeyFunc: func(obj runtime.Object) (string, error) { // asked once for each object, before it is kept
+			compact(obj)
+			return keyFunc(obj)
+		},
+		NewFunc:      newFunc,
+		NewListFunc:  newListFunc,
+		GetAttrsFunc: getAttrs,
+		IndexerFuncs: trigger,
+		Indexers:     indexers,
+		Codec:        config.Codec,
 	})
 	if err != nil {
 		destroyRaw()

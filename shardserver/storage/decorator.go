@@ -31,7 +31,22 @@ import (
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
-func WithCache() generic.StorageDecorator { return decorate(cached) }
+func WithCache() generic.StorageDecorator { return WithCacheOf(func(runtime.Object) {}) }
+
+// WithCacheOf is WithCache for objects that can be made smaller in place before the watch cache keeps them.
+func WithCacheOf(compact func(runtime.Object)) generic.StorageDecorator {
+	return decorate(func(
+		config *storagebackend.ConfigForResource,
+		resourcePrefix string,
+		keyFunc func(obj runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object,
+		getAttrs storage.AttrFunc,
+		trigger storage.IndexerFuncs,
+		indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		return cached(compact, config, resourcePrefix, keyFunc, newFunc, newListFunc, getAttrs, trigger, indexers)
+	})
+}
 
 // WithoutCache returns the decorator for resources without a watch cache (events).
 func WithoutCache() generic.StorageDecorator { return decorate(generic.UndecoratedStorage) }

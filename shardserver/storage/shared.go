@@ -3,6 +3,7 @@ package storage
 import (
 	"hash/maphash"
 	goruntime "runtime"
+	"strings"
 	"sync"
 	"unsafe"
 	"weak"
@@ -26,8 +27,8 @@ func NewShared() *Shared {
 	return &Shared{texts: interned[byte]{known: map[content]weak.Pointer[byte]{}}, fields: interned[metav1.FieldsV1]{known: map[content]weak.Pointer[metav1.FieldsV1]{}}}
 }
 
-// sharedTextSize is from where on a text is worth an entry, in bytes.
-const sharedTextSize = 256
+// SharedTextSize is from where on a text is worth an entry, in bytes.
+const SharedTextSize = 256
 
 // text returns the text that stands for all equal ones.
 func (s *Shared) text(text string) string {
@@ -35,10 +36,19 @@ func (s *Shared) text(text string) string {
 	return unsafe.String(first, len(text))
 }
 
+// Copy returns the text that stands for all equal ones. If there is none yet, that is a copy, which keeps nothing alive
+// that the given one is a part of.
+func (s *Shared) Copy(text string) string {
+	if first := s.texts.find(contentOf(text)); first != nil && unsafe.String(first, len(text)) == text {
+		return unsafe.String(first, len(text))
+	}
+	return s.text(strings.Clone(text))
+}
+
 // Texts replaces the long values of a map by the texts that stand for them.
 func (s *Shared) Texts(texts map[string]string) {
 	for key, text := range texts {
-		if len(text) >= sharedTextSize {
+		if len(text) >= SharedTextSize {
 			texts[key] = s.text(text)
 		}
 	}
@@ -125,6 +135,13 @@ func (s *interned[T]) share(of content, value *T, equal func(known *T) bool) *T 
 		}
 	}, pointer)
 	return value
+}
+
+// find returns the value that almost certainly has this content, nil if there is none.
+func (s *interned[T]) find(of content) *T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[of].Value()
 }
 
 // size returns how many values are shared now.

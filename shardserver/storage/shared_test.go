@@ -77,12 +77,12 @@ func TestEqualContentsAreOneInMemory(t *testing.T) {
 
 func TestEqualHashesAreNotEqualContents(t *testing.T) {
 	texts := NewShared()
-	first, second := strings.Repeat("a", sharedTextSize), strings.Repeat("b", sharedTextSize)
+	first, second := strings.Repeat("a", SharedTextSize), strings.Repeat("b", SharedTextSize)
 	equal := func(text string) func(*byte) bool {
 		return func(known *byte) bool { return unsafe.String(known, len(text)) == text }
 	}
-	texts.texts.share(content{hash: 1, size: sharedTextSize}, unsafe.StringData(first), equal(first))
-	if got := texts.texts.share(content{hash: 1, size: sharedTextSize}, unsafe.StringData(second), equal(second)); *got != 'b' {
+	texts.texts.share(content{hash: 1, size: SharedTextSize}, unsafe.StringData(first), equal(first))
+	if got := texts.texts.share(content{hash: 1, size: SharedTextSize}, unsafe.StringData(second), equal(second)); *got != 'b' {
 		t.Error("a text of another content was returned")
 	}
 	goruntime.KeepAlive(first)

@@ -2,6 +2,8 @@ package raw
 
 import (
 	"fmt"
+	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -69,15 +71,10 @@ func (v *View) form(obj *Object) (*Object, error) {
 	}
 	f := s.form(v.identity)
 	if f == nil {
-		converted, err := v.convert(s)
-		if err != nil {
+		var err error
+		if f, err = v.compute(obj); err != nil {
 			return nil, err
 		}
-		if f = v.asIs; converted != s {
-			f = &form{of: v.identity, stored: converted}
-			converted.remember(v.asIs) // converting and defaulting it once more would not be the same
-		}
-		s.remember(f)
 	}
 	if f.stored == nil {
 		return obj, nil
@@ -85,10 +82,45 @@ func (v *View) form(obj *Object) (*Object, error) {
 	return &Object{stored: f.stored, resourceVersion: obj.resourceVersion}, nil
 }
 
+// compute finds out the form of an object and remembers it. Where no webhook is asked, lists that come upon the same object
+// at the same time wait for the first of them rather than do it all.
+func (v *View) compute(obj *Object) (*form, error) {
+	s := obj.stored
+	if obj.GroupVersionKind().GroupVersion() == v.version {
+		lock := v.computing.of(s)
+		lock.Lock()
+		defer lock.Unlock()
+		if f := s.form(v.identity); f != nil {
+			return f, nil
+		}
+	}
+	converted, err := v.convert(s)
+	if err != nil {
+		return nil, err
+	}
+	f := v.asIs
+	if converted != s {
+		f = &form{of: v.identity, stored: converted}
+		converted.remember(v.asIs) // converting and defaulting it once more would not be the same
+	}
+	s.remember(f)
+	return f, nil
+}
+
+// computing are locks for objects whose form is computed, each for many of them.
+type computing [16]sync.Mutex
+
+func (c *computing) of(s *stored) *sync.Mutex {
+	return &c[maphash.Comparable(computingSeed, s)%uint64(len(c))]
+}
+
+var computingSeed = maphash.MakeSeed()
+
 // convert decodes into the version of the view and encodes that. It returns the same pointer if nothing changed.
 func (v *View) convert(s *stored) (*stored, error) {
 	into := v.newFunc()
-	if err := v.decodeJSON(s.json, into); err != nil {
+	text := s.text()
+	if err := v.decodeJSON(text, into); err != nil {
 		return nil, err
 	}
 	obj, ok := into.(*unstructured.Unstructured)
@@ -99,7 +131,7 @@ func (v *View) convert(s *stored) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(data) == len(s.json)+1 && string(data[:len(s.json)]) == s.json { // one newline at the end
+	if len(data) == len(text)+1 && string(data[:len(text)]) == text { // one newline at the end
 		return s, nil
 	}
 	return parse(data)

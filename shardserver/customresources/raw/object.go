@@ -72,14 +72,14 @@ func (o *Object) JSON() string {
 	if o.stored == nil {
 		return ""
 	}
-	return o.stored.json
+	return o.stored.text()
 }
 
 // Unstructured decodes the object, with its resource version.
 func (o *Object) Unstructured() (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	if o.stored != nil {
-		if err := utiljson.Unmarshal([]byte(o.stored.json), &obj.Object); err != nil {
+		if err := utiljson.Unmarshal([]byte(o.stored.text()), &obj.Object); err != nil {
 			return nil, err
 		}
 	}
@@ -118,7 +118,12 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 }
 
 // size returns how many bytes append needs at most.
-func (o *Object) size() int { return len(o.JSON()) + 64 }
+func (o *Object) size() int {
+	if o.stored == nil {
+		return 64
+	}
+	return len(o.stored.json) + len(o.stored.body) + 64
+}
 
 // append writes the JSON behind what buffer holds, with the resource version spliced in where the metadata begins.
 func (o *Object) append(buffer []byte) []byte {
@@ -130,7 +135,7 @@ func (o *Object) append(buffer []byte) []byte {
 		buffer = strconv.AppendUint(buffer, o.resourceVersion, 10)
 		return append(buffer, `"}}`...)
 	case o.resourceVersion == 0:
-		return append(buffer, s.json...)
+		return s.append(buffer, 0, len(s.json))
 	case s.metadata == 0:
 		// Only objects that no API wrote lack metadata.
 		buffer = append(buffer, `{"metadata":{"resourceVersion":"`...)
@@ -140,16 +145,16 @@ func (o *Object) append(buffer []byte) []byte {
 		if rest.space(); rest.peek() != '}' {
 			buffer = append(buffer, ',')
 		}
-		return append(buffer, s.json[1:]...)
+		return s.append(buffer, 1, len(s.json))
 	default:
-		buffer = append(buffer, s.json[:s.metadata]...)
+		buffer = s.append(buffer, 0, int(s.metadata))
 		buffer = append(buffer, `"resourceVersion":"`...)
 		buffer = strconv.AppendUint(buffer, o.resourceVersion, 10)
 		buffer = append(buffer, '"')
 		if s.has&hasMembers != 0 {
 			buffer = append(buffer, ',')
 		}
-		return append(buffer, s.json[s.metadata:]...)
+		return s.append(buffer, int(s.metadata), len(s.json))
 	}
 }
 

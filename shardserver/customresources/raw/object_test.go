@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
+
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
@@ -75,6 +77,8 @@ func sameAs(t *testing.T, data string) {
 	if err != nil || again.JSON() != obj.JSON() {
 		t.Fatalf("%q is written as %q, and that is read as %v, %v", data, obj.JSON(), again, err)
 	}
+	again.share(clusterstorage.NewShared(), 1)
+	sameWhenShared(t, again, obj)
 }
 
 // sameMetadata compares getters with a typed decoding of the same metadata, if that is well-formed.

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagevalue "k8s.io/apiserver/pkg/storage/value"
+
+	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Options say how custom resources are stored.
@@ -25,6 +27,8 @@ type Options struct {
 // Pool hands out the storages of custom resources: one for all logical clusters per group-resource and key segment.
 type Pool struct {
 	options Options
+	// shared is what objects of all storages have in common in memory.
+	shared *clusterstorage.Shared
 
 	mu      sync.Mutex
 	entries map[poolKey]*poolEntry
@@ -45,7 +49,7 @@ type poolEntry struct {
 
 // NewPool returns an empty pool.
 func NewPool(options Options) *Pool {
-	return &Pool{options: options, entries: map[poolKey]*poolEntry{}}
+	return &Pool{options: options, shared: clusterstorage.NewShared(), entries: map[poolKey]*poolEntry{}}
 }
 
 // Acquire returns the storage of a resource under a key segment ("customresources" for those of plain definitions, the
@@ -62,7 +66,7 @@ func (p *Pool) Acquire(resource schema.GroupResource, segment string) (storage *
 	entry.users++
 	p.mu.Unlock()
 
-	entry.open.Do(func() { entry.storage, entry.err = open(p.options, resource, segment) })
+	entry.open.Do(func() { entry.storage, entry.err = open(p.options, p.shared, resource, segment) })
 	if entry.err != nil {
 		p.release(key, entry)
 		return nil, nil, fmt.Errorf("opening the storage of %s (%s): %w", resource, segment, entry.err)

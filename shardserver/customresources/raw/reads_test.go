@@ -21,7 +21,7 @@ const (
 )
 
 // filled serves one definition both by the reads of this package, at /ours, and by the stock handler alone, at /stock,
-// from the same keys: six widgets in each of two logical clusters.
+// from the same keys: six widgets in each of two logical clusters, whose specs are large enough to be shared in memory.
 func filled(t *testing.T, group string) (s *server, path string) {
 	t.Helper()
 	s = newServer(t)
@@ -32,7 +32,7 @@ func filled(t *testing.T, group string) (s *server, path string) {
 	for _, cluster := range []string{"one", "two"} {
 		for i := range 6 {
 			namespace, color := []string{"east", "west"}[i%2], []string{"blue", "red", "green"}[i%3]
-			body := widget(group, "v1", fmt.Sprintf("w%d", i), map[string]string{"even": fmt.Sprint(i%2 == 0)}, fmt.Sprintf(`{"color":%q,"count":%d,"ratio":0.5}`, color, i))
+			body := widget(group, "v1", fmt.Sprintf("w%d", i), map[string]string{"even": fmt.Sprint(i%2 == 0)}, fmt.Sprintf(`{"color":%q,"count":%d,"ratio":0.5,"note":%q}`, color, i, strings.Repeat("some words. ", 30)))
 			s.must(t, http.MethodPost, "/ours/clusters/"+cluster+path+"/namespaces/"+namespace+"/widgets", body)
 		}
 	}

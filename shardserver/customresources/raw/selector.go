@@ -83,7 +83,7 @@ type schemaSelector struct {
 // Matches implements fields.Selector, given the attributes of the shared storage.
 func (s schemaSelector) Matches(attributes fields.Fields) bool {
 	obj := s.view.newFunc()
-	if err := s.view.decodeJSON(attributes.Get(jsonField), obj); err != nil {
+	if err := s.view.decodeJSON(attributes.Get(headField)+attributes.Get(bodyField)+attributes.Get(tailField), obj); err != nil {
 		return false // as the stock storage: what cannot be selected by is left out
 	}
 	_, fieldSet, err := s.view.getAttrs(obj)

@@ -134,7 +134,7 @@ func definition(group string, change ...func(*apiextensionsv1.CustomResourceDefi
 // version has a schema of color, count and, if there is a default for it, size.
 func version(name, size string) apiextensionsv1.CustomResourceDefinitionVersion {
 	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-		"color": {Type: "string"}, "count": {Type: "integer"}, "ratio": {Type: "number"},
+		"color": {Type: "string"}, "count": {Type: "integer"}, "ratio": {Type: "number"}, "note": {Type: "string"},
 	}}
 	if size != "" {
 		spec.Properties["size"] = apiextensionsv1.JSONSchemaProps{Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(fmt.Sprintf("%q", size))}}

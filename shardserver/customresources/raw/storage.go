@@ -26,7 +26,7 @@ type Storage struct {
 }
 
 // open makes the storage and, if there is to be one, its watch cache, which fills in the background.
-func open(options Options, resource schema.GroupResource, segment string) (*Storage, error) {
+func open(options Options, texts *clusterstorage.Shared, resource schema.GroupResource, segment string) (*Storage, error) {
 	s := &Storage{resource: resource, segment: segment, options: options}
 	config := options.Storage.ForResource(resource)
 	config.Codec = Codec
@@ -36,7 +36,11 @@ func open(options Options, resource schema.GroupResource, segment string) (*Stor
 	}
 	decorate := clusterstorage.WithoutCache()
 	if options.WatchCache {
-		decorate = clusterstorage.WithCache()
+		decorate = clusterstorage.WithCacheOf(func(obj runtime.Object) {
+			if object, ok := obj.(*Object); ok {
+				object.share(texts, clusterstorage.SharedTextSize)
+			}
+		})
 	}
 	objects, destroy, err := decorate(config, s.Prefix(), s.key, newObject, newList, attributes, nil, nil)
 	if err != nil {
@@ -86,8 +90,10 @@ func (s *Storage) key(obj runtime.Object) (string, error) {
 const (
 	nameField      = "metadata.name"
 	namespaceField = "metadata.namespace"
-	// jsonField gives selectors of a view the object itself. No request can name it.
-	jsonField = "\x00json"
+	// These give selectors of a view the JSON of the object itself, in three parts. No request can name them.
+	headField = "\x00head"
+	bodyField = "\x00body"
+	tailField = "\x00tail"
 )
 
 // attributes are what the shared storage selects objects by.
@@ -96,9 +102,9 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("a stored custom resource cannot be a %T", obj)
 	}
-	return object.GetLabels(), fields.Set{
-		nameField:      object.GetName(),
-		namespaceField: object.GetNamespace(),
-		jsonField:      object.JSON(),
-	}, nil
+	set := fields.Set{nameField: object.GetName(), namespaceField: object.GetNamespace()}
+	if object.stored != nil {
+		set[headField], set[bodyField], set[tailField] = object.stored.parts()
+	}
+	return object.GetLabels(), set, nil
 }

@@ -18,15 +18,16 @@ import (
 
 // stored is an object as etcd holds it. It never changes, but for forms, so that every copy of an Object shares it.
 type stored struct {
-	// json has no white space around it and neither metadata.resourceVersion nor metadata.selfLink in it.
-	json string
+	// json has no white space around it and neither metadata.resourceVersion nor metadata.selfLink in it. Where body is not
+	// empty, the byte at cut stands for it.
+	json, body string
 	// What follows are pieces of json; they share its memory where they need no unescaping.
 	typeMeta                      unique.Handle[typeMeta]
 	name, namespace, uid, cluster string
 	labels                        map[string]string
 	// metadata is the offset of the first byte behind the brace that opens the metadata, 0 if there is none.
-	metadata uint32
-	has      presence
+	metadata, cut uint32
+	has           presence
 	// forms are what the object looks like through views that read it before.
 	forms atomic.Pointer[form]
 }

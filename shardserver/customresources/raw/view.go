@@ -22,6 +22,8 @@ type View struct {
 	// id tells the views of a storage apart, for those that end as well as for those that come.
 	id       string
 	identity *identity
+	// computing are held while forms are computed.
+	computing computing
 	// asIs is the form of all objects that the view shows as they are stored.
 	asIs *form
 	// codec decodes what is stored into the version of the view, converted, defaulted and pruned, and encodes it in
@@ -52,12 +54,12 @@ func (v *View) decode(obj *Object, into runtime.Object) error {
 func (v *View) decodeStored(s *stored, into runtime.Object) error {
 	f := s.form(v.identity)
 	if f == nil {
-		return v.decodeJSON(s.json, into)
+		return v.decodeJSON(s.text(), into)
 	}
 	if f.stored != nil {
 		s = f.stored
 	}
-	_, _, err := unstructured.UnstructuredJSONScheme.Decode(bytesOf(s.json), nil, into)
+	_, _, err := unstructured.UnstructuredJSONScheme.Decode(bytesOf(s.text()), nil, into)
 	return err
 }
 
