@@ -33,6 +33,7 @@ const (
 	hookControllers = "kcp-start-controllers"
 	hookPolicy      = "kcp-follow-bootstrap-policy"
 	hookCounts      = "kcp-count-objects"
+	hookLoopback    = "kcp-serve-own-writes"
 )
 
 // Server is a shard that is ready to run.
@@ -119,6 +120,7 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 	s.followBindings()
 	s.followDefinitions()
 	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, append(s.replicationMetrics(), metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))...)
+	s.Generic.AddPostStartHookOrDie(hookLoopback, s.serveOwnWrites)
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
 	if err := s.addRegistration(); err != nil {
 		return nil, err
@@ -228,6 +230,12 @@ func (c *Config) bootstrapOptions() bootstrap.Options {
 		HomeCreatorGroups:   c.options.Home.CreatorGroups,
 		CacheAPIs:           c.options.FeatureEnabled(options.GateCacheAPIs),
 	}
+}
+
+// serveOwnWrites spares what the shard itself writes the way through the network, for as long as it serves.
+func (s *Server) serveOwnWrites(hook genericapiserver.PostStartHookContext) error {
+	s.config.clients.ServeDirectly(hook, s.Generic.Handler)
+	return nil
 }
 
 // followPolicy keeps the policy of system:admin compiled, which every request is decided by.

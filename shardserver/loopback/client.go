@@ -23,11 +23,14 @@ type Clients struct {
 	Dynamic dynamic.Interface
 	// HTTP is what the others send with.
 	HTTP *http.Client
+
+	shortcut *shortcut
 }
 
 // NewClients returns clients whose requests go to the logical cluster of their context, with the identity of config.
 func NewClients(config *rest.Config) (*Clients, error) {
-	clusterized := Clusterize(config)
+	shortcut := new(shortcut)
+	clusterized := clusterize(config, shortcut)
 	httpClient, err := rest.HTTPClientFor(clusterized)
 	if err != nil {
 		return nil, fmt.Errorf("building the loopback HTTP client: %w", err)
@@ -48,7 +51,7 @@ func NewClients(config *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the dynamic loopback client: %w", err)
 	}
-	return &Clients{Typed: typed, Kubernetes: clientset, Metadata: metadataClient, Dynamic: dynamicClient, HTTP: httpClient}, nil
+	return &Clients{Typed: typed, Kubernetes: clientset, Metadata: metadataClient, Dynamic: dynamicClient, HTTP: httpClient, shortcut: shortcut}, nil
 }
 
 // NewClient returns only the typed client of NewClients.

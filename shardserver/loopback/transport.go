@@ -19,16 +19,21 @@ import (
 // Clusterize returns a copy of config whose requests go to the logical cluster of their context
 // (logicalcluster.With). A request whose context has none fails before it is sent. The copy has no client-side rate
 // limit: the caller's queue is the limit.
-func Clusterize(config *rest.Config) *rest.Config {
+func Clusterize(config *rest.Config) *rest.Config { return clusterize(config, nil) }
+
+func clusterize(config *rest.Config, shortcut *shortcut) *rest.Config {
 	clusterized := rest.CopyConfig(config)
-	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next: next} })
+	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, shortcut} })
 	clusterized.QPS = -1
 	clusterized.RateLimiter = nil
 	return clusterized
 }
 
 // transport sends each request to the logical cluster of its context.
-type transport struct{ next http.RoundTripper }
+type transport struct {
+	next     http.RoundTripper
+	shortcut *shortcut // may be nil
+}
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	cluster, ok := logicalcluster.From(req.Context())
@@ -37,6 +42,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	scoped := *req // a round tripper must leave the caller's request as it is
 	scoped.URL = inCluster(req.URL, cluster)
+	if handler := t.shortcut.handlerFor(&scoped); handler != nil {
+		return serve(handler, &scoped)
+	}
 	return t.next.RoundTrip(&scoped)
 }
 
