@@ -10,6 +10,7 @@ package headroom
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"runtime"
@@ -28,7 +29,7 @@ type Room struct {
 }
 
 // Wanted is the room of a server.
-var Wanted = Room{Least: 256 << 20, Most: 1 << 30}
+var Wanted = Room{Least: 256 << 20, Most: 2 << 30}
 
 // pause is how long the time between two collections should be. A collection delays what runs beside it for about a tenth
 // of a second: at this distance, fewer than two of a hundred requests meet one.
@@ -40,13 +41,13 @@ const doubling = 100
 // Keep makes the garbage collector leave that room, or the heap's own size if that is more, from now on. It does nothing
 // if the environment has a rule of its own (GOGC).
 //
-// A limit on the memory of the process's control group bounds it to a quarter of that: a heap that has room to double
-// has more room than that.
+// A limit on the memory of the process's control group, or else the machine's memory, bounds it to a quarter of that: a
+// heap that has room to double has more room than that.
 func Keep(wanted Room) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	quarter := Limit() / 4
+	quarter := min(Limit(), machine()) / 4
 	wanted = Room{Least: min(wanted.Least, quarter), Most: min(wanted.Most, quarter)}
 	k := &keeper{bounds: wanted, now: wanted.Least, percent: doubling, last: measure()}
 	afterEachCollection(func() bool {
@@ -113,6 +114,19 @@ func (r Room) next(now, allocated int64, took time.Duration) int64 {
 func percentFor(wanted int64, live uint64) int {
 	const least = 16 << 20
 	return max(doubling, int(100*wanted/int64(max(live, least))))
+}
+
+// machine returns how much memory the machine has, in bytes; math.MaxInt64 where that cannot be told.
+func machine() int64 {
+	content, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return math.MaxInt64
+	}
+	var kibibytes int64
+	if _, err := fmt.Sscanf(string(content), "MemTotal: %d kB", &kibibytes); err != nil {
+		return math.MaxInt64
+	}
+	return kibibytes << 10
 }
 
 // unlimited is more memory than any machine has.

@@ -98,3 +98,12 @@ func rule() uint64 {
 	metrics.Read(now)
 	return now[0].Value.Uint64()
 }
+
+func TestTheMachineHasMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("read from /proc")
+	}
+	if got := machine(); got < 64<<20 || got > unlimited {
+		t.Errorf("the machine has %d bytes", got)
+	}
+}
