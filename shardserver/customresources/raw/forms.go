@@ -120,7 +120,7 @@ var computingSeed = maphash.MakeSeed()
 func (v *View) convert(s *stored) (*stored, error) {
 	into := v.newFunc()
 	text := s.text()
-	if err := v.decodeJSON(text, into); err != nil {
+	if err := v.decodeFully(s, into); err != nil {
 		return nil, err
 	}
 	obj, ok := into.(*unstructured.Unstructured)

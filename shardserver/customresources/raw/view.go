@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +55,7 @@ func (v *View) decode(obj *Object, into runtime.Object) error {
 func (v *View) decodeStored(s *stored, into runtime.Object) error {
 	f := s.form(v.identity)
 	if f == nil {
-		return v.decodeJSON(s.text(), into)
+		return v.decodeFully(s, into)
 	}
 	if f.stored != nil {
 		s = f.stored
@@ -67,6 +68,22 @@ func (v *View) decodeStored(s *stored, into runtime.Object) error {
 func (v *View) decodeJSON(json string, into runtime.Object) error {
 	_, _, err := v.codec.Decode(bytesOf(json), nil, into)
 	return err
+}
+
+// decodeFully decodes what is stored. The logical cluster stays what it is: a conversion webhook may change
+// annotations, but is a tenant's.
+func (v *View) decodeFully(s *stored, into runtime.Object) error {
+	if err := v.decodeJSON(s.text(), into); err != nil {
+		return err
+	}
+	obj, ok := into.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("a custom resource cannot be a %T", into)
+	}
+	if found, _, _ := unstructured.NestedString(obj.Object, "metadata", "annotations", logicalcluster.AnnotationKey); s.cluster != "" && found != s.cluster {
+		annotate(obj, s.cluster)
+	}
+	return nil
 }
 
 // encode returns the object to store for one in the version of the view. Like the stock storage it takes the resource
@@ -96,16 +113,20 @@ func stamp(ctx context.Context, obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	annotations := accessor.GetAnnotations() // a copy
-	if !ok || annotations[logicalcluster.AnnotationKey] == cluster.String() {
-		return nil
+	if ok && accessor.GetAnnotations()[logicalcluster.AnnotationKey] != cluster.String() {
+		annotate(accessor, cluster.String())
 	}
+	return nil
+}
+
+// annotate says in an object which logical cluster it is of.
+func annotate(object metav1.Object, cluster string) {
+	annotations := object.GetAnnotations() // a copy
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[logicalcluster.AnnotationKey] = cluster.String()
-	accessor.SetAnnotations(annotations)
-	return nil
+	annotations[logicalcluster.AnnotationKey] = cluster
+	object.SetAnnotations(annotations)
 }
 
 // Create implements storage.Interface.
