@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -216,10 +217,14 @@ type listMeta struct {
 
 // writeEvent writes an event around an object that is JSON already, without looking at it again.
 func writeEvent(event *metav1.WatchEvent, w io.Writer) error {
-	raw := bytes.TrimSpace(event.Object.Raw)
-	buffer := make([]byte, 0, len(raw)+64)
-	buffer = fmt.Appendf(buffer, `{"type":%q,"object":`, event.Type)
-	buffer = append(buffer, raw...)
-	_, err := w.Write(append(buffer, "}\n"...))
+	buffer, _ := eventBuffers.Get().(*[]byte)
+	defer eventBuffers.Put(buffer)
+	text := strconv.AppendQuote(append((*buffer)[:0], `{"type":`...), event.Type)
+	text = append(append(text, `,"object":`...), bytes.TrimSpace(event.Object.Raw)...)
+	*buffer = append(text, "}\n"...)
+	_, err := w.Write(*buffer) // at once: readers count on whole events
 	return err
 }
+
+// eventBuffers are for events on their way to a watcher: there are as many events as watchers for each change.
+var eventBuffers = sync.Pool{New: func() any { return new([]byte) }}
