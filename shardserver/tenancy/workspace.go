@@ -82,8 +82,10 @@ type workspaceScope struct {
 	stored, workspace *tenancyv1alpha1.Workspace
 	// observed is the resource version that the pass began with.
 	observed string
-	shards   []*corev1alpha1.Shard
-	facts    workspaceFacts
+	// made is the LogicalCluster that this pass has made, or nil.
+	made   *corev1alpha1.LogicalCluster
+	shards []*corev1alpha1.Shard
+	facts  workspaceFacts
 }
 
 // Reconcile brings one workspace to where it leads. Placement is written down before anything is made of it, so that a
@@ -136,9 +138,12 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	return controller.Result{RequeueAfter: again}, nil
 }
 
-// catchUp waits for the watch cache to see what was written, which has already queued the next look: that shall not find
-// what was there before.
+// catchUp waits for the watch caches to see what was written, which has already queued the next look: that shall not find
+// what was there before, nor make a LogicalCluster again.
 func (c *workspaceController) catchUp(ctx context.Context, scope *workspaceScope) {
+	if made := scope.made; made != nil {
+		_, _ = c.clusters.GetNotOlderThan(logicalcluster.With(ctx, logicalcluster.Of(made)), "", made.Name, made.ResourceVersion)
+	}
 	if written := scope.workspace.ResourceVersion; written != scope.observed {
 		_, _ = c.workspaces.GetNotOlderThan(ctx, "", scope.workspace.Name, written)
 	}

@@ -45,7 +45,11 @@ func (c *workspaceController) deleteHere(ctx context.Context, scope *workspaceSc
 		controllerutil.RemoveFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
 		return client.IgnoreNotFound(c.writeMain(ctx, scope))
 	}
-	return client.IgnoreNotFound(c.write(ctx, scope))
+	if err := c.write(ctx, scope); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.catchUp(ctx, scope) // that the LogicalCluster goes has queued the next look
+	return nil
 }
 
 // clusterToDelete returns what the workspace led to, or was about to lead to; nil if that is nothing.

@@ -125,6 +125,7 @@ func (c *workspaceController) createCluster(ctx context.Context, scope *workspac
 	if err != nil {
 		return nil, fmt.Errorf("creating logical cluster %q of workspace %q: %w", name, scope.workspace.Name, err)
 	}
+	scope.made = cluster
 	return cluster, nil
 }
 
