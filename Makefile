@@ -113,5 +113,5 @@ fuzz: ## Every fuzz target for FUZZ_TIME.
 	@hack/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: bench
-bench: ## Figures of one run as a table and as JSON in bench.json: about an hour on an idle machine, a quarter of that with BENCH_SCALE=0.1.
+bench: ## Figures of one run as a table and as JSON in bench.json: about three quarters of an hour on an idle machine, a quarter of an hour with BENCH_SCALE=0.1. Figures come as they are known, and stay if it is broken off.
 	go test -run '^$$' -bench . -benchtime 1x -timeout 120m ./test/bench/...
