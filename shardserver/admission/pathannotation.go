@@ -72,14 +72,19 @@ func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _
 // annotated returns the object and whether it has to carry the annotation.
 func (p *pathAnnotation) annotated(a admission.Attributes) (metav1.Object, bool) {
 	resource := a.GetResource().GroupResource()
-	if a.GetSubresource() != "" || resource == logicalClusters {
+	if resource == logicalClusters {
 		return nil, false
 	}
 	obj, err := meta.Accessor(a.GetObject())
 	if err != nil {
 		return nil, false // reviews and the like, which are not stored
 	}
-	_, claims := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]
+	claim, claims := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]
+	if a.GetSubresource() != "" {
+		// A status is written without changing what the object says; some built-in kinds take new annotations along with it.
+		old, err := meta.Accessor(a.GetOldObject())
+		return obj, err == nil && claims && claim != old.GetAnnotations()[logicalcluster.PathAnnotationKey]
+	}
 	return obj, claims || foundByPath.Has(resource)
 }
 

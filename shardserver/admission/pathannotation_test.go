@@ -56,6 +56,15 @@ func TestPathAnnotation(t *testing.T) {
 		})
 	}
 
+	t.Run("a path that comes with a status is replaced", func(t *testing.T) {
+		obj := claiming("root")
+		q := ask{cluster: "c1", resource: configMaps, subresource: "status", name: "own", by: master, operation: admission.Update, obj: obj, old: &core.ConfigMap{}}
+		wantForbidden(t, through(t, newPathAnnotation(state.config()), q), "")
+		if got := obj.(metav1.Object).GetAnnotations()[key]; got != "root:org" {
+			t.Errorf("path %q", got)
+		}
+	})
+
 	t.Run("a path changed behind the plug-in is refused", func(t *testing.T) {
 		q := ask{cluster: "c1", resource: configMaps, name: "own", by: master, operation: admission.Update, obj: claiming("root"), old: claiming("root:org")}
 		wantForbidden(t, validated(t, newPathAnnotation(state.config()), q), "must be \"root:org\"")
