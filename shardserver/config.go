@@ -329,7 +329,7 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	handler = c.withHome(handler, generic.Serializer)
 	handler = c.virtual.WithServing(handler, generic.Serializer)
 	handler = mount.With(handler)
-	handler = c.connections.With(handler)
+	handler = c.connections.With(handler, c.registry)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)

@@ -36,6 +36,8 @@ const (
 	retryAfter = time.Second
 )
 
+var logicalClusters = corev1alpha1.Resource("logicalclusters")
+
 // connection is one long request that is being served.
 type connection struct {
 	cancel  context.CancelFunc
@@ -50,6 +52,8 @@ type connection struct {
 type Connections struct {
 	isLong request.LongRunningRequestCheck
 	pause  time.Duration
+	// paused is until when requests over all logical clusters are not ended again. It is Run's.
+	paused time.Time
 
 	mu   sync.Mutex
 	open map[logicalcluster.Name]map[*connection]struct{}
@@ -60,8 +64,11 @@ func New(isLong request.LongRunningRequestCheck) *Connections {
 	return &Connections{isLong: isLong, pause: wildcardPause, open: map[logicalcluster.Name]map[*connection]struct{}{}}
 }
 
-// With makes long requests end with their logical cluster's service. It belongs below authorization.
-func (c *Connections) With(handler http.Handler) http.Handler {
+// With makes long requests end with their logical cluster's service. It belongs below authorization. Between that, or the
+// queue before it, and the moment in which a request is noted here, its logical cluster may have turned inactive: it is
+// looked at once more.
+func (c *Connections) With(handler http.Handler, registry *storage.Registry) http.Handler {
+	clusters := storage.NewReader[*corev1alpha1.LogicalCluster](registry, logicalClusters)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		cluster, hasCluster := logicalcluster.From(req.Context())
 		info, hasInfo := request.RequestInfoFrom(req.Context())
@@ -72,9 +79,20 @@ func (c *Connections) With(handler http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		view, _ := virtual.From(ctx)
-		defer c.add(cluster, &connection{cancel: cancel, started: time.Now(), looksAtItself: authorization.OpenWhileInactive(req.URL.Path), view: view})()
+		added := &connection{cancel: cancel, started: time.Now(), looksAtItself: authorization.OpenWhileInactive(req.URL.Path), view: view}
+		defer c.add(cluster, added)()
+		if !cluster.IsWildcard() && !cluster.IsSystem() {
+			if now, err := clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err == nil && added.late(now) {
+				cancel()
+			}
+		}
 		handler.ServeHTTP(w, req.WithContext(ctx))
 	})
+}
+
+// late tells whether a request has begun after its logical cluster went out of service.
+func (c *connection) late(cluster *corev1alpha1.LogicalCluster) bool {
+	return !c.looksAtItself && (authorization.Inactive(cluster) || !c.view.Open(cluster))
 }
 
 // add notes a connection and returns what forgets it.
@@ -110,8 +128,10 @@ func all(*connection) bool { return true }
 
 // Run follows the logical clusters of the shard until the context ends. Every replica of a shard runs its own.
 func (c *Connections) Run(ctx context.Context, registry *storage.Registry) {
-	for ctx.Err() == nil {
-		if err := c.follow(ctx, registry); err != nil && ctx.Err() == nil {
+	for again := false; ctx.Err() == nil; {
+		complete, err := c.follow(ctx, registry, again)
+		again = again || complete
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("Watching logical clusters for their connections ended", "err", err)
 		}
 		select {
@@ -121,34 +141,38 @@ func (c *Connections) Run(ctx context.Context, registry *storage.Registry) {
 	}
 }
 
-func (c *Connections) follow(ctx context.Context, registry *storage.Registry) error {
-	resource, err := registry.Get(corev1alpha1.Resource("logicalclusters"))
+// follow runs one watch to its end, and returns whether it has told what exists. After one that did and ended (again),
+// requests over all logical clusters are ended: which of these turned inactive meanwhile, nobody has told.
+func (c *Connections) follow(ctx context.Context, registry *storage.Registry, again bool) (complete bool, err error) {
+	resource, err := registry.Get(logicalClusters)
 	if err != nil {
-		return err
+		return false, err
 	}
 	stream, err := storage.WatchAll(ctx, resource)
 	if err != nil {
-		return fmt.Errorf("watching logical clusters: %w", err)
+		return false, fmt.Errorf("watching logical clusters: %w", err)
 	}
 	defer stream.Stop()
-	// due fires when requests over all logical clusters are to be ended; it is set while they are to be, and paused
-	// tells when that may be at the earliest.
-	var due <-chan time.Time
-	var paused time.Time
+	var due <-chan time.Time // fires when requests over all logical clusters are to be ended; set while they are to be
+	if again {
+		due = time.After(time.Until(c.paused))
+	}
 	for {
 		select {
 		case <-due:
-			due, paused = nil, time.Now().Add(c.pause)
+			due, c.paused = nil, time.Now().Add(c.pause)
 			c.end(logicalcluster.Wildcard, all)
 		case event, ok := <-stream.ResultChan():
 			switch {
 			case !ok:
-				return nil
+				return complete, nil
 			case event.Type == watch.Error:
-				return apierrors.FromObject(event.Object)
+				return complete, apierrors.FromObject(event.Object)
+			case event.Type == watch.Bookmark:
+				complete = true
 			}
 			if c.handle(event) && due == nil {
-				due = time.After(time.Until(paused))
+				due = time.After(time.Until(c.paused))
 			}
 		}
 	}
