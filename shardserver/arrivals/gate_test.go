@@ -2,6 +2,7 @@ package arrivals
 
 import (
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -53,6 +55,8 @@ func TestEverybodyPasses(t *testing.T) {
 		running.Go(func() {
 			for range 20 {
 				g.Pass()
+				g.greet()
+				g.part()
 			}
 		})
 	}
@@ -69,10 +73,88 @@ func TestNobodyWaitsAtAGateThatIsLeft(t *testing.T) {
 	var running sync.WaitGroup
 	for range 3 * batch {
 		running.Go(g.Pass)
+		running.Go(func() { g.greet(); g.part() })
 	}
 	_ = g.leave()
 	running.Wait()
 	g.Pass()
+}
+
+// TestHandshakesLeaveAProcessorToRequests has more handshakes than may be under way, each of which takes until it is told
+// to end, and requests that pass meanwhile.
+func TestHandshakesLeaveAProcessorToRequests(t *testing.T) {
+	g := guarded(t)
+	const handshakes = 50
+	begun, end := make(chan struct{}, handshakes), make(chan struct{})
+	var running sync.WaitGroup
+	for range handshakes {
+		running.Go(func() {
+			g.greet()
+			begun <- struct{}{}
+			<-end
+			g.part()
+		})
+	}
+	may := g.hellos.width
+	for range may {
+		<-begun
+	}
+	for range 10 * batch { // so the network is looked at again and again
+		g.Pass()
+	}
+	if n := len(begun); n > 0 {
+		t.Errorf("%d handshakes more are under way than %d", n, may)
+	}
+	close(end)
+	running.Wait()
+	if g.hellos.within != 0 {
+		t.Errorf("%d handshakes count that have ended", g.hellos.within)
+	}
+}
+
+// TestHalfAHelloHoldsNothing has connections that send the beginning of a handshake and no more, and some that are closed
+// before it is their turn.
+func TestHalfAHelloHoldsNothing(t *testing.T) {
+	g := New()
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
+	listener, err := g.Listen(s.Listener)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Listener = listener
+	s.StartTLS()
+	for n := range 10 * g.hellos.width {
+		half, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer half.Close()
+		if _, err := half.Write([]byte{22, 3, 1}); err != nil {
+			t.Fatal(err)
+		}
+		if n%2 == 0 {
+			half.Close()
+		}
+	}
+	response, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	s.CloseClientConnections()
+	s.Close()
+	for end := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		g.mu.Lock()
+		within := g.hellos.within
+		g.mu.Unlock()
+		if within == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d handshakes count after all connections were closed", within)
+		}
+	}
 }
 
 // TestABurstIsNotWaitedFor has a hundred connections that all have sent something when their receiver gets a processor,

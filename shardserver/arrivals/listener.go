@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,7 +34,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if tcp, ok := accepted.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive})
 	}
-	return &connection{accepted, l.gate}, nil
+	return &connection{Conn: accepted, gate: l.gate}, nil
 }
 
 // Close implements net.Listener.
@@ -41,18 +42,53 @@ func (l *listener) Close() error {
 	return errors.Join(l.Listener.Close(), l.gate.leave())
 }
 
+// connection is read by one goroutine at a time until its handshake is done, and written by the same.
 type connection struct {
 	net.Conn
 	gate *Gate
+	// answered: the server has done its part of a handshake, which is the dear one, or has refused it. From then on what
+	// is received counts as a request.
+	answered atomic.Bool
+	greeted  atomic.Bool // and has not parted
+	closed   atomic.Bool
 }
 
 // Read implements net.Conn. What has been received is decrypted and parsed by the caller, later if need be.
 func (c *connection) Read(p []byte) (int, error) {
+	c.part() // it was not the whole hello
 	n, err := c.Conn.Read(p)
-	if n > 0 {
+	switch {
+	case n == 0:
+	case c.answered.Load():
 		c.gate.Pass()
+	default:
+		c.gate.greet()
+		c.greeted.Store(true)
+		if c.closed.Load() { // meanwhile, by somebody else
+			c.part()
+		}
 	}
 	return n, err
+}
+
+// Write implements net.Conn.
+func (c *connection) Write(p []byte) (int, error) {
+	c.answered.Store(true)
+	c.part()
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.closed.Store(true)
+	c.part()
+	return c.Conn.Close()
+}
+
+func (c *connection) part() {
+	if c.greeted.CompareAndSwap(true, false) {
+		c.gate.part()
+	}
 }
 
 // With has requests that share a connection pass the gate one by one, before anything else is done about them.

@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,37 +19,45 @@ import (
 // beLoudVariable makes a run of this program a loud tenant instead of a benchmark.
 const beLoudVariable = "BENCH_BE_LOUD"
 
-// shout sends requests from many clients, in a process of its own with a low priority, until it is stopped. That returns how many were
-// served and how many refused, by the second.
-func (t *tenant) shout(b *testing.B, method string) (stop func() (served, refused float64)) {
+// shout sends requests from many clients, in a process of its own that runs when no other wants to, until it is stopped.
+// It returns when each client has had an answer; stop returns how many were served since then, and how many were not, by
+// the second.
+func (t *tenant) shout(b *testing.B, by pressure) (stop func() (served, refused float64)) {
 	b.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
 	a := t.access
-	a.Method = method
+	a.Pressure = by
 	input, err := json.Marshal(a)
 	if err != nil {
 		b.Fatal(err)
 	}
-	loud := exec.CommandContext(b.Context(), "nice", "-n", "19", program)
+	loud := exec.CommandContext(b.Context(), "chrt", "--idle", "0", program)
 	loud.Env = append(os.Environ(), beLoudVariable+"="+string(input))
-	var output bytes.Buffer
-	loud.Stdout, loud.Stderr = &output, os.Stderr
+	loud.Stderr = os.Stderr
 	stdin, err := loud.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := loud.StdoutPipe()
 	if err != nil {
 		b.Fatal(err)
 	}
 	if err := loud.Start(); err != nil {
 		b.Fatal(err)
 	}
+	output := bufio.NewReader(stdout)
+	if _, err := output.ReadString('\n'); err != nil {
+		b.Fatalf("waiting until every client has an answer: %v", err)
+	}
 	return func() (served, refused float64) {
 		_ = stdin.Close()
-		if err := loud.Wait(); err != nil {
-			b.Fatal(err)
+		if _, err := fmt.Fscan(output, &served, &refused); err != nil {
+			b.Fatalf("reading what was served: %v", err)
 		}
-		if _, err := fmt.Sscan(output.String(), &served, &refused); err != nil {
+		if err := loud.Wait(); err != nil {
 			b.Fatal(err)
 		}
 		return served, refused
@@ -66,33 +74,41 @@ func beLoud(input string) error {
 	t := tenantOf(a)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var running sync.WaitGroup
+	var running, answered sync.WaitGroup
 	var served, refused atomic.Int64
-	begun := time.Now()
+	send := func() {
+		name := "read"
+		if a.Pressure.Method == http.MethodPost {
+			name = fmt.Sprintf("y%d-%d", time.Now().UnixNano(), t.serial.Add(1))
+		}
+		code, err := t.do(ctx, a.Pressure.Method, name)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil && (code == http.StatusOK || code == http.StatusCreated):
+			served.Add(1)
+		default:
+			refused.Add(1)
+		}
+	}
 	for range loudWorkers {
+		answered.Add(1)
 		running.Go(func() {
+			send()
+			answered.Done()
 			for ctx.Err() == nil {
-				name := "read"
-				if a.Method == http.MethodPost {
-					name = fmt.Sprintf("y%d-%d", time.Now().UnixNano(), t.serial.Add(1))
-				}
-				code, err := t.do(ctx, a.Method, name)
-				switch {
-				case ctx.Err() != nil:
-				case err == nil && (code == http.StatusOK || code == http.StatusCreated):
-					served.Add(1)
-				default:
-					refused.Add(1)
-				}
+				send()
 			}
 		})
 	}
+	answered.Wait()
+	begun, before, not := time.Now(), served.Load(), refused.Load()
+	fmt.Println("each client has an answer")
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
 	cancel()
 	running.Wait()
 	took := time.Since(begun).Seconds()
-	fmt.Println(float64(served.Load())/took, float64(refused.Load())/took)
+	fmt.Println(float64(served.Load()-before)/took, float64(refused.Load()-not)/took)
 	return nil
 }

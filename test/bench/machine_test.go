@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// recordGaps records how much of a second nobody here gets a processor while all are wanted: where a machine is shared,
+// its host takes them away for some milliseconds at a time. No request that meets such a gap can be faster, which is what
+// 99th percentiles beside a load have to be read with.
+func recordGaps(b *testing.B) {
+	b.Helper()
+	const howLong, short = 5 * time.Second, time.Millisecond
+	var mu sync.Mutex
+	var lost, longest time.Duration
+	var spinning sync.WaitGroup
+	processors := runtime.GOMAXPROCS(0)
+	for range processors {
+		spinning.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			var all, most time.Duration
+			last := time.Now()
+			for end := last.Add(howLong); last.Before(end); {
+				now := time.Now()
+				if gap := now.Sub(last); gap > short {
+					all, most = all+gap, max(most, gap)
+				}
+				last = now
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			lost, longest = lost+all, max(longest, most)
+		})
+	}
+	spinning.Wait()
+	record("the machine's own gaps", 100*lost.Seconds()/howLong.Seconds()/float64(processors), "%",
+		fmt.Sprintf("of the time of %d busy threads, in gaps of more than %v; the longest took %v", processors, short, longest.Round(100*time.Microsecond)))
+}
