@@ -72,7 +72,7 @@ func (s *Store) Run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(context.Context) { s.closeIdle(time.Now()) }, closeInterval)
 }
 
-// Close closes everything, at the end of the process.
+// Close closes everything, at the end of the process. Requests may be under way.
 func (s *Store) Close() {
 	s.mu.Lock()
 	open := s.open
@@ -83,6 +83,7 @@ func (s *Store) Close() {
 	}
 }
 
+// close closes a storage that nobody can reach any more, or whose store is closed: its contents stay what they are.
 func (h *held) close() {
 	for _, content := range h.contents {
 		content.Close()
@@ -126,14 +127,17 @@ func (s *Store) acquire(at place) (h *held, done func(), err error) {
 	s.mu.Unlock()
 	if h == nil {
 		if closed {
-			return nil, nil, apierrors.NewServiceUnavailable("the server is shutting down")
+			return nil, nil, errClosed()
 		}
 		// Outside of the lock: this may wait for etcd.
 		storage, release, err := s.pool.Acquire(at.resource, at.identity)
 		if err != nil {
 			return nil, nil, err
 		}
-		h = s.keep(at, storage, release)
+		if h = s.keep(at, storage, release); h == nil {
+			release()
+			return nil, nil, errClosed()
+		}
 	}
 	return h, sync.OnceFunc(func() {
 		s.mu.Lock()
@@ -143,10 +147,14 @@ func (s *Store) acquire(at place) (h *held, done func(), err error) {
 	}), nil
 }
 
-// keep makes an open storage known, unless somebody was faster, with one user more.
+// keep makes an open storage known, unless somebody was faster, with one user more. It returns nil when everything was
+// closed meanwhile: nobody would close this one.
 func (s *Store) keep(at place, storage *raw.Storage, release func()) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
 	h := s.open[at]
 	if h == nil {
 		h = &held{storage: storage, release: release, contents: map[types.UID]*customresources.Content{}}
@@ -157,6 +165,8 @@ func (s *Store) keep(at place, storage *raw.Storage, release func()) *held {
 	h.users++
 	return h
 }
+
+func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
 
 // content returns what serves a storage as a schema describes it.
 func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID) (*customresources.Content, error) {
@@ -172,6 +182,9 @@ func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed { // nobody would close it
+		return nil, errClosed()
+	}
 	if now := h.contents[schema]; now != nil && now != known { // somebody was faster
 		return now, nil
 	}
