@@ -50,6 +50,9 @@ func TestAHandlerGetsWritesAsFromTheNetwork(t *testing.T) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			t.Errorf("headers %v", r.Header)
 		}
+		if r.UserAgent() != rest.DefaultKubernetesUserAgent() {
+			t.Errorf("user agent %q", r.UserAgent())
+		}
 		if r.Context().Value(key{}) != nil {
 			t.Error("the handler sees what the caller's context holds")
 		}

@@ -26,6 +26,9 @@ func clusterize(config *rest.Config, shortcut *shortcut) *rest.Config {
 	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, shortcut} })
 	clusterized.QPS = -1
 	clusterized.RateLimiter = nil
+	if clusterized.UserAgent == "" { // it names the field manager of what is written
+		clusterized.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
 	return clusterized
 }
 
