@@ -108,3 +108,39 @@ func noWebhookByService(t *testing.T, shard *shardtesting.Shard) {
 		return nil
 	})
 }
+
+// unreadableObjectsGo has objects that nobody can convert any more, and deletes what defines them.
+func unreadableObjectsGo(t *testing.T, shard *shardtesting.Shard) {
+	server := httptest.NewTLSServer(http.HandlerFunc(converts))
+	w := newWorkspace(t, shard)
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	definition := w.define(convertible(&apiextensionsv1.WebhookClientConfig{URL: &server.URL, CABundle: bundle}))
+	for i := range 20 {
+		w.create(widget(fmt.Sprintf("w%d", i), map[string]any{"size": "big"}))
+	}
+	held := widget("held", nil)
+	held.SetFinalizers([]string{"example.com/held"})
+	w.create(held)
+	definition.Spec.Versions[0].Storage, definition.Spec.Versions[1].Storage = false, true
+	if _, err := w.definitions().Update(t.Context(), definition, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the second version is the stored one", func(ctx context.Context) error {
+		got, err := w.definitions().Get(ctx, definition.Name, metav1.GetOptions{})
+		if err == nil && len(got.Status.StoredVersions) != 2 {
+			err = fmt.Errorf("stored versions are %v", got.Status.StoredVersions)
+		}
+		return err
+	})
+	server.Close()
+	if err := w.definitions().Delete(t.Context(), definition.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "all but the object with a finalizer are gone", func(ctx context.Context) error {
+		keys := shard.Keys(t, "/widgets/customresources/"+w.name+"/")
+		if len(keys) != 1 || !strings.HasSuffix(keys[0], "/held") {
+			return fmt.Errorf("in storage are %v", keys)
+		}
+		return nil
+	})
+}

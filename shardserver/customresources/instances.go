@@ -18,8 +18,8 @@ import (
 type Instances struct {
 	// Store lists them as they are stored, whatever their versions.
 	Store storage.Store
-	// Deleter deletes one, with all that finalizers and owner references ask for. The logical cluster and the namespace
-	// are those of the context.
+	// Deleter deletes one, with all that finalizers and owner references ask for; one that cannot be converted, too. The
+	// logical cluster and the namespace are those of the context.
 	Deleter rest.GracefulDeleter
 	// Settled says that through this process no more objects can come: the definition, or the binding, is terminating, and every request
 	// that began before has ended.
@@ -68,7 +68,7 @@ func (c *Catalog) Instances(ctx context.Context, gr schema.GroupResource) (*Inst
 	}
 	return &Instances{
 		Store:   use.content.resource.Store,
-		Deleter: deleter,
+		Deleter: &remover{GracefulDeleter: deleter, store: use.content.store},
 		Settled: use.terminating && c.writers(use) == 0,
 		release: func() { c.done(use) },
 	}, nil

@@ -41,6 +41,7 @@ func TestCustomResources(t *testing.T) {
 		"a collection of definitions leaves no object":   collectionOfDefinitions,
 		"a webhook converts":                             convertedByWebhook,
 		"no webhook is reached by a service":             noWebhookByService,
+		"objects that cannot be converted go":            unreadableObjectsGo,
 		"a namespace and a workspace take objects along": namespaceAndWorkspaceGo,
 		"kinds of Kubernetes":                            kindsOfKubernetes,
 		"definitions of builtins harm nothing":           builtinsSurviveDefinitions,

@@ -4,6 +4,7 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,10 @@ const (
 	waitPart         = 4
 )
 
+// ErrHeld is returned by a deleter for an object that cannot be deleted as long as it has finalizers, nor be marked as
+// deleted. A pass goes on to others, and then fails with it.
+var ErrHeld = errors.New("an object with finalizers cannot be read")
+
 // Progress is what a pass has met.
 type Progress struct {
 	// Left counts the objects that were seen, of which there may be more.
@@ -46,6 +51,7 @@ type Progress struct {
 func Pass(ctx context.Context, lister rest.Lister, deleter rest.GracefulDeleter) (Progress, error) {
 	progress := Progress{Finalizers: map[string]int{}}
 	options := &internalversion.ListOptions{Limit: deletesPerPass}
+	var held error
 	for {
 		page, err := lister.List(ctx, options)
 		if err != nil {
@@ -53,9 +59,12 @@ func Pass(ctx context.Context, lister rest.Lister, deleter rest.GracefulDeleter)
 		}
 		progress.Left += meta.LenList(page)
 		err = progress.deletePage(ctx, deleter, page)
+		if errors.Is(err, ErrHeld) {
+			held, err = err, nil
+		}
 		list, listErr := meta.ListAccessor(page)
 		if err != nil || listErr != nil || list.GetContinue() == "" || progress.Deleted >= deletesPerPass {
-			return progress, firstOf(err, listErr)
+			return progress, firstOf(err, listErr, held)
 		}
 		options.Continue = list.GetContinue()
 	}
@@ -76,6 +85,8 @@ func (p *Progress) deletePage(ctx context.Context, deleter rest.GracefulDeleter,
 	var deletes errgroup.Group
 	deletes.SetLimit(parallelDeletes)
 	var failed atomic.Bool
+	var held atomic.Pointer[error]
+	var heldCount atomic.Int64
 	begun := 0
 	err := meta.EachListItem(page, func(obj runtime.Object) error {
 		object, err := meta.Accessor(obj)
@@ -99,6 +110,11 @@ func (p *Progress) deletePage(ctx context.Context, deleter rest.GracefulDeleter,
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one by now: the next pass sees it
 				return nil
 			}
+			if errors.Is(err, ErrHeld) {
+				held.Store(&err)
+				heldCount.Add(1)
+				return nil
+			}
 			if err != nil {
 				failed.Store(true)
 			}
@@ -109,8 +125,12 @@ func (p *Progress) deletePage(ctx context.Context, deleter rest.GracefulDeleter,
 		}
 		return nil
 	})
-	p.Deleted += begun
-	return firstOf(deletes.Wait(), err)
+	failure := firstOf(deletes.Wait(), err)
+	p.Deleted += begun - int(heldCount.Load())
+	if of := held.Load(); failure == nil && of != nil {
+		return *of
+	}
+	return failure
 }
 
 // Wait returns when to look again at what is left. As long as deletions get somewhere, the next pass follows at once.
