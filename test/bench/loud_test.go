@@ -19,49 +19,92 @@ import (
 // beLoudVariable makes a run of this program a loud tenant instead of a benchmark.
 const beLoudVariable = "BENCH_BE_LOUD"
 
-// shout sends requests from many clients, in a process of its own that runs when no other wants to, until it is stopped.
-// It returns when each client has had an answer; stop returns how many were served since then, and how many were not, by
-// the second.
-func (t *tenant) shout(b *testing.B, by pressure) (stop func() (served, refused float64)) {
+// aside runs this program as something else, which a variable in its environment says, when no other program wants to run.
+// It returns when that has written a line. Its input ends with end, after which the rest of its output is to be read.
+func aside(b *testing.B, variable, value string) (output *bufio.Reader, end func(), wait func() error) {
 	b.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
+	other := exec.CommandContext(b.Context(), "chrt", "--idle", "0", program)
+	other.Env = append(os.Environ(), variable+"="+value)
+	other.Stderr = os.Stderr
+	stdin, err := other.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := other.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		b.Fatal(err)
+	}
+	output = bufio.NewReader(stdout)
+	if _, err := output.ReadString('\n'); err != nil {
+		b.Fatalf("waiting until %s has begun: %v", variable, err)
+	}
+	return output, func() { _ = stdin.Close() }, other.Wait
+}
+
+// shout sends requests from many clients until it is stopped. It returns when each client has had an answer; stop returns
+// how many were served since then, and how many were not, by the second.
+func (t *tenant) shout(b *testing.B, by pressure) (stop func() (served, refused float64)) {
+	b.Helper()
 	a := t.access
 	a.Pressure = by
 	input, err := json.Marshal(a)
 	if err != nil {
 		b.Fatal(err)
 	}
-	loud := exec.CommandContext(b.Context(), "chrt", "--idle", "0", program)
-	loud.Env = append(os.Environ(), beLoudVariable+"="+string(input))
-	loud.Stderr = os.Stderr
-	stdin, err := loud.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	stdout, err := loud.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := loud.Start(); err != nil {
-		b.Fatal(err)
-	}
-	output := bufio.NewReader(stdout)
-	if _, err := output.ReadString('\n'); err != nil {
-		b.Fatalf("waiting until every client has an answer: %v", err)
-	}
+	output, end, wait := aside(b, beLoudVariable, string(input))
 	return func() (served, refused float64) {
-		_ = stdin.Close()
+		end()
 		if _, err := fmt.Fscan(output, &served, &refused); err != nil {
 			b.Fatalf("reading what was served: %v", err)
 		}
-		if err := loud.Wait(); err != nil {
+		if err := wait(); err != nil {
 			b.Fatal(err)
 		}
 		return served, refused
 	}
+}
+
+// keepBusy gives processors to nobody else than who wants them, until it is stopped: they do not go to sleep, and a host
+// takes them away as it does when a machine is busy.
+func keepBusy(b *testing.B) (stop func()) {
+	b.Helper()
+	_, end, wait := aside(b, beBusyVariable, "yes")
+	return func() {
+		end()
+		if err := wait(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// beBusyVariable makes a run of this program spin.
+const beBusyVariable = "BENCH_BE_BUSY"
+
+// beBusy is the program of keepBusy.
+func beBusy() error {
+	var ended atomic.Bool
+	var spinning sync.WaitGroup
+	for range runtime.NumCPU() {
+		spinning.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for !ended.Load() {
+			}
+		})
+	}
+	runtime.GOMAXPROCS(runtime.NumCPU() + 1) // one for who waits for the end
+	fmt.Println("busy")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	ended.Store(true)
+	spinning.Wait()
+	return err
 }
 
 // beLoud is the program of shout: it is loud until its input ends.

@@ -65,6 +65,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if os.Getenv(beBusyVariable) != "" {
+		if err := beBusy(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	if names := chosen(); len(names) > 1 {
 		os.Exit(runEach(names))
