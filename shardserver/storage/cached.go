@@ -35,6 +35,9 @@ func cached(
 	if err != nil {
 		return nil, nil, err
 	}
+	if voluminous[config.GroupResource] {
+		raw = smallPages{raw}
+	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             &prompt{listing: listing{newForgetting(raw, newFunc, clock.RealClock{})}},
 		Versioner:           storage.APIObjectVersioner{},
