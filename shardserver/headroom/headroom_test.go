@@ -52,15 +52,15 @@ func TestRoomFollowsTheLoad(t *testing.T) {
 		now, allocated, want int64
 		took                 time.Duration
 	}{
-		{"a room that lasts long enough stays", 256 * mib, 256 * mib, 256 * mib, 8 * time.Second},
+		{"a room that lasts long enough stays", 256 * mib, 256 * mib, 256 * mib, pause},
 		{"one that is used up soon is doubled", 256 * mib, 250 * mib, 512 * mib, time.Second},
-		{"one that lasts half as long as it should is doubled, too", 256 * mib, 256 * mib, 512 * mib, 4 * time.Second},
-		{"one that lasts almost as long grows as much as that needs", 400 * mib, 400 * mib, 800 * mib / 2 * 8 / 7, 7 * time.Second},
+		{"one that lasts half as long as it should is doubled, too", 256 * mib, 256 * mib, 512 * mib, pause / 2},
+		{"one that lasts almost as long grows as much as that needs", 400 * mib, 400 * mib, 400 * mib * 8 / 7, pause * 7 / 8},
 		{"it has a bound", 1024 * mib, 1024 * mib, 1024 * mib, time.Second},
 		{"what was collected before it was used says nothing", 256 * mib, 4 * mib, 256 * mib, 10 * time.Millisecond},
 		{"no time at all says nothing either", 256 * mib, 4 * mib, 256 * mib, 0},
-		{"when the load has ended it goes back to the least", 1024 * mib, 100 * mib, 256 * mib, 2 * time.Minute},
-		{"a smaller load gets a smaller room", 1024 * mib, 1024 * mib, 512 * mib, 16 * time.Second},
+		{"when the load has ended it goes back to the least", 1024 * mib, 100 * mib, 256 * mib, 15 * pause},
+		{"a smaller load gets a smaller room", 1024 * mib, 1024 * mib, 512 * mib, 2 * pause},
 	} {
 		if got := room.next(tc.now, tc.allocated, tc.took); max(got-tc.want, tc.want-got) > mib {
 			t.Errorf("%s: got %d MiB, want %d MiB", tc.sentence, got/mib, tc.want/mib)
