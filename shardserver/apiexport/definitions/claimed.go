@@ -38,13 +38,9 @@ func (d *Definitions) claimedKeys(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	identities := sets.New[string]()
+	var identities sets.Set[string]
 	if event.Type != watch.Deleted {
-		for _, claim := range export.Spec.PermissionClaims {
-			if claim.IdentityHash != "" {
-				identities.Insert(claim.IdentityHash)
-			}
-		}
+		identities = claimedBy(export)
 	}
 	keys := d.claimantsOf(export.Status.IdentityHash)
 	d.setClaims(apiexport.ExportOf(export), identities)
@@ -52,6 +48,17 @@ func (d *Definitions) claimedKeys(event watch.Event) []controller.Key {
 		keys = append(keys, controller.ObjectKey(event)...)
 	}
 	return keys
+}
+
+// claimedBy returns the identities of what an export claims of others.
+func claimedBy(export *apisv1alpha2.APIExport) sets.Set[string] {
+	identities := sets.New[string]()
+	for _, claim := range export.Spec.PermissionClaims {
+		if claim.IdentityHash != "" {
+			identities.Insert(claim.IdentityHash)
+		}
+	}
+	return identities
 }
 
 // claimedSchemaKeys returns the exports that claim what the exports beside a new schema offer.
@@ -113,7 +120,13 @@ func (d *Definitions) reconcileClaimed(ctx context.Context, key controller.Key) 
 	export, err := d.cfg.Exports.Get(ctx, exportOf(key))
 	if apierrors.IsNotFound(err) {
 		d.setClaims(exportOf(key), nil)
-		return controller.Result{}, nil
+		// It may have come back since it was asked for, and its event have been seen before its claims were taken away.
+		if export, err = d.cfg.Exports.Get(ctx, exportOf(key)); apierrors.IsNotFound(err) {
+			return controller.Result{}, nil
+		}
+		if err == nil {
+			d.setClaims(exportOf(key), claimedBy(export))
+		}
 	}
 	if err != nil {
 		return controller.Result{}, err
