@@ -287,12 +287,15 @@ func (s *site) get(config *rest.Config, url string, want int) {
 	}
 }
 
-// says expects a server to have said something to its administrator.
+// says expects a server to say something to its administrator. It may come after the answer that it is about.
 func (s *site) says(server, want string) {
 	s.Helper()
-	if !strings.Contains(s.Process(s.T, server).Output(), want) {
-		s.Errorf("%s does not say %q", server, want)
-	}
+	shardtesting.Eventually(s.T, server+" tells its administrator", func(context.Context) error {
+		if !strings.Contains(s.Process(s.T, server).Output(), want) {
+			return fmt.Errorf("%s does not say %q", server, want)
+		}
+		return nil
+	})
 }
 
 // certificatesByClock: one that was issued a moment ago is not valid yet where the clock is behind. The front proxy, and
