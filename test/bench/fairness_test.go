@@ -15,7 +15,7 @@ import (
 )
 
 // Quiet tenants send one request at a time, each this many a second: reads and creations by turns. A loud one has
-// loudWorkers requests under way all the time, from a process of its own, and gets some hundred times as many served.
+// loudWorkers requests under way all the time, from a process of its own: more than is served, which the figures tell.
 const (
 	quietTenants = 8
 	quietRate    = 20
@@ -34,8 +34,8 @@ type pressure struct {
 	Anew   bool // with a connection for each request
 }
 
-// BenchmarkFairness measures the requests of some tenants by themselves, beside one that loads the shard a hundred times
-// as much as each of them, and beside one that does the same to another shard with another etcd on the same machine. The
+// BenchmarkFairness measures the requests of some tenants by themselves, beside one that asks for more than a hundred
+// times as much as each of them, and beside one that does the same to another shard with another etcd on the same machine. The
 // last is what sharing processors costs, whoever is fair; what the loud neighbour costs beyond that is the shard's doing.
 //
 // By themselves they are measured on an idle machine, and on one whose processors are kept busy by a program that yields
