@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/options"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/atoll-dev/atoll/background"
 	"github.com/atoll-dev/atoll/cacheserver/api"
 	"github.com/atoll-dev/atoll/cacheserver/scope"
 	"github.com/atoll-dev/atoll/cacheserver/store"
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
 
 // Config is what a server for a cache alone is made of. Package options makes it of flags.

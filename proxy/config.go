@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/internal/servingcert"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/mapping"
 	"github.com/atoll-dev/atoll/proxy/options"
 	"github.com/atoll-dev/atoll/proxy/scrape"
 	"github.com/atoll-dev/atoll/proxy/shards"
-	"github.com/atoll-dev/atoll/servingcert"
-	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // Config is everything the server is built from, loaded from the files that the options name.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/atoll-dev/atoll/issuers/issuertest"
+	"github.com/atoll-dev/atoll/internal/issuers/issuertest"
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/options"
-	"github.com/atoll-dev/atoll/sharedindex"
-	indextesting "github.com/atoll-dev/atoll/sharedindex/testing"
+	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 )
 
 // said is what a shard says once.

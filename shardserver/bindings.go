@@ -10,8 +10,8 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
 // hookBindings is the name of the post-start hook that is done when all bindings, exports and workspace types are known.
@@ -37,7 +37,7 @@ func (s *Server) followBindings() {
 func (s *Server) Bindings() *bindings.Index { return s.config.bindings }
 
 // Exports returns what finds exports and their schemas.
-func (s *Server) Exports() *apiexport.Catalog { return s.config.exports }
+func (s *Server) Exports() *apiindex.Catalog { return s.config.exports }
 
 // visible is the rule that says which logical clusters show a resource that is compiled in: what is stored with an
 // identity is shown where it is bound with that identity, everything else everywhere. In root and system:shard all is
@@ -83,7 +83,7 @@ func (c *Config) exported(ctx context.Context, gr schema.GroupResource, identity
 				return nil, fmt.Errorf("reading APIResourceSchema %q of %q: %w", resource.Schema, logicalcluster.Of(export), err)
 			}
 			return &bindings.Resource{
-				GroupResource: gr, Export: apiexport.ExportOf(export), Identity: identity,
+				GroupResource: gr, Export: apiindex.ExportOf(export), Identity: identity,
 				Schema: resource.Schema, SchemaUID: described.UID, Virtual: resource.Storage.Virtual != nil,
 			}, nil
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
-	"github.com/atoll-dev/atoll/shardserver/replication/marks"
+	"github.com/atoll-dev/atoll/shardserver/sharding/replicatelabel"
 )
 
 // hookClaims is the name of the post-start hook.
@@ -31,6 +31,6 @@ func (s *Server) claimsObserver() lifecycle.Observer { return claims.NewWatcher(
 func (s *Server) sharingControllers() []controller.Controller {
 	return []controller.Controller{
 		claims.Controller(s.claimsConfig()),
-		marks.Controller(marks.Config{Registry: s.Registry, Objects: s.config.clients.Metadata}),
+		replicatelabel.Controller(replicatelabel.Config{Registry: s.Registry, Objects: s.config.clients.Metadata}),
 	}
 }

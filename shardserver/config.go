@@ -20,26 +20,26 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	"github.com/atoll-dev/atoll/issuers"
-	"github.com/atoll-dev/atoll/shardserver/adminauth"
+	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/arrivals"
-	"github.com/atoll-dev/atoll/shardserver/audit"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
-	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/customresources"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
-	"github.com/atoll-dev/atoll/shardserver/fairness"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/filters"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
+	"github.com/atoll-dev/atoll/shardserver/filters/audit"
+	"github.com/atoll-dev/atoll/shardserver/filters/flowcontrol"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -47,8 +47,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/connections"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -63,7 +63,7 @@ type Config struct {
 	types       *workspacetype.Resolver
 	typeIndex   *workspacetype.Index
 	virtual     *virtual.Set
-	connections *connections.Connections
+	connections *watchterminator.Connections
 	arrivals    *arrivals.Gate
 	tokenIssuer serviceaccount.TokenGenerator
 	tokenKeys   serviceaccount.PublicKeysGetter
@@ -82,7 +82,7 @@ type Config struct {
 	dynamic     *dynamic.Plugins
 	// bindings knows what logical clusters have bound, exports where that comes from.
 	bindings *bindings.Index
-	exports  *apiexport.Catalog
+	exports  *apiindex.Catalog
 	// logicalClusters reads what logical clusters say of themselves.
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	// origin is what joins a shard that is not root to the root shard; nil on that one itself.
@@ -92,7 +92,7 @@ type Config struct {
 	// inFlight is what admission charged quotas for.
 	inFlight *quota.InFlight
 	// keys is what lies in etcd, below all registries.
-	keys *keyspace.Keyspace
+	keys *etcdkeys.Keyspace
 	// counts are the numbers of objects of logical clusters that have a limit.
 	counts *objectcount.Counts
 }
@@ -104,7 +104,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		registry: registry,
 		arrivals: arrivals.New(),
 		inFlight: quota.NewInFlight(),
-		keys: keyspace.New(keyspace.Config{
+		keys: etcdkeys.New(etcdkeys.Config{
 			Transport: opts.Etcd.StorageConfig.Transport, Prefix: opts.Etcd.StorageConfig.Prefix, Registry: registry,
 		}),
 		virtual: virtual.NewSet(),
@@ -112,7 +112,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 	c.logicalClusters = storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters"))
 	c.typeIndex = workspacetype.NewIndex(registry)
 	c.types = workspacetype.NewResolver(workspacetype.Stored(registry, c.typeIndex))
-	c.bindings, c.exports = bindings.NewIndex(registry), apiexport.NewCatalog(registry, c.types.Locate)
+	c.bindings, c.exports = bindings.NewIndex(registry), apiindex.NewCatalog(registry, c.types.Locate)
 	c.claims = claims.NewIndex(registry, c.bindings)
 	c.counts = objectcount.New(objectcount.Config{
 		Registry: registry, Keys: c.keys, Shard: opts.Shard.Name,
@@ -126,7 +126,7 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		}
 	}
 	registry.SetVisible(c.visible)
-	c.connections = connections.New(c.Generic.LongRunningFunc)
+	c.connections = watchterminator.New(c.Generic.LongRunningFunc)
 	c.Generic.BuildHandlerChainFunc = c.handlerChain
 	return c, nil
 }
@@ -311,7 +311,7 @@ func (c *Config) applyAdmission(context.Context) error {
 func (c *Config) applyAudit(context.Context) error { return c.options.Audit.ApplyTo(c.Generic) }
 
 func (c *Config) applyFairness(context.Context) error {
-	controller, err := fairness.New(fairness.DefaultLimits(), c.authorizer.Payer)
+	controller, err := flowcontrol.New(flowcontrol.DefaultLimits(), c.authorizer.Payer)
 	if err != nil {
 		return fmt.Errorf("dividing the shard between logical clusters: %w", err)
 	}

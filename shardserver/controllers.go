@@ -8,11 +8,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
-	"github.com/atoll-dev/atoll/shardserver/apiexport/identitycache"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/sharding/identitystore"
+	"github.com/atoll-dev/atoll/shardserver/sharding/topology"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
-	"github.com/atoll-dev/atoll/shardserver/topology"
 )
 
 // hookStopControllers is the name of the pre-shutdown hook.
@@ -40,7 +40,7 @@ func (s *Server) addControllers() error {
 			s.replicationControllers(),
 			[]controller.Controller{
 				policystatus.Controller(s.policyStatusConfig()),
-				identitycache.Controller(s.identityCacheConfig()),
+				identitystore.Controller(s.identityCacheConfig()),
 				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
 			},
 		),

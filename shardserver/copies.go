@@ -6,11 +6,11 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/atoll-dev/atoll/shardserver/cachedresources/publisher"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/options"
-	"github.com/atoll-dev/atoll/shardserver/replication/copies"
-	"github.com/atoll-dev/atoll/shardserver/replication/offers"
 )
 
 // hookCopies is the name of the post-start hook that begins to close copies which nobody reads.
@@ -19,9 +19,9 @@ const hookCopies = "kcp-close-idle-copies"
 // cachedCopies are both sides of cached resources between shards: what this one offers to others, and what it has of them
 // for its consumers.
 type cachedCopies struct {
-	offers *offers.Publisher
-	store  *copies.Store
-	keeper *copies.Keeper
+	offers *publisher.Publisher
+	store  *replica.Store
+	keeper *replica.Keeper
 }
 
 // addCopies makes what reads cached resources of other shards and publishes those of this one, if they are served.
@@ -30,15 +30,15 @@ func (s *Server) addCopies() error {
 		return nil
 	}
 	storage := s.options.Etcd.StorageConfig
-	storage.Prefix = copies.Prefix(storage.Prefix)
-	pool := raw.NewPool(raw.Options{
+	storage.Prefix = replica.Prefix(storage.Prefix)
+	pool := crdstorage.NewPool(crdstorage.Options{
 		Storage: storage, Transformers: s.config.rest.transformers, WatchCache: s.options.Etcd.EnableWatchCache,
 		DeleteCollectionWorkers: s.options.Etcd.DeleteCollectionWorkers,
 	})
 	r := s.replication
-	r.cached = &cachedCopies{store: copies.NewStore(pool, s.config.definitions)}
-	r.cached.keeper = copies.NewKeeper(copies.KeeperConfig{Store: r.cached.store, Cache: r.cache, Disk: r.disk})
-	r.cached.offers = offers.New(offers.Config{
+	r.cached = &cachedCopies{store: replica.NewStore(pool, s.config.definitions)}
+	r.cached.keeper = replica.NewKeeper(replica.KeeperConfig{Store: r.cached.store, Cache: r.cache, Disk: r.disk})
+	r.cached.offers = publisher.New(publisher.Config{
 		Registry: s.Registry, Shard: s.options.Shard.Name, Cache: r.cache, Mirror: r.mirror, Objects: s.config.clients.Dynamic,
 	})
 	s.Generic.RegisterDestroyFunc(r.cached.store.Close)
@@ -53,7 +53,7 @@ func (s *Server) addCopies() error {
 }
 
 // copies returns what has the cached resources of other shards; nil without a cache.
-func (s *Server) copies() *copies.Store {
+func (s *Server) copies() *replica.Store {
 	if s.replication == nil || s.replication.cached == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (s *Server) copyControllers() []controller.Controller {
 	if s.copies() == nil {
 		return nil
 	}
-	return []controller.Controller{copies.Wanted(copies.WantedConfig{
+	return []controller.Controller{replica.Wanted(replica.WantedConfig{
 		Registry: s.Registry, Exports: references{s.config.exports, s}, Keeper: s.replication.cached.keeper,
 	})}
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/customresources/lifecycle"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
 )
 
 // hookDefinitions is the name of the post-start hook that is done when all definitions are known.
@@ -21,7 +21,7 @@ const hookDefinitions = "kcp-follow-definitions"
 // serveCustomResources creates what serves the resources that definitions bring, and makes the definitions of all
 // logical clusters known to the registry.
 func (c *Config) serveCustomResources(groups *apiGroups) {
-	pool := raw.NewPool(raw.Options{
+	pool := crdstorage.NewPool(crdstorage.Options{
 		Storage:                 c.options.Etcd.StorageConfig,
 		Transformers:            c.rest.transformers,
 		WatchCache:              c.options.Etcd.EnableWatchCache,

@@ -10,12 +10,12 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/export"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/options"
@@ -28,13 +28,13 @@ const hookReferrers = "kcp-follow-export-references"
 
 // referrers know which objects refer to which export.
 type referrers struct {
-	consumers *apiexport.Referrers[*apisv1alpha2.APIBinding]
-	slices    *apiexport.Referrers[*apisv1alpha1.APIExportEndpointSlice]
+	consumers *apiindex.Referrers[*apisv1alpha2.APIBinding]
+	slices    *apiindex.Referrers[*apisv1alpha1.APIExportEndpointSlice]
 }
 
 // followReferrers ties what is known of references to exports to the life of the server.
 func (s *Server) followReferrers() {
-	s.referrers = referrers{consumers: apiexport.NewConsumers(s.Registry), slices: apiexport.NewSlices(s.Registry)}
+	s.referrers = referrers{consumers: apiindex.NewConsumers(s.Registry), slices: apiindex.NewSlices(s.Registry)}
 	consumers, slices := s.referrers.consumers, s.referrers.slices
 	s.Generic.AddPostStartHookOrDie(hookReferrers, func(hook genericapiserver.PostStartHookContext) error {
 		s.running.Go(func() { consumers.Run(hook) })
@@ -49,7 +49,7 @@ func (s *Server) followReferrers() {
 }
 
 // Consumers returns the index of the bindings of this shard by export.
-func (s *Server) Consumers() *apiexport.Referrers[*apisv1alpha2.APIBinding] {
+func (s *Server) Consumers() *apiindex.Referrers[*apisv1alpha2.APIBinding] {
 	return s.referrers.consumers
 }
 
@@ -82,7 +82,7 @@ func (s *Server) defaultBindings() *defaultbindings.Binder {
 
 // references is what follows the references of those who offer cached resources.
 type references struct {
-	*apiexport.Catalog
+	*apiindex.Catalog
 	server *Server
 }
 

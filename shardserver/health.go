@@ -5,7 +5,7 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/headroom"
-	"github.com/atoll-dev/atoll/shardserver/health"
+	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 )
 
 // hookBeats is the name of the post-start hook that begins to listen to other shards.
@@ -13,7 +13,7 @@ const hookBeats = "kcp-follow-shard-reports"
 
 // addHealth makes what says how this shard is, and what hears how others are.
 func (s *Server) addHealth() {
-	s.reporter = health.NewReporter(health.ReporterConfig{
+	s.reporter = heartbeat.NewReporter(heartbeat.ReporterConfig{
 		Registry:           s.Registry,
 		Keys:               s.config.keys,
 		MaxLogicalClusters: s.options.Shard.MaxLogicalClusters,
@@ -26,7 +26,7 @@ func (s *Server) addHealth() {
 			return s.registration.Healthy()
 		},
 	})
-	s.beats = health.NewBeats(s.Registry)
+	s.beats = heartbeat.NewBeats(s.Registry)
 	s.Generic.AddPostStartHookOrDie(hookBeats, func(hook genericapiserver.PostStartHookContext) error {
 		s.running.Go(func() { s.beats.Run(hook) })
 		return nil
@@ -38,7 +38,7 @@ func (s *Server) healthControllers() []controller.Controller {
 	if !s.options.IsRoot() {
 		return nil
 	}
-	return []controller.Controller{health.Controller(health.ControllerConfig{
+	return []controller.Controller{heartbeat.Controller(heartbeat.ControllerConfig{
 		Registry: s.Registry, Client: s.config.clients.Typed, Own: s.options.Shard.Name, Reporter: s.reporter, Beats: s.beats,
 	})}
 }

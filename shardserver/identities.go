@@ -17,8 +17,8 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
-	"github.com/atoll-dev/atoll/shardserver/identity"
 )
 
 const (

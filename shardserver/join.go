@@ -10,9 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/atoll-dev/atoll/shardserver/apiexport/identitycache"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
-	"github.com/atoll-dev/atoll/shardserver/handshake"
+	"github.com/atoll-dev/atoll/shardserver/sharding/identitystore"
+	"github.com/atoll-dev/atoll/shardserver/sharding/join"
 )
 
 // hookRegistration is the name of the post-start hook that begins to register the shard in root, checkRegistration that of
@@ -24,8 +24,8 @@ const (
 
 // origin is what joins a shard that is not root to the one that is.
 type origin struct {
-	root       *handshake.Root
-	identities handshake.Identities
+	root       *join.Root
+	identities join.Identities
 	// first tells that the shard had to ask for its identities: it was never part of the installation before.
 	first bool
 }
@@ -33,7 +33,7 @@ type origin struct {
 // join finds the identities that this shard, which is not root, stores kcp's own APIs by. It returns when it has them; the
 // port tells meanwhile why the shard is not there yet.
 func (c *Config) join(ctx context.Context, configMaps rest.Storage) (_ *origin, err error) {
-	store, ok := configMaps.(handshake.Store)
+	store, ok := configMaps.(join.Store)
 	if !ok {
 		return nil, fmt.Errorf("the storage of config maps is %T, which cannot hold identities", configMaps)
 	}
@@ -42,15 +42,15 @@ func (c *Config) join(ctx context.Context, configMaps rest.Storage) (_ *origin, 
 		return nil, err
 	}
 	o := &origin{}
-	if o.root, err = handshake.NewRoot(config); err != nil {
+	if o.root, err = join.NewRoot(config); err != nil {
 		return nil, err
 	}
-	var waiting *handshake.Waiting
+	var waiting *join.Waiting
 	var unanswered error
-	o.identities, err = handshake.Resolve(ctx, store, o.root, func(reason error) {
+	o.identities, err = join.Resolve(ctx, store, o.root, func(reason error) {
 		o.first = true
 		if waiting == nil && unanswered == nil {
-			waiting, unanswered = handshake.Wait(c.Generic.SecureServing)
+			waiting, unanswered = join.Wait(c.Generic.SecureServing)
 		}
 		if waiting != nil {
 			waiting.Because(reason)
@@ -72,7 +72,7 @@ func (s *Server) addRegistration() error {
 	if origin == nil {
 		return nil // the bootstrap of root registers the root shard
 	}
-	s.registration = &handshake.Registration{
+	s.registration = &join.Registration{
 		Root:     origin.root,
 		Held:     origin.identities,
 		Required: origin.first,
@@ -88,8 +88,8 @@ func (s *Server) addRegistration() error {
 }
 
 // identityCacheConfig is what writes down the identities of root's exports gets.
-func (s *Server) identityCacheConfig() identitycache.Config {
-	config := identitycache.Config{Registry: s.Registry, Client: s.config.clients.Typed, Refused: func(error) {}}
+func (s *Server) identityCacheConfig() identitystore.Config {
+	config := identitystore.Config{Registry: s.Registry, Client: s.config.clients.Typed, Refused: func(error) {}}
 	if origin := s.config.origin; origin != nil {
 		config.Held, config.Refused = origin.identities.Needed(), s.registration.Published
 	}

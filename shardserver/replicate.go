@@ -17,10 +17,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
-	"github.com/atoll-dev/atoll/shardserver/mirror"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/options"
-	"github.com/atoll-dev/atoll/shardserver/replication/publish"
+	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
+	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
 )
@@ -28,8 +28,8 @@ import (
 const (
 	// hookMirror is the name of the post-start hook that begins to follow the cache.
 	hookMirror = "kcp-follow-cache"
-	// heartbeat is how often a shard reports on itself.
-	heartbeat = 10 * time.Second
+	// heartbeatInterval is how often a shard reports on itself.
+	heartbeatInterval = 10 * time.Second
 	// knownPatience bounds how long a shard that has never been ready waits for what other shards have.
 	knownPatience = 5 * time.Second
 	// trustInterval is how often it is looked whether the cache is that of this installation.
@@ -39,9 +39,9 @@ const (
 // replicator is what a shard knows of others and tells them.
 type replicator struct {
 	cache     *client.Client
-	mirror    *mirror.Mirror
-	publisher *publish.Publisher
-	disk      *mirror.Disk
+	mirror    *replica.Mirror
+	publisher *publisher.Publisher
+	disk      *replica.Disk
 	// cached is nil without cached resources.
 	cached *cachedCopies
 }
@@ -58,18 +58,18 @@ func (s *Server) addReplication(ctx context.Context) error {
 	if r.cache, err = client.New(config, s.options.Shard.Name); err != nil {
 		return fmt.Errorf("--cache-kubeconfig: %w", err)
 	}
-	etcd, err := keyspace.Connect(s.StorageTransport())
+	etcd, err := etcdkeys.Connect(s.StorageTransport())
 	if err != nil {
 		return err
 	}
-	r.disk = &mirror.Disk{Etcd: etcd, Prefix: s.options.Etcd.StorageConfig.Prefix}
-	followed := publish.Copied(s.Registry)
+	r.disk = &replica.Disk{Etcd: etcd, Prefix: s.options.Etcd.StorageConfig.Prefix}
+	followed := publisher.Copied(s.Registry)
 	for _, resource := range client.Resources() {
 		if storage.OnlyElsewhere(resource.GroupResource()) {
 			followed = append(followed, resource)
 		}
 	}
-	r.mirror = mirror.New(mirror.Config{
+	r.mirror = replica.New(replica.Config{
 		Shard: s.options.Shard.Name, Root: options.DefaultShardName, Resources: followed, Shards: s.registeredShards(), Disk: r.disk,
 		MaxPerShard: int(s.options.Shard.MaxObjectsOfAnother),
 	})
@@ -77,9 +77,9 @@ func (s *Server) addReplication(ctx context.Context) error {
 		return err
 	}
 	s.Registry.SetElsewhere(r.mirror)
-	r.publisher = publish.New(publish.Config{
+	r.publisher = publisher.New(publisher.Config{
 		Registry: s.Registry, Shard: s.options.Shard.Name, Cache: r.cache, Mirror: r.mirror, Sources: s.publishedSources(),
-		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return s.reporter.Report(ctx) }, Interval: heartbeat,
+		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return s.reporter.Report(ctx) }, Interval: heartbeatInterval,
 	})
 	if err := s.addCopies(); err != nil {
 		return err
@@ -139,11 +139,11 @@ func (s *Server) cacheConfig() (*rest.Config, error) {
 }
 
 // publishedSources are all that other shards must know of this one.
-func (s *Server) publishedSources() []publish.Source {
+func (s *Server) publishedSources() []publisher.Source {
 	return slices.Concat(
-		publish.Copies(s.Registry),
+		publisher.Copies(s.Registry),
 		tenancy.PublishedSources(s.tenancyConfig()),
-		[]publish.Source{endpointslice.ConsumersSource(s.sliceConfig())},
+		[]publisher.Source{endpointslice.ConsumersSource(s.sliceConfig())},
 	)
 }
 
@@ -158,7 +158,7 @@ func (s *Server) registeredShards() func(context.Context) (map[string]bool, erro
 		all, err := shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
 		shards := make(map[string]bool, len(all))
 		for _, shard := range all {
-			shards[shard.Name] = mirror.Reported(shard)
+			shards[shard.Name] = replica.Reported(shard)
 		}
 		return shards, err
 	}
@@ -185,7 +185,7 @@ func (s *Server) replicationMetrics() []metrics.StableCollector {
 	if s.replication == nil {
 		return nil
 	}
-	return []metrics.StableCollector{mirror.NewCollector(s.replication.mirror, s.replication.publisher.Behind, s.replication.cache.ClockAhead)}
+	return []metrics.StableCollector{replica.NewCollector(s.replication.mirror, s.replication.publisher.Behind, s.replication.cache.ClockAhead)}
 }
 
 // close ends the connections.

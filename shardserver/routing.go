@@ -3,8 +3,8 @@ package shardserver
 import (
 	"context"
 
-	"github.com/atoll-dev/atoll/shardserver/routing"
-	"github.com/atoll-dev/atoll/sharedindex"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
+	"github.com/atoll-dev/atoll/shardserver/sharding/routing"
 )
 
 // routingTasks write what is on this shard to the index that front proxies share, where there is one.

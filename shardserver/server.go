@@ -14,15 +14,15 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 
-	"github.com/atoll-dev/atoll/background"
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/background"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/handshake"
-	"github.com/atoll-dev/atoll/shardserver/health"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
+	"github.com/atoll-dev/atoll/shardserver/sharding/join"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
 )
@@ -61,9 +61,9 @@ type Server struct {
 	running  background.Group
 	profiler *http.Server
 	// reporter says how this shard is, beats when others were last heard of; registration is nil on the root shard.
-	reporter     *health.Reporter
-	beats        *health.Beats
-	registration *handshake.Registration
+	reporter     *heartbeat.Reporter
+	beats        *heartbeat.Beats
+	registration *join.Registration
 	// streams are the open watches in virtual workspaces of exports; nil where there are none.
 	streams *virtualapiexport.Streams
 	// cache is the embedded cache server; nil where there is none.

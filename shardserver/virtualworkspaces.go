@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual/apiresourceschema"
 	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
-	"github.com/atoll-dev/atoll/shardserver/virtualstorage"
+	"github.com/atoll-dev/atoll/shardserver/virtual/virtualstorage"
 )
 
 // hookViews is the name of the post-start hook that begins to end watches in virtual workspaces.

@@ -10,7 +10,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 )
 
 // upstreamFlags are the flags of stock option sets that a cache server takes, by exact name or by prefix ("etcd-*").

@@ -19,8 +19,8 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/store"
-	"github.com/atoll-dev/atoll/embeddedetcd"
-	"github.com/atoll-dev/atoll/servingcert"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/servingcert"
 )
 
 const (

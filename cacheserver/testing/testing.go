@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/cacheserver/options"
-	"github.com/atoll-dev/atoll/test/pki"
+	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
 const (
@@ -37,8 +37,8 @@ type Cache struct {
 	// Server is the server in this process.
 	Server *cacheserver.Server
 
-	authority *pki.Authority
-	serving   pki.Pair
+	authority *testpki.Authority
+	serving   testpki.Pair
 	configure []func(*options.Options)
 	started   testing.TB
 	stop      func() error
@@ -49,7 +49,7 @@ type Cache struct {
 func Start(t testing.TB, configure ...func(*options.Options)) *Cache {
 	t.Helper()
 	directory := t.TempDir()
-	authority, err := pki.New(directory, "cache", validity)
+	authority, err := testpki.New(directory, "cache", validity)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
 
-	"github.com/atoll-dev/atoll/test/pki"
+	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
 func TestHelpHasExamplesAndAllFlags(t *testing.T) {
@@ -34,7 +34,7 @@ func TestHelpHasExamplesAndAllFlags(t *testing.T) {
 
 func TestTheCommandServes(t *testing.T) {
 	directory := t.TempDir()
-	authority, err := pki.New(directory, "clients", time.Hour)
+	authority, err := testpki.New(directory, "clients", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/atoll-dev/atoll/test/pki"
+	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
 // TestFilesThatChangeTogether changes the CA and the pair at once, as the renewal of a Secret does: each file has a reader
@@ -20,7 +20,7 @@ func TestFilesThatChangeTogether(t *testing.T) {
 	files := Files{CA: filepath.Join(directory, "ca"), Cert: filepath.Join(directory, "cert"), Key: filepath.Join(directory, "key")}
 	var states [2]map[string][]byte // contents by file
 	for i, name := range []string{"one", "other"} {
-		authority, err := pki.New(directory, name, time.Hour)
+		authority, err := testpki.New(directory, name, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,9 +18,9 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/profiles"
-	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // defaultIssuer is the issuer of service account tokens where nothing else is configured, as on a shard.

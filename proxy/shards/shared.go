@@ -10,9 +10,9 @@ import (
 	"k8s.io/klog/v2"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
-	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // Shared fills an index from the one that shards write into etcd. It asks no shard for anything: a proxy with it starts

@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/sharedindex"
-	indextesting "github.com/atoll-dev/atoll/sharedindex/testing"
+	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 )
 
 // read fills an index from the shared one until the test ends.

@@ -8,9 +8,9 @@ import (
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
-	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // store is a sink that stores nothing: it reads of an object what matters, T, and hands that on.

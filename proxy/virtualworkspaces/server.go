@@ -24,12 +24,12 @@ import (
 	"k8s.io/klog/v2"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
+	"github.com/atoll-dev/atoll/internal/servingcert"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/profiles"
 	"github.com/atoll-dev/atoll/proxy/scrape"
-	"github.com/atoll-dev/atoll/servingcert"
 )
 
 // impersonation are the headers in which the shard reads on whose behalf a request comes.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -32,7 +32,7 @@ type Config struct {
 	// Types resolves references to workspace types and paths.
 	Types *workspacetype.Resolver
 	// Exports finds the exports that bindings and endpoint slices refer to.
-	Exports *apiexport.Catalog
+	Exports *apiindex.Catalog
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
 	// Deep marks a context so that Authorizer does not ask for access to the workspace itself, but only for the

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
 )
 
 // apiBinding labels bindings with the export that they bind, and lets only those bind it who may.
@@ -38,7 +38,7 @@ func (b *apiBinding) Admit(ctx context.Context, a admission.Attributes, _ admiss
 	export, err := b.exportOf(ctx, binding)
 	switch {
 	case err == nil:
-		_, label = apiexport.ExportLabel(export)
+		_, label = apiindex.ExportLabel(export)
 		labelled = true
 	case a.GetOperation() == admission.Update:
 		// An export that is gone, or cannot be found at the moment, was known before.
@@ -135,7 +135,7 @@ func (b *apiBinding) mayBind(ctx context.Context, a admission.Attributes, bindin
 	if err != nil || !b.access.mayBind(ctx, a, export) {
 		return refuseBinding(a, reference)
 	}
-	if _, want := apiexport.ExportLabel(export); label != want {
+	if _, want := apiindex.ExportLabel(export); label != want {
 		return forbid(a, "label %s must be %q", apisv1alpha2.ExportLabelKey, want)
 	}
 	return nil

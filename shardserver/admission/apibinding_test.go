@@ -11,8 +11,8 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
 func exportNamed(name string) *apisv1alpha2.APIExport {
@@ -25,7 +25,7 @@ func inCluster(export *apisv1alpha2.APIExport, cluster string) *apisv1alpha2.API
 }
 
 func labelOf(cluster, name string) string {
-	_, value := apiexport.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(cluster), Name: name})
+	_, value := apiindex.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(cluster), Name: name})
 	return value
 }
 

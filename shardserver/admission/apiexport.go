@@ -10,7 +10,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
 
@@ -51,7 +51,7 @@ func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
 	}
 	for i, claim := range spec.PermissionClaims {
 		claimed := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
-		if claim.IdentityHash == "" && apiexport.NeedsIdentity(claimed) {
+		if claim.IdentityHash == "" && apiindex.NeedsIdentity(claimed) {
 			errs = append(errs, field.Required(path.Child("permissionClaims").Index(i).Child("identityHash"), "of a resource that is not built in"))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apis"
 )
 
@@ -104,7 +104,7 @@ func validateSchemaGroup(group string, path *field.Path) field.ErrorList {
 // definitionOf returns the definition that would serve the schema, as the one that would do so in any logical cluster.
 // Its group may be another: a definition cannot have all that a schema may.
 func definitionOf(schema *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
-	served, err := apiexport.BoundDefinition(schema)
+	served, err := apiindex.BoundDefinition(schema)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func definitionOf(schema *apisv1alpha1.APIResourceSchema) (*apiextensions.Custom
 		served.Spec.Group = anyGroup
 	}
 	served.Name = served.Spec.Names.Plural + "." + served.Spec.Group
-	if storage := apiexport.StorageVersion(schema); storage != "" {
+	if storage := apiindex.StorageVersion(schema); storage != "" {
 		served.Status.StoredVersions = []string{storage}
 	}
 	var definition apiextensions.CustomResourceDefinition

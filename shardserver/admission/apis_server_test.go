@@ -19,8 +19,8 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -116,7 +116,7 @@ func TestBindingOnAServer(t *testing.T) {
 	shardtesting.Eventually(t, "alice may bind widgets", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), bound)
 	})
-	_, label := apiexport.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
+	_, label := apiindex.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
 	if bound.Labels[apisv1alpha2.ExportLabelKey] != label || bound.Annotations[logicalcluster.PathAnnotationKey] != "root:consumer" ||
 		!slices.Contains(bound.Finalizers, apisv1alpha2.APIBindingFinalizer) {
 		t.Errorf("got %+v", bound.ObjectMeta)

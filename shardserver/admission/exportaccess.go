@@ -8,13 +8,13 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
 // exportAccess finds exports that objects refer to, and tells who may bind them.
 type exportAccess struct {
-	exports    *apiexport.Catalog
+	exports    *apiindex.Catalog
 	permission permission
 }
 
@@ -24,7 +24,7 @@ func newExportAccess(config Config) exportAccess {
 
 // locate returns the export that a reference leads to. One in root, or in the very logical cluster that refers to it, is
 // taken to exist: it may come later. Others that do not exist are not found (a Kubernetes NotFound error).
-func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, reference apiexport.Reference) (bindings.Export, error) {
+func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, reference apiindex.Reference) (bindings.Export, error) {
 	for _, cluster := range []logicalcluster.Name{own, logicalcluster.Root} {
 		if reference.Path == cluster.Path() {
 			return bindings.Export{Cluster: cluster, Name: reference.Name}, nil
@@ -34,12 +34,12 @@ func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, refer
 }
 
 // find returns the export that a reference leads to, or a NotFound error.
-func (e exportAccess) find(ctx context.Context, reference apiexport.Reference) (bindings.Export, error) {
+func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (bindings.Export, error) {
 	export, err := e.exports.ByPath(ctx, reference)
 	if err != nil {
 		return bindings.Export{}, err
 	}
-	return apiexport.ExportOf(export), nil
+	return apiindex.ExportOf(export), nil
 }
 
 // mayBind tells whether the user of the request may bind an export.
@@ -51,16 +51,16 @@ func (e exportAccess) mayBind(ctx context.Context, a admission.Attributes, expor
 
 // refuseBinding is the one answer to all who may not bind an export: because they must not, because it does not exist,
 // because its path leads nowhere, or because that cannot be found out. What exists where one has no access is not told.
-func refuseBinding(a admission.Attributes, reference apiexport.Reference) error {
+func refuseBinding(a admission.Attributes, reference apiindex.Reference) error {
 	return forbid(a, "no permission to bind to export %s", reference)
 }
 
 // referenceIn reads a reference that an object of the request's logical cluster makes.
-func referenceIn(ctx context.Context, path, name string) (logicalcluster.Name, apiexport.Reference, error) {
+func referenceIn(ctx context.Context, path, name string) (logicalcluster.Name, apiindex.Reference, error) {
 	own, ok := logicalcluster.From(ctx)
 	if !ok {
-		return own, apiexport.Reference{}, apierrors.NewInternalError(errNoCluster)
+		return own, apiindex.Reference{}, apierrors.NewInternalError(errNoCluster)
 	}
-	reference, err := apiexport.NewReference(own, path, name)
+	reference, err := apiindex.NewReference(own, path, name)
 	return own, reference, err
 }

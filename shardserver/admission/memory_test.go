@@ -25,7 +25,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -151,7 +151,7 @@ func (s *shardState) config() Config {
 	return Config{
 		Registry: s.registry,
 		Types:    types,
-		Exports:  apiexport.NewCatalog(s.registry, types.Locate),
+		Exports:  apiindex.NewCatalog(s.registry, types.Locate),
 		Deep:     func(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) },
 		Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			cluster, _ := logicalcluster.From(ctx)

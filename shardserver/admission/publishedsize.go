@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
-	"github.com/atoll-dev/atoll/shardserver/mirror"
+	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -45,7 +45,7 @@ func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admi
 }
 
 func publishedAs(resource client.Resource, obj runtime.Object) (bytes int, err error) {
-	raw, err := mirror.Encode(resource, obj)
+	raw, err := replica.Encode(resource, obj)
 	if err != nil {
 		return 0, apierrors.NewInternalError(fmt.Errorf("measuring what other shards have to know: %w", err))
 	}

@@ -24,9 +24,9 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	coreapis "github.com/atoll-dev/atoll/shardserver/apis/core"
 	tenancyapis "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -79,7 +79,7 @@ func startStored(t *testing.T, permits ...string) *stored {
 	}
 	config := state.config()
 	config.Types = workspacetype.NewResolver(workspacetype.Stored(state.registry, workspacetype.NewIndex(state.registry)))
-	config.Exports = apiexport.NewCatalog(state.registry, config.Types.Locate)
+	config.Exports = apiindex.NewCatalog(state.registry, config.Types.Locate)
 	config = withDynamic(t, config)
 	// What these read is not stored here.
 	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook", "KCPKubeResourceQuota")

@@ -10,10 +10,10 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
 // rootTypeName is the name of the type of the root of the tree. Only root holds it.
@@ -110,9 +110,9 @@ func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attribute
 		return false
 	}
 	cluster, err := w.types.Locate(ctx, parsed)
-	if errors.Is(err, paths.ErrElsewhere) { // nobody here can follow the path: only an export that exists can be found by it
+	if errors.Is(err, workspacepath.ErrElsewhere) { // nobody here can follow the path: only an export that exists can be found by it
 		var found bindings.Export
-		found, err = w.exports.find(ctx, apiexport.Reference{Path: parsed, Name: export})
+		found, err = w.exports.find(ctx, apiindex.Reference{Path: parsed, Name: export})
 		cluster = found.Cluster
 	}
 	if err != nil {

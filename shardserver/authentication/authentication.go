@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 
-	"github.com/atoll-dev/atoll/issuers"
-	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )

@@ -29,7 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/issuers"
+	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"

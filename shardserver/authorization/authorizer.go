@@ -23,8 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/rbac/validation"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 	Registry *storage.Registry
 	// Bound and Exports tell what is bound where, and which bounds its owner sets. Both may be nil: then nothing is bound.
 	Bound   *bindings.Index
-	Exports *apiexport.Catalog
+	Exports *apiindex.Catalog
 	// AlwaysAllowPaths need no authorization. A trailing '*' makes one a prefix.
 	AlwaysAllowPaths []string
 	// AlwaysAllowGroups need no authorization anywhere, wildcard requests included. Default: system:masters.
@@ -72,7 +72,7 @@ type Authorizer struct {
 	outer            authorizer.Authorizer
 	rules            rules
 	bootstrap        *bootstrapSource
-	exports          *apiexport.Catalog
+	exports          *apiindex.Catalog
 	privilegedGroups []string
 }
 

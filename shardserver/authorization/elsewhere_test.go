@@ -14,10 +14,10 @@ import (
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
 )
 
 // published is what other shards have published, and why that may not be all.
@@ -120,7 +120,7 @@ func TestOwnersThatAreNotKnown(t *testing.T) {
 	s := shardtest.Start(t)
 	locate := func(context.Context, logicalcluster.Path) (logicalcluster.Name, error) { return clusterA, nil }
 	chain, err := authorization.New(authorization.Config{
-		Registry: s.Registry, Bound: bindings.NewIndex(s.Registry), Exports: apiexport.NewCatalog(s.Registry, locate),
+		Registry: s.Registry, Bound: bindings.NewIndex(s.Registry), Exports: apiindex.NewCatalog(s.Registry, locate),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
 // guardedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name,

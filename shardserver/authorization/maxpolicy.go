@@ -14,8 +14,8 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -26,7 +26,7 @@ type exportPolicy struct {
 	rules    rules
 	// bound and exports may be nil: then nothing is bound.
 	bound   *bindings.Index
-	exports *apiexport.Catalog
+	exports *apiindex.Catalog
 }
 
 // reviews are the groups of questions to the server, which are no objects.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
 // Payer names whose load a request to the context's logical cluster is: its own, if the user may enter it. Anybody can

@@ -23,7 +23,7 @@ import (
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
-	"github.com/atoll-dev/atoll/shardserver/lifecycle/keyspace"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
@@ -382,7 +382,7 @@ func (s *scattered) restarts(t *testing.T) {
 
 func (s *scattered) copiesGo(t *testing.T) {
 	for name, shard := range map[string]*shardtesting.Shard{"beta": s.consumers, "root": s.root} {
-		etcd, err := keyspace.Connect(shard.Server.StorageTransport())
+		etcd, err := etcdkeys.Connect(shard.Server.StorageTransport())
 		if err != nil {
 			t.Fatal(err)
 		}

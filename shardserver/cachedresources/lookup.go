@@ -13,9 +13,9 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
 // Paths finds logical clusters.
@@ -27,7 +27,7 @@ type Paths interface {
 // Exports finds exports, and tells whether a logical cluster of this shard binds one.
 type Exports interface {
 	Paths
-	ByPath(ctx context.Context, reference apiexport.Reference) (*apisv1alpha2.APIExport, error)
+	ByPath(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error)
 	// Consumed is asked after all bindings that existed at the start are known.
 	Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error)
 }
@@ -112,7 +112,7 @@ func (f Finder) Locate(ctx context.Context, path, name string) (logicalcluster.N
 		return none, nil //nolint:nilerr // it is nowhere
 	}
 	cluster, err := f.paths.Locate(ctx, parsed)
-	if !errors.Is(err, paths.ErrElsewhere) {
+	if !errors.Is(err, workspacepath.ErrElsewhere) {
 		return cluster, client.IgnoreNotFound(err)
 	}
 	all, err := f.at(ctx, path, name)
@@ -162,7 +162,7 @@ func (f Finder) at(ctx context.Context, path, name string) ([]*cachev1alpha1.Clu
 func (l Lookup) export(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
 	named := slice.Spec.APIExport
 	sight.ExportFault = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", named.Name, place(named.Path))
-	reference, err := apiexport.NewReference(logicalcluster.Of(slice), named.Path, named.Name)
+	reference, err := apiindex.NewReference(logicalcluster.Of(slice), named.Path, named.Name)
 	if err != nil {
 		return nil //nolint:nilerr // it is the fault that is reported
 	}

@@ -12,7 +12,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )

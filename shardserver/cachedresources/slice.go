@@ -17,9 +17,9 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -168,7 +168,7 @@ func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.Clus
 	if err != nil {
 		return seen, err
 	}
-	seen.consumed, err = c.consumers.Of(ctx, apiexport.ExportOf(seen.sight.Export), here)
+	seen.consumed, err = c.consumers.Of(ctx, apiindex.ExportOf(seen.sight.Export), here)
 	return seen, err
 }
 

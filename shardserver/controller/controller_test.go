@@ -27,7 +27,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	configmapstorage "k8s.io/kubernetes/pkg/registry/core/configmap/storage"
 
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )

@@ -28,7 +28,7 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -105,7 +105,7 @@ func (e exported) replaced(t *testing.T, definition *apiextensionsv1.CustomResou
 // define creates the definition of the schema, and waits until it is established.
 func (e exported) define(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) {
 	t.Helper()
-	made, err := apiexport.BoundDefinition(schemaOf(t, e, definition, changes...))
+	made, err := apiindex.BoundDefinition(schemaOf(t, e, definition, changes...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -30,7 +30,7 @@ var errClosed = errors.New("the server is shutting down")
 type Config struct {
 	Registry *storage.Registry
 	Shared   *apiextensions.Shared
-	Pool     *raw.Pool
+	Pool     *crdstorage.Pool
 	// CompiledIn are the resources of the shard's own types. Where a logical cluster shows one, nothing else can be served
 	// under its name.
 	CompiledIn sets.Set[schema.GroupResource]
@@ -110,7 +110,7 @@ func (c *Catalog) barred(key storageKey) bool {
 	if err != nil {
 		return false // not stored by the shard itself
 	}
-	return strings.HasPrefix(raw.Prefix(key.resource, key.segment)+"/", strings.TrimSuffix(builtin.Prefix, "/")+"/")
+	return strings.HasPrefix(crdstorage.Prefix(key.resource, key.segment)+"/", strings.TrimSuffix(builtin.Prefix, "/")+"/")
 }
 
 // Served is what a logical cluster serves by a definition or a binding.

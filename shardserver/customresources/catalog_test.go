@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 

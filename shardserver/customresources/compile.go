@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
 // Serving is what the stock handler of custom resources works with.
@@ -39,8 +39,8 @@ const metaModels = "io.k8s.apimachinery."
 type compiled struct {
 	stock     http.Handler
 	instances finalizer.ListerCollectionDeleter
-	views     *raw.Views
-	reads     *raw.Reads
+	views     *crdstorage.Views
+	reads     *crdstorage.Reads
 }
 
 // compiler returns what makes the stock handler of a content, over the storage that all contents of its resource share.
@@ -80,7 +80,7 @@ func compiler(serving Serving) func(*Content) (*compiled, error) {
 			views.Close()
 			return nil, err
 		}
-		reads := raw.NewReads(views, definition, serving.MinRequestTimeout)
+		reads := crdstorage.NewReads(views, definition, serving.MinRequestTimeout)
 		return &compiled{stock: handler, instances: instances, views: views, reads: reads}, nil
 	}
 }

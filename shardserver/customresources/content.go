@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -32,7 +32,7 @@ type Content struct {
 	// segment tells its storage from others of the resource.
 	segment string
 	// store holds its objects. It stays open as long as the content is in use.
-	store *raw.Storage
+	store *crdstorage.Storage
 	// resource is what the shard's own parts see, the same in every logical cluster.
 	resource *storage.Resource
 	// users are the definitions with this content and the requests that use it. It rises under the catalog's lock only.

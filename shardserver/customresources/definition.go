@@ -11,7 +11,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
@@ -78,7 +78,7 @@ func observe(shared *apiextensions.Shared, object *apiextensionsinternal.CustomR
 		return o, fmt.Errorf("definition %s of %s: encoding its names: %w", o.name, o.cluster, err)
 	}
 	content := append(spec[:], names...)
-	if o.cluster == logicalcluster.BoundCRDs && object.Annotations[apiexport.NameValidationAnnotationKey] == string(apisv1alpha1.NameValidationPathSegmentName) {
+	if o.cluster == logicalcluster.BoundCRDs && object.Annotations[apiindex.NameValidationAnnotationKey] == string(apisv1alpha1.NameValidationPathSegmentName) {
 		o.anyPathNames = true
 		content = append(content, apisv1alpha1.NameValidationPathSegmentName...)
 	}

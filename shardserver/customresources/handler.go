@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -23,7 +23,7 @@ import (
 // server (wall W7).
 type Handler struct {
 	catalog    *Catalog
-	metadata   *raw.Metadata
+	metadata   *crdstorage.Metadata
 	serializer runtime.NegotiatedSerializer
 	maxBody    int64
 	virtual    atomic.Pointer[http.Handler]
@@ -35,7 +35,7 @@ var writingVerbs = []string{"create", "update", "patch"}
 // NewHandler returns a handler over a catalog.
 func NewHandler(catalog *Catalog, serving Serving, serializer runtime.NegotiatedSerializer) *Handler {
 	catalog.compile = compiler(serving)
-	return &Handler{catalog: catalog, metadata: raw.NewMetadata(serving.MinRequestTimeout), serializer: serializer, maxBody: serving.MaxRequestBodyBytes}
+	return &Handler{catalog: catalog, metadata: crdstorage.NewMetadata(serving.MinRequestTimeout), serializer: serializer, maxBody: serving.MaxRequestBodyBytes}
 }
 
 // SetVirtual installs what serves bound resources whose objects are not stored on this shard. It finds what a request is

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
 // Over returns a content over a storage that is none of the catalog's, and that no logical cluster of this shard has: for
 // reading what others have, as a definition in system:bound-crds of a resource describes it. Fails with ServiceUnavailable
 // while that is missing. Whoever asked closes it, before the storage.
-func (c *Catalog) Over(ctx context.Context, gr schema.GroupResource, uid types.UID, store *raw.Storage) (*Content, error) {
+func (c *Catalog) Over(ctx context.Context, gr schema.GroupResource, uid types.UID, store *crdstorage.Storage) (*Content, error) {
 	known := c.schema(uid)
 	if known == nil {
 		if err := c.readSchema(ctx, gr, uid); err != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/customresources/drain"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
 )
 
 // remover deletes objects that go with what defines them. Those which cannot be read in the version that is stored now go
@@ -20,7 +20,7 @@ import (
 // definition, a binding or a whole workspace would wait for ever. Finalizers are waited for all the same.
 type remover struct {
 	rest.GracefulDeleter
-	store *raw.Storage
+	store *crdstorage.Storage
 	// unreadable tells that an object was met that cannot be read. Further ones are not tried, which may take a
 	// webhook's timeout each.
 	unreadable atomic.Bool

@@ -5,7 +5,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
 // storageKey names the storage of a resource: of all logical clusters that define it, or that bind it with an identity.
@@ -24,7 +24,7 @@ type contentKey struct {
 // opened is a storage and how many definitions, bound resources and contents are there for it: it stays as long as a
 // request works in it.
 type opened struct {
-	storage *raw.Storage
+	storage *crdstorage.Storage
 	users   int
 	release func()
 }
@@ -117,7 +117,7 @@ func (c *Catalog) close(key storageKey) {
 }
 
 // storage returns an open storage, or nil.
-func (c *Catalog) storage(key storageKey) *raw.Storage {
+func (c *Catalog) storage(key storageKey) *crdstorage.Storage {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if known := c.storages[key]; known != nil {

@@ -11,7 +11,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
 // Look-ups in etcd that unknown paths may cause, for all clients together: nobody is authenticated yet.
@@ -49,10 +49,10 @@ func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedR
 // Resolve implements Resolver.
 func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	way := &way{resolver: r, shard: r.shard}
-	walker := paths.Walker{Workspace: r.workspace, Here: r.registry.Here, Visit: way.pass}
+	walker := workspacepath.Walker{Workspace: r.workspace, Here: r.registry.Here, Visit: way.pass}
 	cluster, err := walker.Walk(ctx, path)
 	switch {
-	case errors.Is(err, paths.ErrElsewhere):
+	case errors.Is(err, workspacepath.ErrElsewhere):
 		return logicalcluster.Name{}, r.beyond(path, way)
 	case apierrors.IsNotFound(err):
 		return logicalcluster.Name{}, errNotFound
@@ -76,9 +76,9 @@ type way struct {
 }
 
 // pass looks at one workspace. A path that ends in a mounted one ends there.
-func (w *way) pass(step paths.Step) error {
+func (w *way) pass(step workspacepath.Step) error {
 	workspace := step.Workspace
-	w.unavailable = w.unavailable || paths.Unavailable(workspace)
+	w.unavailable = w.unavailable || workspacepath.Unavailable(workspace)
 	if w.resolver.mounts && step.Last && leadsElsewhere(workspace) {
 		if w.unavailable {
 			return errNotAvailable
@@ -127,7 +127,7 @@ func (r *CachedResolver) exists(ctx context.Context, shard string) error {
 func (r *CachedResolver) workspace(ctx context.Context, in logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
 	ctx = logicalcluster.With(ctx, in)
 	workspace, err := r.workspaces.Get(ctx, "", name)
-	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !paths.Indexed(workspace)
+	stale := apierrors.IsNotFound(err) || err == nil && workspace.Spec.Mount == nil && !workspacepath.Indexed(workspace)
 	if stale && r.latest.Allow() {
 		return r.workspaces.GetLatest(ctx, "", name)
 	}

@@ -5,8 +5,8 @@ import (
 	"k8s.io/component-base/metrics"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
 // sharing counts bindings and exports by what their status says. The counts are kept by those who follow them anyway.
@@ -14,13 +14,13 @@ type sharing struct {
 	metrics.BaseStableCollector
 	shard    string
 	bindings *bindings.Index
-	exports  *apiexport.Catalog
+	exports  *apiindex.Catalog
 
 	phase, bindingCondition, exportCondition *metrics.Desc
 }
 
 // NewSharing returns the collector of bindings and exports, for Install.
-func NewSharing(shard string, index *bindings.Index, exports *apiexport.Catalog) metrics.StableCollector {
+func NewSharing(shard string, index *bindings.Index, exports *apiindex.Catalog) metrics.StableCollector {
 	describe := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
 	}

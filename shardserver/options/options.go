@@ -20,10 +20,10 @@ import (
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
-	"github.com/atoll-dev/atoll/embeddedetcd"
-	"github.com/atoll-dev/atoll/servingcert"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/servingcert"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
-	"github.com/atoll-dev/atoll/sharedindex"
 )
 
 // Defaults of the contract that clients rely on.

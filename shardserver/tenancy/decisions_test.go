@@ -14,7 +14,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
 func shardNamed(name string, change ...func(*corev1alpha1.Shard)) *corev1alpha1.Shard {
@@ -57,7 +57,7 @@ func TestPlacement(t *testing.T) {
 			workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}, Spec: tenancyv1alpha1.WorkspaceSpec{Location: tc.location}}
 			got, refused := place(workspace, tc.shards, func(all []*corev1alpha1.Shard, _ labels.Selector) (*corev1alpha1.Shard, error) {
 				if len(all) == 0 {
-					return nil, &placement.ErrNone{}
+					return nil, &scheduling.ErrNone{}
 				}
 				return all[0], nil
 			})

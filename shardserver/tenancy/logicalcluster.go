@@ -19,11 +19,11 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
-	"github.com/atoll-dev/atoll/shardserver/replication/marks"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+	"github.com/atoll-dev/atoll/shardserver/sharding/replicatelabel"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 )
 
 // adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
@@ -96,7 +96,7 @@ type clusterScope struct {
 	// patient says that what there is to write can wait for what is about to happen.
 	patient bool
 	// inquiry is what the shard of the workspace asks, where that is another one; else nil.
-	inquiry *remote.Inquiry
+	inquiry *placement.Inquiry
 }
 
 // reconcile is a ladder: begin, give the creator access, initialize, move on, maintain, write.
@@ -199,7 +199,7 @@ func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clust
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: adminBinding, Annotations: map[string]string{corev1alpha1.ReplicateAnnotationKey: marks.OfAdministrators}},
+		ObjectMeta: metav1.ObjectMeta{Name: adminBinding, Annotations: map[string]string{corev1alpha1.ReplicateAnnotationKey: replicatelabel.OfAdministrators}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: admin}},
 	}

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
 const (
@@ -45,7 +45,7 @@ func (c *logicalClusterController) held(ctx context.Context, scope *clusterScope
 	if scope.inquiry == nil || scope.inquiry.Released() {
 		return false, nil
 	}
-	shard, _ := remote.Remote(scope.cluster)
+	shard, _ := placement.Remote(scope.cluster)
 	all, err := c.shards.list(ctx)
 	if apierrors.IsServiceUnavailable(err) {
 		return true, nil

@@ -13,7 +13,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
 // published are the reports of one logical cluster, in the order in which the mirror knows them.
@@ -38,10 +38,10 @@ func TestALyingShardIsNotHeardInPlaceOfTheOneThatWasAsked(t *testing.T) {
 		corev1alpha1.ShardAnnotationKey: "there", tenancyv1alpha1.WorkspaceClusterAnnotationKey: "one",
 	}}}
 	by := func(shard, workspaceUID string) *shardingv1alpha1.LogicalClusterReport {
-		owner := remote.Owner(parent, workspace)
+		owner := placement.Owner(parent, workspace)
 		owner.UID = types.UID(workspaceUID)
 		return &shardingv1alpha1.LogicalClusterReport{
-			ObjectMeta: metav1.ObjectMeta{Name: remote.ReportName(parent, "ws"), Annotations: map[string]string{"kcp.io/shard": shard}},
+			ObjectMeta: metav1.ObjectMeta{Name: placement.ReportName(parent, "ws"), Annotations: map[string]string{"kcp.io/shard": shard}},
 			Spec:       shardingv1alpha1.LogicalClusterReportSpec{Owner: owner, Shard: "here", State: shardingv1alpha1.LogicalClusterExists, UID: "lc"},
 		}
 	}

@@ -14,21 +14,21 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/replication/publish"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
+	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
 // PublishedSources returns what other shards must know: what this one asks them for, and what it answers them.
-func PublishedSources(cfg Config) []publish.Source {
+func PublishedSources(cfg Config) []publisher.Source {
 	asking := &asking{
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
 	}
 	answering := &answering{newInquiries(cfg)}
-	return []publish.Source{
+	return []publisher.Source{
 		{
 			Resource: requests,
 			Inputs: []controller.Input{
@@ -64,9 +64,9 @@ func (a *asking) ofWorkspace(event watch.Event) []controller.Key {
 	}
 	var keys []controller.Key
 	key := func(cluster logicalcluster.Name) {
-		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(workspace), Name: remote.RequestName(workspace.Name, cluster)})
+		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(workspace), Name: placement.RequestName(workspace.Name, cluster)})
 	}
-	if cluster, ok := remote.Cluster(workspace); ok && workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName {
+	if cluster, ok := placement.Cluster(workspace); ok && workspace.Annotations[corev1alpha1.ShardAnnotationKey] != a.cfg.ShardName {
 		key(cluster)
 	}
 	if previous, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspacePreviousClusterAnnotationKey]); err == nil {
@@ -81,11 +81,11 @@ func (a *asking) ofReport(event watch.Event) []controller.Key {
 	if !ok || report.Spec.Shard != a.cfg.ShardName {
 		return nil
 	}
-	parent, workspace, ok := remote.ParseReportName(report.Name)
+	parent, workspace, ok := placement.ParseReportName(report.Name)
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: parent, Name: remote.RequestName(workspace, logicalcluster.Of(report))}}
+	return []controller.Key{{Cluster: parent, Name: placement.RequestName(workspace, logicalcluster.Of(report))}}
 }
 
 // wanted returns the request. What cannot be taken back, the word that a logical cluster belongs to a workspace or to none,
@@ -102,7 +102,7 @@ func (a *asking) wanted(ctx context.Context, key controller.Key) (runtime.Object
 }
 
 func (a *asking) request(ctx context.Context, key controller.Key, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
-	name, cluster, ok := remote.ParseRequestName(key.Name)
+	name, cluster, ok := placement.ParseRequestName(key.Name)
 	if !ok {
 		return nil, nil
 	}
@@ -117,14 +117,14 @@ func (a *asking) request(ctx context.Context, key controller.Key, read func(cont
 	if workspace != nil {
 		shard = workspace.Annotations[corev1alpha1.ShardAnnotationKey]
 	}
-	report, err := publishedBy(logicalcluster.With(ctx, cluster), a.reports, shard, remote.ReportName(key.Cluster, name))
+	report, err := publishedBy(logicalcluster.With(ctx, cluster), a.reports, shard, placement.ReportName(key.Cluster, name))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the report on logical cluster %q: %w", cluster, err)
 	}
 	if err != nil {
 		report = nil
 	}
-	question := remote.Question{Own: a.cfg.ShardName, Parent: key.Cluster, Cluster: cluster, Workspace: workspace, Report: report}
+	question := placement.Question{Own: a.cfg.ShardName, Parent: key.Cluster, Cluster: cluster, Workspace: workspace, Report: report}
 	question.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.Cluster, workspace) }
 	return question.Request()
 }
@@ -134,7 +134,7 @@ func (a *asking) request(ctx context.Context, key controller.Key, read func(cont
 func (a *asking) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
 	cluster, _, err := newLogicalCluster(ctx, a.cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
-		return nil, fmt.Errorf("%w: %w", publish.ErrUnchanged, err)
+		return nil, fmt.Errorf("%w: %w", publisher.ErrUnchanged, err)
 	}
 	return cluster, err
 }
@@ -148,14 +148,14 @@ func (a *answering) ofCluster(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	if _, ok := remote.Remote(cluster); !ok {
+	if _, ok := placement.Remote(cluster); !ok {
 		return nil
 	}
 	parent, err := logicalcluster.ParseName(cluster.Spec.Owner.Cluster)
 	if err != nil {
 		return nil
 	}
-	return []controller.Key{{Cluster: logicalcluster.Of(cluster), Name: remote.ReportName(parent, cluster.Spec.Owner.Name)}}
+	return []controller.Key{{Cluster: logicalcluster.Of(cluster), Name: placement.ReportName(parent, cluster.Spec.Owner.Name)}}
 }
 
 func (a *answering) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
@@ -163,8 +163,8 @@ func (a *answering) wanted(ctx context.Context, key controller.Key) (runtime.Obj
 	if inquiry == nil || err != nil {
 		return nil, err
 	}
-	if inquiry.Step() == remote.Delete {
-		return nil, publish.ErrUnchanged // its deletion, which begins at once, is what there is to tell
+	if inquiry.Step() == placement.Delete {
+		return nil, publisher.ErrUnchanged // its deletion, which begins at once, is what there is to tell
 	}
 	if report := inquiry.Report(); report != nil {
 		return report, nil

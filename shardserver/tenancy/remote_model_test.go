@@ -17,7 +17,7 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
 // TestWhateverHappensBothSidesAgreeInTheEnd plays the protocol between the shard of some workspaces ("here") and the one
@@ -241,10 +241,10 @@ func (m *model) execute() {
 func (m *model) controlWorkspace(name string) {
 	stored := m.workspaces[name]
 	workspace := stored.DeepCopy()
-	cluster, reserved := remote.Cluster(workspace)
-	report := m.seenReports[cluster.String()+"/"+remote.ReportName(modelParent, name)]
+	cluster, reserved := placement.Cluster(workspace)
+	report := m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)]
 	if workspace.DeletionTimestamp != nil {
-		answer := remote.Answer(report, here, modelParent, workspace)
+		answer := placement.Answer(report, here, modelParent, workspace)
 		if !reserved || (answer != nil && answer.Spec.State != shardingv1alpha1.LogicalClusterExists) {
 			delete(m.workspaces, name)
 			m.log("here lets %s go", name)
@@ -263,19 +263,19 @@ func (m *model) controlWorkspace(name string) {
 		facts.waiting = "x"
 	case workspace.Spec.Cluster == "" && became == accepted:
 		workspace.Spec.Cluster = cluster.String()
-		facts.cluster = remote.Describe(report, workspace)
+		facts.cluster = placement.Describe(report, workspace)
 	case workspace.Spec.Cluster == "":
 		facts.waiting = "x"
-	case remote.Ended(workspace) || became == disappeared:
+	case placement.Ended(workspace) || became == disappeared:
 		facts.ended = true
 	case became == accepted:
-		facts.cluster = remote.Describe(report, workspace)
+		facts.cluster = placement.Describe(report, workspace)
 	default:
 		facts.elsewhere = true
 	}
 	setStatus(workspace, facts)
 	if !reflect.DeepEqual(stored.Status, workspace.Status) || !reflect.DeepEqual(stored.Annotations, workspace.Annotations) || stored.Spec.Cluster != workspace.Spec.Cluster {
-		m.log("here has %s lead to %q (%q), phase %s, ended %t", name, workspace.Spec.Cluster, workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey], workspace.Status.Phase, remote.Ended(workspace))
+		m.log("here has %s lead to %q (%q), phase %s, ended %t", name, workspace.Spec.Cluster, workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey], workspace.Status.Phase, placement.Ended(workspace))
 	}
 	m.workspaces[name] = workspace
 }
@@ -297,23 +297,23 @@ func (m *model) requestKeys() []string {
 		keys[key] = struct{}{}
 	}
 	for name, workspace := range m.workspaces {
-		if cluster, ok := remote.Cluster(workspace); ok {
-			keys[remote.RequestName(name, cluster)] = struct{}{}
+		if cluster, ok := placement.Cluster(workspace); ok {
+			keys[placement.RequestName(name, cluster)] = struct{}{}
 		}
 	}
 	for key := range m.seenReports {
 		cluster, name, _ := strings.Cut(key, "/")
-		_, workspace, _ := remote.ParseReportName(name)
-		keys[remote.RequestName(workspace, logicalcluster.MustParseName(cluster))] = struct{}{}
+		_, workspace, _ := placement.ParseReportName(name)
+		keys[placement.RequestName(workspace, logicalcluster.MustParseName(cluster))] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(keys))
 }
 
 func (m *model) publishRequest(key string, late bool) {
-	name, cluster, _ := remote.ParseRequestName(key)
-	question := remote.Question{
+	name, cluster, _ := placement.ParseRequestName(key)
+	question := placement.Question{
 		Own: here, Parent: modelParent, Cluster: cluster, Workspace: m.workspaces[name],
-		Report: m.seenReports[cluster.String()+"/"+remote.ReportName(modelParent, name)],
+		Report: m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)],
 		Template: func() (*corev1alpha1.LogicalCluster, error) {
 			return &corev1alpha1.LogicalCluster{}, nil
 		},
@@ -361,8 +361,8 @@ func write[T any](m *model, in map[string]*T, key string, wanted *T, late bool, 
 func (m *model) askedNames() []string {
 	names := map[string]struct{}{}
 	for key, request := range m.seenRequests {
-		workspace, _, _ := remote.ParseRequestName(key)
-		names[request.Spec.Cluster+"/"+remote.ReportName(modelParent, workspace)] = struct{}{}
+		workspace, _, _ := placement.ParseRequestName(key)
+		names[request.Spec.Cluster+"/"+placement.ReportName(modelParent, workspace)] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
@@ -376,17 +376,17 @@ func (m *model) reportKeys() []string {
 		keys[key] = struct{}{}
 	}
 	for name, cluster := range m.clusters {
-		keys[name+"/"+remote.ReportName(modelParent, cluster.Spec.Owner.Name)] = struct{}{}
+		keys[name+"/"+placement.ReportName(modelParent, cluster.Spec.Owner.Name)] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(keys))
 }
 
-func (m *model) inquiry(key string) remote.Inquiry {
+func (m *model) inquiry(key string) placement.Inquiry {
 	cluster, name, _ := strings.Cut(key, "/")
-	parent, workspace, _ := remote.ParseReportName(name)
-	inquiry := remote.Inquiry{
+	parent, workspace, _ := placement.ParseReportName(name)
+	inquiry := placement.Inquiry{
 		Own: there, Parent: parent, Workspace: workspace, Cluster: logicalcluster.MustParseName(cluster), LogicalCluster: m.clusters[cluster],
-		Request: m.seenRequests[remote.RequestName(workspace, logicalcluster.MustParseName(cluster))],
+		Request: m.seenRequests[placement.RequestName(workspace, logicalcluster.MustParseName(cluster))],
 	}
 	if m.full {
 		inquiry.Full = "full"
@@ -408,7 +408,7 @@ func (m *model) controlRequest(key string, late bool) {
 	inquiry := m.inquiry(key)
 	cluster := inquiry.Cluster.String()
 	switch inquiry.Step() {
-	case remote.Create:
+	case placement.Create:
 		made := inquiry.New()
 		do := func() {
 			if m.clusters[cluster] != nil {
@@ -425,7 +425,7 @@ func (m *model) controlRequest(key string, late bool) {
 			return
 		}
 		do()
-	case remote.Delete:
+	case placement.Delete:
 		m.judgeDeletion(cluster)
 		at := metav1.NewTime(m.now)
 		m.clusters[cluster].DeletionTimestamp = &at
@@ -437,14 +437,14 @@ func (m *model) controlRequest(key string, late bool) {
 func (m *model) judgeDeletion(cluster string) {
 	owner := m.clusters[cluster].Spec.Owner
 	workspace := m.workspaces[owner.Name]
-	if workspace != nil && workspace.UID == owner.UID && workspace.DeletionTimestamp == nil && workspace.Spec.Cluster == cluster && !remote.Ended(workspace) {
+	if workspace != nil && workspace.UID == owner.UID && workspace.DeletionTimestamp == nil && workspace.Spec.Cluster == cluster && !placement.Ended(workspace) {
 		m.wrong = append(m.wrong, fmt.Sprintf("logical cluster %s is deleted, to which workspace %s leads", cluster, owner.Name))
 	}
 }
 
 func (m *model) controlCluster(name string) {
 	cluster := m.clusters[name]
-	inquiry := m.inquiry(name + "/" + remote.ReportName(modelParent, cluster.Spec.Owner.Name))
+	inquiry := m.inquiry(name + "/" + placement.ReportName(modelParent, cluster.Spec.Owner.Name))
 	switch {
 	case cluster.DeletionTimestamp != nil && inquiry.Released():
 		delete(m.clusters, name)
@@ -465,7 +465,7 @@ func (m *model) disagreements() []string {
 		switch {
 		case workspace.DeletionTimestamp != nil:
 			wrong = append(wrong, fmt.Sprintf("workspace %s is not gone", name))
-		case remote.Ended(workspace):
+		case placement.Ended(workspace):
 			if cluster != nil || workspace.Status.Phase != corev1alpha1.LogicalClusterPhaseUnavailable {
 				wrong = append(wrong, fmt.Sprintf("workspace %s has ended in phase %s with %v", name, workspace.Status.Phase, cluster))
 			}
@@ -477,7 +477,7 @@ func (m *model) disagreements() []string {
 					wrong = append(wrong, fmt.Sprintf("%s is asked for, and the workspace has settled", key))
 				}
 			}
-			if key := workspace.Spec.Cluster + "/" + remote.ReportName(modelParent, name); m.reports[key] != nil {
+			if key := workspace.Spec.Cluster + "/" + placement.ReportName(modelParent, name); m.reports[key] != nil {
 				wrong = append(wrong, fmt.Sprintf("%s is reported, and the workspace has settled", key))
 			}
 		}
@@ -489,7 +489,7 @@ func (m *model) disagreements() []string {
 		}
 	}
 	for key := range m.requests {
-		if name, cluster, _ := remote.ParseRequestName(key); m.workspaces[name] == nil || m.workspaces[name].Spec.Cluster != cluster.String() {
+		if name, cluster, _ := placement.ParseRequestName(key); m.workspaces[name] == nil || m.workspaces[name].Spec.Cluster != cluster.String() {
 			wrong = append(wrong, fmt.Sprintf("%s is asked for, for no workspace", key))
 		}
 	}

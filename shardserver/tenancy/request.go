@@ -14,8 +14,8 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -43,11 +43,11 @@ func (i inquiries) asked(event watch.Event) []controller.Key {
 	if !ok || request.Spec.Shard != i.cfg.ShardName {
 		return nil
 	}
-	workspace, cluster, ok := remote.ParseRequestName(request.Name)
+	workspace, cluster, ok := placement.ParseRequestName(request.Name)
 	if !ok {
 		return nil
 	}
-	return []controller.Key{{Cluster: cluster, Name: remote.ReportName(logicalcluster.Of(request), workspace)}}
+	return []controller.Key{{Cluster: cluster, Name: placement.ReportName(logicalcluster.Of(request), workspace)}}
 }
 
 // about maps a request to this shard to the LogicalCluster that it is about.
@@ -61,14 +61,14 @@ func (i inquiries) about(event watch.Event) []controller.Key {
 
 // read returns the inquiry that a report, given by its key, would answer. That there is no logical cluster is only believed
 // after asking storage itself, and that there is no request only where all are known.
-func (i inquiries) read(ctx context.Context, key controller.Key) (*remote.Inquiry, error) {
-	parent, workspace, ok := remote.ParseReportName(key.Name)
+func (i inquiries) read(ctx context.Context, key controller.Key) (*placement.Inquiry, error) {
+	parent, workspace, ok := placement.ParseReportName(key.Name)
 	if !ok {
 		return nil, nil
 	}
-	inquiry := &remote.Inquiry{Own: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.Cluster, Full: i.cfg.Health.Full()}
+	inquiry := &placement.Inquiry{Own: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.Cluster, Full: i.cfg.Health.Full()}
 	var err error
-	inquiry.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", remote.RequestName(workspace, key.Cluster))
+	inquiry.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.Cluster))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
 	}
@@ -80,7 +80,7 @@ func (i inquiries) read(ctx context.Context, key controller.Key) (*remote.Inquir
 		return nil, fmt.Errorf("reading logical cluster %q: %w", key.Cluster, err)
 	}
 	if inquiry.Request != nil && cluster != nil {
-		if shard, ok := remote.Remote(cluster); ok && shard != remote.Publisher(inquiry.Request) {
+		if shard, ok := placement.Remote(cluster); ok && shard != placement.Publisher(inquiry.Request) {
 			if inquiry.Request, err = publishedBy(logicalcluster.With(ctx, parent), i.requests, shard, inquiry.Request.Name); err != nil {
 				return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
 			}
@@ -92,8 +92,8 @@ func (i inquiries) read(ctx context.Context, key controller.Key) (*remote.Inquir
 
 // requestOf returns what is known of the request for a logical cluster that a workspace on another shard owns; nil for
 // any other. That nothing was asked for is no proof that nothing will be.
-func (i inquiries) requestOf(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*remote.Inquiry, error) {
-	if _, ok := remote.Remote(cluster); !ok {
+func (i inquiries) requestOf(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*placement.Inquiry, error) {
+	if _, ok := placement.Remote(cluster); !ok {
 		return nil, nil
 	}
 	owner, name := cluster.Spec.Owner, logicalcluster.Of(cluster)
@@ -101,11 +101,11 @@ func (i inquiries) requestOf(ctx context.Context, cluster *corev1alpha1.LogicalC
 	if err != nil {
 		return nil, nil //nolint:nilerr // nobody can ask for it
 	}
-	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], remote.RequestName(owner.Name, name))
+	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], placement.RequestName(owner.Name, name))
 	if err != nil && !unheard(err) {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", name, err)
 	}
-	return &remote.Inquiry{Own: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
+	return &placement.Inquiry{Own: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
 }
 
 // requestController does what other shards ask this one for: it makes and deletes logical clusters of their workspaces.
@@ -130,9 +130,9 @@ func (c *requestController) reconcile(ctx context.Context, key controller.Key) (
 		return controller.Result{}, err
 	}
 	switch inquiry.Step() {
-	case remote.Create:
+	case placement.Create:
 		return controller.Result{}, c.create(ctx, inquiry)
-	case remote.Delete:
+	case placement.Delete:
 		return controller.Result{}, deleteCluster(ctx, c.cfg.Clients.Typed, inquiry.LogicalCluster)
 	}
 	if inquiry.Full != "" && inquiry.Refused() {
@@ -142,7 +142,7 @@ func (c *requestController) reconcile(ctx context.Context, key controller.Key) (
 }
 
 // create makes the logical cluster with the locks of its bindings, as for a workspace of this shard.
-func (c *requestController) create(ctx context.Context, inquiry *remote.Inquiry) error {
+func (c *requestController) create(ctx context.Context, inquiry *placement.Inquiry) error {
 	cluster := inquiry.New()
 	aliases, err := c.aliases(ctx, cluster)
 	if err != nil {

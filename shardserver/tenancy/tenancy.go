@@ -25,7 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -60,7 +60,7 @@ type Config struct {
 	ShardName string
 	// Health says how this shard is, Beats how others are.
 	Health Health
-	Beats  placement.Beats
+	Beats  scheduling.Beats
 	// Mounts makes workspaces that stand for servers elsewhere lead there.
 	Mounts bool
 	// Keys tells what storage has of a logical cluster.

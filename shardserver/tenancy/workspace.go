@@ -17,10 +17,10 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/placement"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
 // workspaceController places workspaces, keeps them in step with their LogicalClusters, and deletes these with them.
@@ -30,7 +30,7 @@ type workspaceController struct {
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
 	shards     shardReader
-	placement  *placement.Shards
+	placement  *scheduling.Shards
 }
 
 func newWorkspaceController(cfg Config) controller.Controller {
@@ -40,7 +40,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
 		shards:     newShardReader(cfg.Registry),
-		placement:  placement.New(cfg.ShardName, cfg.Beats),
+		placement:  scheduling.New(cfg.ShardName, cfg.Beats),
 	}
 	return controller.Controller{
 		Name: "workspace",
@@ -196,7 +196,7 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 // owns tells whether a LogicalCluster was made for the workspace, rather than for another that has its name.
 func owns(scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) bool {
 	owner := cluster.Spec.Owner
-	_, remotely := remote.Remote(cluster)
+	_, remotely := placement.Remote(cluster)
 	return owner != nil && !remotely && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
 }
 

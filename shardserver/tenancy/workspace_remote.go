@@ -18,7 +18,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 )
 
 const (
@@ -34,7 +34,7 @@ func (c *workspaceController) ofReport(event watch.Event) []controller.Key {
 	if !ok || report.Spec.Shard != c.cfg.ShardName {
 		return nil
 	}
-	parent, workspace, ok := remote.ParseReportName(report.Name)
+	parent, workspace, ok := placement.ParseReportName(report.Name)
 	if !ok {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (c *workspaceController) ofReport(event watch.Event) []controller.Key {
 // report returns what another shard says of the logical cluster that a workspace leads to or is about to lead to; nil if
 // nothing is known.
 func (c *workspaceController) report(ctx context.Context, scope *workspaceScope) (*shardingv1alpha1.LogicalClusterReport, error) {
-	cluster, ok := remote.Cluster(scope.workspace)
+	cluster, ok := placement.Cluster(scope.workspace)
 	if !ok {
 		return nil, nil
 	}
@@ -64,8 +64,8 @@ const (
 
 // judge reads the report about a workspace that was placed on another shard.
 func judge(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.Name, own string, report *shardingv1alpha1.LogicalClusterReport) verdict {
-	answer := remote.Answer(report, own, parent, workspace)
-	if report != nil && remote.Publisher(report) != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
+	answer := placement.Answer(report, own, parent, workspace)
+	if report != nil && placement.Publisher(report) != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
 		report = nil // whoever says so was not asked
 	}
 	leads := workspace.Spec.Cluster != ""
@@ -90,7 +90,7 @@ func judge(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.Name, own
 
 // scheduleElsewhere places a workspace on another shard: what is to be made is written down first.
 func (c *workspaceController) scheduleElsewhere(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
-	if _, reserved := remote.Cluster(scope.workspace); !reserved || chosenShard(scope.workspace, scope.shards) == "" {
+	if _, reserved := placement.Cluster(scope.workspace); !reserved || chosenShard(scope.workspace, scope.shards) == "" {
 		return c.reserveElsewhere(ctx, scope, shard)
 	}
 	return c.awaitElsewhere(ctx, scope, shard)
@@ -106,9 +106,9 @@ func (c *workspaceController) awaitElsewhere(ctx context.Context, scope *workspa
 	workspace := scope.workspace
 	switch judge(workspace, scope.parent, c.cfg.ShardName, report) {
 	case accepted:
-		name, _ := remote.Cluster(workspace)
+		name, _ := placement.Cluster(workspace)
 		workspace.Spec.Cluster = name.String()
-		scope.facts.cluster = remote.Describe(report, workspace)
+		scope.facts.cluster = placement.Describe(report, workspace)
 		return nil
 	case needsName:
 		anotherName(workspace)
@@ -177,15 +177,15 @@ func (c *workspaceController) observeElsewhere(ctx context.Context, scope *works
 	}
 	switch judge(scope.workspace, scope.parent, c.cfg.ShardName, report) {
 	case accepted:
-		if !remote.Ended(scope.stored) {
-			scope.facts.cluster = remote.Describe(report, scope.workspace)
+		if !placement.Ended(scope.stored) {
+			scope.facts.cluster = placement.Describe(report, scope.workspace)
 			return nil
 		}
 		scope.facts.ended = true // made again because of an old request; it is asked back
 	case disappeared:
 		scope.facts.ended = true
 	default:
-		scope.facts.ended = remote.Ended(scope.stored)
+		scope.facts.ended = placement.Ended(scope.stored)
 		scope.facts.elsewhere = true
 	}
 	return nil
@@ -199,7 +199,7 @@ func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *worksp
 	if err != nil {
 		return controller.Result{}, err
 	}
-	answer := remote.Answer(report, c.cfg.ShardName, scope.parent, workspace)
+	answer := placement.Answer(report, c.cfg.ShardName, scope.parent, workspace)
 	gone := answer != nil && answer.Spec.State != shardingv1alpha1.LogicalClusterExists
 	switch {
 	case len(workspace.Finalizers) > 1:
@@ -210,7 +210,7 @@ func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *worksp
 	}
 	var described *corev1alpha1.LogicalCluster
 	if answer != nil && !gone {
-		described = remote.Describe(answer, workspace)
+		described = placement.Describe(answer, workspace)
 	}
 	setDeletingStatus(workspace, described)
 	result := controller.Result{}
@@ -235,7 +235,7 @@ type publications[T metav1.Object] interface {
 // readReport reads what another shard says of a logical cluster; nil where nothing is known. That shard is asked first,
 // where one is named: another can publish under the same name.
 func readReport(ctx context.Context, from publications[*shardingv1alpha1.LogicalClusterReport], shard string, parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
-	report, err := publishedBy(logicalcluster.With(ctx, cluster), from, shard, remote.ReportName(parent, workspace))
+	report, err := publishedBy(logicalcluster.With(ctx, cluster), from, shard, placement.ReportName(parent, workspace))
 	if unheard(err) {
 		return nil, nil
 	}
@@ -245,7 +245,7 @@ func readReport(ctx context.Context, from publications[*shardingv1alpha1.Logical
 // publishedBy returns what a shard has published under a name, or else whatever stands under it.
 func publishedBy[T metav1.Object](ctx context.Context, from publications[T], shard, name string) (T, error) {
 	found, err := from.Get(ctx, "", name)
-	if err != nil || shard == "" || remote.Publisher(found) == shard {
+	if err != nil || shard == "" || placement.Publisher(found) == shard {
 		return found, err
 	}
 	all, err := from.List(ctx, "", nil)
@@ -253,7 +253,7 @@ func publishedBy[T metav1.Object](ctx context.Context, from publications[T], sha
 		return found, err
 	}
 	for _, other := range all {
-		if other.GetName() == name && remote.Publisher(other) == shard {
+		if other.GetName() == name && placement.Publisher(other) == shard {
 			return other, nil
 		}
 	}

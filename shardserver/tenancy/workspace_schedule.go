@@ -12,7 +12,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/remote"
+	"github.com/atoll-dev/atoll/shardserver/sharding/placement"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -67,7 +67,7 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 
 // madeBefore finds the LogicalCluster that an earlier pass has made on this shard, as far as the watch cache has it.
 func (c *workspaceController) madeBefore(ctx context.Context, scope *workspaceScope) (bool, error) {
-	name, reserved := remote.Cluster(scope.workspace)
+	name, reserved := placement.Cluster(scope.workspace)
 	if !reserved || c.isElsewhere(scope) {
 		return false, nil
 	}
@@ -147,7 +147,7 @@ func newLogicalCluster(ctx context.Context, types *workspacetype.Resolver, paren
 	if err != nil {
 		return nil, nil, fmt.Errorf("workspace %q: %w", workspace.Name, err)
 	}
-	owner := remote.Owner(parent, workspace)
+	owner := placement.Owner(parent, workspace)
 	cluster := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: corev1alpha1.LogicalClusterName,

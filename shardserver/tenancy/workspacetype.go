@@ -16,7 +16,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/atoll-dev/atoll/test/pki"
+	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
 // validity is how long certificates of tests are valid.
@@ -20,13 +20,13 @@ type CA struct {
 	// CertFile is the CA's certificate (PEM).
 	CertFile string
 
-	authority *pki.Authority
+	authority *testpki.Authority
 }
 
 // NewCA creates a certificate authority.
 func NewCA(t testing.TB, name string) *CA {
 	t.Helper()
-	authority, err := pki.New(t.TempDir(), name, validity)
+	authority, err := testpki.New(t.TempDir(), name, validity)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/embeddedcache"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver"
-	"github.com/atoll-dev/atoll/shardserver/adminauth"
+	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/options"
 )

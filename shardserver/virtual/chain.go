@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/authentication/requester"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 	"github.com/atoll-dev/atoll/shardserver/filters"
 )
 

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	"github.com/atoll-dev/atoll/sharedindex"
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/sharded"
 )

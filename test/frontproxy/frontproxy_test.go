@@ -15,7 +15,7 @@ import (
 
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	indextesting "github.com/atoll-dev/atoll/sharedindex/testing"
+	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/sharded"
 )

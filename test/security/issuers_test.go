@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-dev/atoll/issuers/issuertest"
+	"github.com/atoll-dev/atoll/internal/issuers/issuertest"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/atoll-dev/atoll/issuers/issuertest"
+	"github.com/atoll-dev/atoll/internal/issuers/issuertest"
 )
 
 // foreignIssuers runs an issuer of a's own that says its users are everybody, and goes everywhere with its tokens.

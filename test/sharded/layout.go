@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/atoll-dev/atoll/test/pki"
+	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
 // Names and groups in certificates.
@@ -103,9 +103,9 @@ type Layout struct {
 	Kubeconfig string
 
 	options                   Options
-	servers, clients, proxies *pki.Authority
+	servers, clients, proxies *testpki.Authority
 	urls                      map[string]string
-	serverPairs               map[string]pki.Pair
+	serverPairs               map[string]testpki.Pair
 	signingKey                string
 }
 
@@ -117,7 +117,7 @@ func New(options Options) (*Layout, error) {
 	if options.Validity == 0 {
 		options.Validity = 365 * 24 * time.Hour
 	}
-	l := &Layout{options: options, urls: map[string]string{}, serverPairs: map[string]pki.Pair{}}
+	l := &Layout{options: options, urls: map[string]string{}, serverPairs: map[string]testpki.Pair{}}
 	for _, step := range []func() error{l.certificates, l.addresses, l.describe, l.writeKubeconfig} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("laying out an installation in %s: %w", options.Directory, err)
@@ -147,7 +147,7 @@ func (l *Layout) NewClient(url, name string, groups ...string) (*rest.Config, er
 	return l.client(url, pair), err
 }
 
-func (l *Layout) client(url string, pair pki.Pair) *rest.Config {
+func (l *Layout) client(url string, pair testpki.Pair) *rest.Config {
 	return &rest.Config{Host: url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAFile: l.servers.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile,
 	}}
@@ -155,7 +155,7 @@ func (l *Layout) client(url string, pair pki.Pair) *rest.Config {
 
 // ProxyCertificate returns a certificate like that by which the front proxy tells shards who the user is. Shards believe
 // it under the name of the proxy alone.
-func (l *Layout) ProxyCertificate(name string) (pki.Pair, error) { return l.proxies.Issue(name) }
+func (l *Layout) ProxyCertificate(name string) (testpki.Pair, error) { return l.proxies.Issue(name) }
 
 // CAFiles are the certificates of the authorities of servers, of clients, and of front proxies towards shards.
 func (l *Layout) CAFiles() (servers, clients, proxies string) {
@@ -175,8 +175,8 @@ func (l *Layout) certificates() error {
 	if err != nil {
 		return err
 	}
-	for name, authority := range map[string]**pki.Authority{"servers": &l.servers, "clients": &l.clients, "proxies": &l.proxies} {
-		if *authority, err = pki.New(directory, name, l.options.Validity); err != nil {
+	for name, authority := range map[string]**testpki.Authority{"servers": &l.servers, "clients": &l.clients, "proxies": &l.proxies} {
+		if *authority, err = testpki.New(directory, name, l.options.Validity); err != nil {
 			return err
 		}
 	}
@@ -184,7 +184,7 @@ func (l *Layout) certificates() error {
 	if _, err := os.Stat(l.signingKey); err == nil {
 		return nil // that of an earlier run: tokens that it signed stay valid
 	}
-	return pki.SigningKey(l.signingKey)
+	return testpki.SigningKey(l.signingKey)
 }
 
 func (l *Layout) addresses() error {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/apis/core"
 
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 

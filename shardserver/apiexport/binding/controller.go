@@ -14,11 +14,11 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
@@ -36,9 +36,9 @@ type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
-	Exports *apiexport.Catalog
+	Exports *apiindex.Catalog
 	// Consumers tells which bindings refer to an export.
-	Consumers *apiexport.Referrers[*apisv1alpha2.APIBinding]
+	Consumers *apiindex.Referrers[*apisv1alpha2.APIBinding]
 	// Definitions makes the definitions that bindings need.
 	Definitions *definitions.Definitions
 	// Custom gives the objects that bindings have brought.
@@ -130,7 +130,7 @@ func (c *clusterController) consumers(export *apisv1alpha2.APIExport) []controll
 }
 
 func (c *clusterController) changed(export *apisv1alpha2.APIExport, deleted bool) bool {
-	name, now := apiexport.ExportOf(export), fingerprintOf(export)
+	name, now := apiindex.ExportOf(export), fingerprintOf(export)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, known := c.offers[name]
@@ -177,7 +177,7 @@ func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	cluster := logicalcluster.Of(definition)
-	if cluster != apiexport.BoundDefinitionsCluster {
+	if cluster != apiindex.BoundDefinitionsCluster {
 		return []controller.Key{key(cluster)}
 	}
 	if event.Type != watch.Deleted {

@@ -12,7 +12,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // facts are what the status of a binding follows from.
@@ -61,13 +61,13 @@ func invalidReference(err error) *problem {
 	return failing(apisv1alpha2.APIExportInvalidReferenceReason, "spec.reference.export cannot be used: %v; create a binding with another one", err)
 }
 
-func notFound(reference apiexport.Reference) *problem {
+func notFound(reference apiindex.Reference) *problem {
 	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q was not found; ask its provider, or delete the binding", reference)
 }
 
 // replaced is for an export that stands where the bound one was. Whoever came to have its place, such as the path of a
 // workspace that was deleted, has neither its objects nor what its consumers agreed to.
-func replaced(reference apiexport.Reference) *problem {
+func replaced(reference apiindex.Reference) *problem {
 	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it anew", reference)
 }
 
@@ -80,7 +80,7 @@ func another(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) b
 	return binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound && binding.Status.APIExportClusterName != logicalcluster.Of(export).String()
 }
 
-func missingIdentity(reference apiexport.Reference) *problem {
+func missingIdentity(reference apiindex.Reference) *problem {
 	return &problem{
 		apisv1alpha2.MissingIdentityHashReason,
 		fmt.Sprintf("APIExport %q has no identity yet; if that does not change, its provider finds the reason in the condition %s of the export", reference, apisv1alpha2.APIExportIdentityValid),
@@ -197,7 +197,7 @@ func bind(binding *apisv1alpha2.APIBinding, resources []*resource) {
 		}
 		bound[at].Schema = apisv1alpha2.BoundAPIResourceSchema{Name: resource.schema.Name, UID: string(resource.schema.UID), IdentityHash: resource.identity}
 		if !resource.virtual {
-			bound[at].StorageVersions = sets.List(sets.New(bound[at].StorageVersions...).Insert(apiexport.StorageVersion(resource.schema)))
+			bound[at].StorageVersions = sets.List(sets.New(bound[at].StorageVersions...).Insert(apiindex.StorageVersion(resource.schema)))
 		}
 	}
 	slices.SortFunc(bound, func(a, b apisv1alpha2.BoundAPIResource) int {
@@ -210,7 +210,7 @@ func bind(binding *apisv1alpha2.APIBinding, resources []*resource) {
 }
 
 func referenceText(binding *apisv1alpha2.APIBinding) string {
-	reference, err := apiexport.ReferenceOf(binding)
+	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
 		return ""
 	}

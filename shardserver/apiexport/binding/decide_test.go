@@ -16,7 +16,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // offered is a resource as an export offers it, ready to be bound.
@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 	clashing := func(r *resource) { r.conflict = "the kind is taken" }
 	broken := func(r *resource) { r.invalid = errors.New("spec is nonsense") }
 	slow := func(r *resource) { r.established = false }
-	reference := apiexport.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
+	reference := apiindex.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
 	for name, tc := range map[string]struct {
 		facts        facts
 		valid        string // reason of APIExportValid, "" for True
@@ -138,7 +138,7 @@ func TestWhatWasBoundStaysBound(t *testing.T) {
 	}
 
 	// The export goes.
-	decide(binding, facts{problem: notFound(apiexport.Reference{Path: logicalcluster.MustParsePath("root"), Name: "x"})})
+	decide(binding, facts{problem: notFound(apiindex.Reference{Path: logicalcluster.MustParsePath("root"), Name: "x"})})
 	if len(binding.Status.BoundResources) != 2 || binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound || !conditionsv1alpha1.IsTrue(binding, "Ready") ||
 		conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid) != apisv1alpha2.APIExportNotFoundReason || binding.Status.APIExportClusterName != "provider" {
 		t.Errorf("status is %+v", binding.Status)

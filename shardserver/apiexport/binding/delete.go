@@ -19,10 +19,10 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources/drain"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -193,7 +193,7 @@ func (c *deletionController) adopted(ctx context.Context, others []*apisv1alpha2
 
 // offers tells whether the export of a binding offers a resource with the very identity and schema that another binds.
 func (c *deletionController) offers(ctx context.Context, other *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
-	reference, err := apiexport.ReferenceOf(other)
+	reference, err := apiindex.ReferenceOf(other)
 	if err != nil {
 		return false, nil //nolint:nilerr // what refers to nothing adopts nothing
 	}

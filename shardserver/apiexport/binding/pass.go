@@ -18,8 +18,8 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
@@ -99,7 +99,7 @@ func (c *clusterController) observe(ctx context.Context, name logicalcluster.Nam
 // resolve finds the export of a binding, and the schemas of what it offers.
 func (p *pass) resolve(ctx context.Context, binding *apisv1alpha2.APIBinding) (*offer, error) {
 	o := &offer{binding: binding, facts: facts{clusterMissing: p.cluster == nil}}
-	reference, err := apiexport.ReferenceOf(binding)
+	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
 		o.facts.problem = invalidReference(err)
 		return o, nil
@@ -147,7 +147,7 @@ func (p *pass) resource(ctx context.Context, export *apisv1alpha2.APIExport, off
 		return nil, nil, err
 	}
 	if len(found.Spec.Versions) > 1 && found.Spec.Conversion == nil {
-		return nil, schemaUnusable(apiexport.ErrNoConversion, offered.Schema), nil
+		return nil, schemaUnusable(apiindex.ErrNoConversion, offered.Schema), nil
 	}
 	return &resource{
 		GroupResource: schema.GroupResource{Group: offered.Group, Resource: offered.Name},

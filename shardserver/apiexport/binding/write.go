@@ -13,8 +13,8 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // writeLocks stores the locks, if they still are what this pass has begun with.
@@ -105,7 +105,7 @@ func (p *pass) writeOne(ctx context.Context, offer *offer) (string, error) {
 		return written, fmt.Errorf("writing the status of APIBinding %q of %q: %w", binding.Name, p.name, err)
 	}
 	if before.Phase != apisv1alpha2.APIBindingPhaseBound && binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound {
-		apiexport.BindingReady(p.cfg.ShardName, binding.CreationTimestamp, p.cfg.Clock.Now())
+		apiindex.BindingReady(p.cfg.ShardName, binding.CreationTimestamp, p.cfg.Clock.Now())
 	}
 	return binding.ResourceVersion, nil
 }

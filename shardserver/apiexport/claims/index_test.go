@@ -11,8 +11,8 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -50,8 +50,8 @@ func TestWhichLabelsAnObjectCarries(t *testing.T) {
 		acceptingIn("events", "binding", scoped(exported("events.k8s.io", "events", "*"), nil)),
 	)
 	export := bindings.Export{Cluster: logicalcluster.MustParseName("provider"), Name: "export"}
-	key, value := apiexport.ClaimLabel(export, claim)
-	eventKey, eventValue := apiexport.ClaimLabel(export, exported("", "events"))
+	key, value := apiindex.ClaimLabel(export, claim)
+	eventKey, eventValue := apiindex.ClaimLabel(export, exported("", "events"))
 	for name, tc := range map[string]struct {
 		cluster  string
 		resource schema.GroupResource
@@ -67,7 +67,7 @@ func TestWhichLabelsAnObjectCarries(t *testing.T) {
 		"events of the core group":                     {"events", schema.GroupResource{Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
 		"and of their own":                             {"events", schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, nil, map[string]string{eventKey: eventValue}},
 		"bindings without an export carry none":        {"other", apiBindings, nil, nil},
-		"bindings carry the label of their own export": {"other", apiBindings, map[string]string{apisv1alpha2.ExportLabelKey: "e"}, map[string]string{prefix + "e": apiexport.ReflexiveClaimValue}},
+		"bindings carry the label of their own export": {"other", apiBindings, map[string]string{apisv1alpha2.ExportLabelKey: "e"}, map[string]string{prefix + "e": apiindex.ReflexiveClaimValue}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := index.Labels(logicalcluster.With(t.Context(), logicalcluster.MustParseName(tc.cluster)), tc.resource, tc.own)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // apiBindings are objects that one provider may always see: that of the export that is bound.
@@ -67,6 +67,6 @@ func withReflexive(wanted, own map[string]string) map[string]string {
 	if wanted == nil {
 		wanted = map[string]string{}
 	}
-	wanted[key] = apiexport.ReflexiveClaimValue
+	wanted[key] = apiindex.ReflexiveClaimValue
 	return wanted
 }

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 const prefix = "claimed.internal.apis.kcp.io/"
@@ -41,12 +41,12 @@ func TestABindingIsSeenByItsOwnExport(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wanted, own, want map[string]string
 	}{
-		"by a label of its own": {nil, own, map[string]string{prefix + "e": apiexport.ReflexiveClaimValue}},
+		"by a label of its own": {nil, own, map[string]string{prefix + "e": apiindex.ReflexiveClaimValue}},
 		"by a claim, if there is one": {
 			map[string]string{prefix + "e": "claim"}, own, map[string]string{prefix + "e": "claim"},
 		},
 		"beside the claims of others": {
-			map[string]string{prefix + "f": "claim"}, own, map[string]string{prefix + "f": "claim", prefix + "e": apiexport.ReflexiveClaimValue},
+			map[string]string{prefix + "f": "claim"}, own, map[string]string{prefix + "f": "claim", prefix + "e": apiindex.ReflexiveClaimValue},
 		},
 		"by nobody while the export is not known": {nil, nil, nil},
 	} {

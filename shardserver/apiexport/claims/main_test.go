@@ -17,7 +17,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -133,7 +133,7 @@ func (p *parties) applied(claims ...apisv1alpha2.PermissionClaim) {
 
 // label is that of the objects of a claim of the export.
 func (p *parties) label(claim apisv1alpha2.PermissionClaim) (key, value string) {
-	return apiexport.ClaimLabel(apiexport.ExportOf(p.export), claim)
+	return apiindex.ClaimLabel(apiindex.ExportOf(p.export), claim)
 }
 
 // claimsOf returns the labels of claims on an object.

@@ -23,7 +23,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
@@ -226,22 +226,22 @@ func ofBindings(t *testing.T, shard *shardtesting.Shard) {
 	p := meet(t, shard, claim)
 	key, value := p.label(claim)
 	binding := p.bind()
-	p.carries(binding, map[string]string{key: apiexport.ReflexiveClaimValue})
+	p.carries(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
 
 	owner := shard.NewWorkspace(t, "root", "owner-"+rand.String(6)).Spec.Cluster
 	owned := shard.NewExport(t, owner, "owned", schema.GroupResource{Group: "other.io", Resource: "gadgets"}, "Gadget")
 	other := shard.Bind(t, p.consumerName, owner, "owned")
-	otherKey := apiexport.ClaimLabelKey(apiexport.ExportOf(owned))
-	p.carries(other, map[string]string{otherKey: apiexport.ReflexiveClaimValue})
+	otherKey := apiindex.ClaimLabelKey(apiindex.ExportOf(owned))
+	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
 
 	p.answers(answer(claim, nil))
 	p.applied(claim)
 	p.carries(binding, map[string]string{key: value})
-	p.carries(other, map[string]string{otherKey: apiexport.ReflexiveClaimValue, key: value})
+	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue, key: value})
 	p.answers()
 	p.applied()
-	p.carries(binding, map[string]string{key: apiexport.ReflexiveClaimValue})
-	p.carries(other, map[string]string{otherKey: apiexport.ReflexiveClaimValue})
+	p.carries(binding, map[string]string{key: apiindex.ReflexiveClaimValue})
+	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
 }
 
 // writtenBelow: what a request wrote that admission saw before a claim came or went, and what somebody put into etcd

@@ -11,8 +11,8 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
 // claim is one that holds for the objects of a logical cluster. It is shared by all clusters that accept the same, and
@@ -88,7 +88,7 @@ func newSet(binding *apisv1alpha2.APIBinding, of content) *set {
 	export, _ := exportOf(binding)
 	for _, accepted := range effective(binding) {
 		gr := resourceOf(accepted.PermissionClaim)
-		key, value := apiexport.ClaimLabel(export, accepted.PermissionClaim)
+		key, value := apiindex.ClaimLabel(export, accepted.PermissionClaim)
 		s.claims[gr] = append(s.claims[gr], claim{key: key, value: value, identity: accepted.IdentityHash, selector: selectorOf(accepted.Selector)})
 	}
 	return s

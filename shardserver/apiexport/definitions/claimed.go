@@ -13,8 +13,8 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
@@ -43,7 +43,7 @@ func (d *Definitions) claimedKeys(event watch.Event) []controller.Key {
 		identities = claimedBy(export)
 	}
 	keys := d.claimantsOf(export.Status.IdentityHash)
-	d.setClaims(apiexport.ExportOf(export), identities)
+	d.setClaims(apiindex.ExportOf(export), identities)
 	if len(identities) > 0 {
 		keys = append(keys, controller.ObjectKey(event)...)
 	}

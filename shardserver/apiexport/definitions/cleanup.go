@@ -16,7 +16,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
@@ -43,7 +43,7 @@ func (d *Definitions) cleanupController() controller.Controller {
 
 func boundKey(event watch.Event) []controller.Key {
 	keys := controller.ObjectKey(event)
-	if len(keys) == 0 || keys[0].Cluster != apiexport.BoundDefinitionsCluster {
+	if len(keys) == 0 || keys[0].Cluster != apiindex.BoundDefinitionsCluster {
 		return nil
 	}
 	return keys
@@ -148,7 +148,7 @@ func (d *Definitions) forget(uid types.UID) {
 }
 
 func (d *Definitions) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
-	err := d.cfg.Client.Delete(logicalcluster.With(ctx, apiexport.BoundDefinitionsCluster),
+	err := d.cfg.Client.Delete(logicalcluster.With(ctx, apiindex.BoundDefinitionsCluster),
 		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}},
 		client.Preconditions{UID: &definition.UID, ResourceVersion: &definition.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {

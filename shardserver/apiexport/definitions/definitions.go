@@ -23,9 +23,9 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 	Registry *storage.Registry
 	// Client writes through the shard's own API.
 	Client  client.Client
-	Exports *apiexport.Catalog
+	Exports *apiindex.Catalog
 	// Index tells which schemas are bound.
 	Index *bindings.Index
 	Clock clock.PassiveClock
@@ -82,7 +82,7 @@ func (d *Definitions) Ensure(ctx context.Context, schema *apisv1alpha1.APIResour
 	if !d.use(schema.UID) {
 		return false, nil // the event of its end leads here again
 	}
-	ctx = logicalcluster.With(ctx, apiexport.BoundDefinitionsCluster)
+	ctx = logicalcluster.With(ctx, apiindex.BoundDefinitionsCluster)
 	existing, err := d.reader.Get(ctx, "", string(schema.UID))
 	if err == nil {
 		return existing.DeletionTimestamp == nil && apiextensions.IsCRDConditionTrue(existing, apiextensions.Established), nil
@@ -90,7 +90,7 @@ func (d *Definitions) Ensure(ctx context.Context, schema *apisv1alpha1.APIResour
 	if !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	definition, err := apiexport.BoundDefinition(schema)
+	definition, err := apiindex.BoundDefinition(schema)
 	if err != nil {
 		d.forget(schema.UID)
 		return false, InvalidError{err}
@@ -110,7 +110,7 @@ func (d *Definitions) Ensure(ctx context.Context, schema *apisv1alpha1.APIResour
 
 // Names returns the names of the resource of a definition, or nil if there is no such definition.
 func (d *Definitions) Names(ctx context.Context, uid types.UID) (*apiextensions.CustomResourceDefinitionNames, error) {
-	existing, err := d.reader.Get(logicalcluster.With(ctx, apiexport.BoundDefinitionsCluster), "", string(uid))
+	existing, err := d.reader.Get(logicalcluster.With(ctx, apiindex.BoundDefinitionsCluster), "", string(uid))
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 )
 
 // apply adds and removes addresses. A slice of an export that is not there, or for shards that nobody can tell, stays as
@@ -19,6 +19,6 @@ func (c *sliceController) apply(ctx context.Context, slice *apisv1alpha1.APIExpo
 	for _, endpoint := range slice.Status.APIExportEndpoints {
 		listed.Addresses = append(listed.Addresses, endpoint.URL)
 	}
-	wanted := listed.Wanted(o.shards, o.selector, o.consumed, apiexport.VirtualWorkspacePath(apiexport.ExportOf(o.export)))
+	wanted := listed.Wanted(o.shards, o.selector, o.consumed, apiindex.VirtualWorkspacePath(apiindex.ExportOf(o.export)))
 	return listed.Apply(ctx, c.cfg.Clients.Typed, wanted)
 }

@@ -23,11 +23,11 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	exportbindings "github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	exportbindings "github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -49,10 +49,10 @@ type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
-	Exports *apiexport.Catalog
+	Exports *apiindex.Catalog
 	// Consumers tells which bindings refer to an export, Slices which endpoint slices do.
-	Consumers *apiexport.Referrers[*apisv1alpha2.APIBinding]
-	Slices    *apiexport.Referrers[*apisv1alpha1.APIExportEndpointSlice]
+	Consumers *apiindex.Referrers[*apisv1alpha2.APIBinding]
+	Slices    *apiindex.Referrers[*apisv1alpha1.APIExportEndpointSlice]
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
 }
@@ -113,7 +113,7 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	c.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
-	reference, err := apiexport.ReferenceOf(binding)
+	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
 	of := exportbindings.Export{Cluster: logicalcluster.Of(said), Name: said.Name}
 	export, err := c.cfg.Exports.Get(context.Background(), of)
 	if err != nil {
-		return c.cfg.Slices.ToAny(apiexport.Reference{Path: of.Cluster.Path(), Name: of.Name})
+		return c.cfg.Slices.ToAny(apiindex.Reference{Path: of.Cluster.Path(), Name: of.Name})
 	}
 	return c.cfg.Slices.To(export)
 }
@@ -199,7 +199,7 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 
 // observed is what the status of a slice follows from.
 type observed struct {
-	reference apiexport.Reference
+	reference apiindex.Reference
 	// invalid says why the reference cannot be followed.
 	invalid error
 	export  *apisv1alpha2.APIExport
@@ -213,7 +213,7 @@ type observed struct {
 
 func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) (observed, error) {
 	o := observed{}
-	if o.reference, o.invalid = apiexport.ReferenceOfSlice(slice); o.invalid == nil {
+	if o.reference, o.invalid = apiindex.ReferenceOfSlice(slice); o.invalid == nil {
 		export, err := c.cfg.Exports.ByPath(ctx, o.reference)
 		if client.IgnoreNotFound(err) != nil {
 			return o, err
@@ -235,7 +235,7 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	if err := c.cfg.Consumers.WaitForSync(ctx); err != nil {
 		return o, err
 	}
-	o.consumed, err = c.consumers.Of(ctx, apiexport.ExportOf(o.export), c.cfg.Consumers.Any(o.export))
+	o.consumed, err = c.consumers.Of(ctx, apiindex.ExportOf(o.export), c.cfg.Consumers.Any(o.export))
 	return o, err
 }
 

@@ -11,17 +11,17 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	exportbindings "github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	exportbindings "github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/replication/publish"
+	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
 )
 
 // ConsumersSource tells the other shards which exports have consumers on this one, whichever shard an export is on: the
 // slices that list this shard's address may be anywhere.
-func ConsumersSource(cfg Config) publish.Source {
+func ConsumersSource(cfg Config) publisher.Source {
 	s := &consumersSource{cfg}
-	return publish.Source{
+	return publisher.Source{
 		Resource: consumers,
 		Inputs: []controller.Input{
 			{Resource: bindings, Keys: s.bindingKeys},
@@ -41,7 +41,7 @@ func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	s.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
-	reference, err := apiexport.ReferenceOf(binding)
+	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
 		return nil
 	}

@@ -22,11 +22,11 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/endpoints"
-	"github.com/atoll-dev/atoll/shardserver/identity"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -143,7 +143,7 @@ func (c *exportController) reconcile(ctx context.Context, key controller.Key) (c
 			return controller.Result{}, errors.Join(append(failed, fmt.Errorf("writing the status of APIExport %q: %w", export.Name, err))...)
 		}
 		if stored.Status.IdentityHash == "" && export.Status.IdentityHash != "" {
-			apiexport.ExportReady(c.cfg.ShardName, export.CreationTimestamp, time.Now())
+			apiindex.ExportReady(c.cfg.ShardName, export.CreationTimestamp, time.Now())
 		}
 	}
 	failed = append(failed, c.ensureSlice(ctx, export))

@@ -10,7 +10,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/identity"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 )
 
 // identify gives an export that names no secret one of its own, and says in the status whether the secret that it names

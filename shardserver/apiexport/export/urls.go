@@ -9,7 +9,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // setURLs lists the addresses of all shards in a status, as exports had them before there were endpoint slices.
@@ -28,7 +28,7 @@ func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.API
 			fault = fmt.Sprintf("shard %q has no usable spec.virtualWorkspaceURL; its administrator has to correct it", shard.Name)
 			continue
 		}
-		urls = append(urls, apiexport.VirtualWorkspaceURL(shard, apiexport.ExportOf(export)))
+		urls = append(urls, apiindex.VirtualWorkspaceURL(shard, apiindex.ExportOf(export)))
 	}
 	slices.SortFunc(urls, strings.Compare)
 	status.VirtualWorkspaces = nil

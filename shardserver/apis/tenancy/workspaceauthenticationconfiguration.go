@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
-	"github.com/atoll-dev/atoll/issuers"
+	"github.com/atoll-dev/atoll/internal/issuers"
 	"github.com/atoll-dev/atoll/shardserver/apis/registry"
 )
 

@@ -27,7 +27,7 @@ import (
 	accountstorage "k8s.io/kubernetes/pkg/registry/core/serviceaccount/storage"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
-	"github.com/atoll-dev/atoll/embeddedetcd"
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
 	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"

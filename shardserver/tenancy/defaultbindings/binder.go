@@ -12,7 +12,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
@@ -24,7 +24,7 @@ type Foresee func(ctx context.Context, cluster logicalcluster.Name, bindings []*
 // Config is what a Binder needs.
 type Config struct {
 	Registry *storage.Registry
-	Exports  *apiexport.Catalog
+	Exports  *apiindex.Catalog
 	// Client writes through the shard's own API, as the shard itself.
 	Client client.Client
 	// Foresee may be nil. Then every binding is looked at after it was made.
@@ -106,7 +106,7 @@ func (o *Outcome) take(w wanted, existing []*apisv1alpha2.APIBinding, err error)
 // errMissing says that an export does not exist.
 var errMissing = errors.New("the export does not exist")
 
-func (b *Binder) export(ctx context.Context, reference apiexport.Reference) (*apisv1alpha2.APIExport, error) {
+func (b *Binder) export(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error) {
 	export, err := b.cfg.Exports.ByPath(ctx, reference)
 	if apierrors.IsNotFound(err) {
 		return nil, errMissing

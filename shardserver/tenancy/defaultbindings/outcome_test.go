@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 // TestOutcome: what the types' owner or the export's has to mend is said in conditions, the rest is tried again.
 func TestOutcome(t *testing.T) {
-	w := wanted{name: "x-abcde", reference: apiexport.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
+	w := wanted{name: "x-abcde", reference: apiindex.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
 	for name, tc := range map[string]struct {
 		err                       error
 		missing, refused, waiting int

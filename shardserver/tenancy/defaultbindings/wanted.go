@@ -7,7 +7,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -15,7 +15,7 @@ import (
 type wanted struct {
 	// name is that of the binding.
 	name      string
-	reference apiexport.Reference
+	reference apiindex.Reference
 	// maintained tells that some type wants it to stay as it is.
 	maintained bool
 }
@@ -26,11 +26,11 @@ func wantedBy(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]
 	var all []wanted
 	for _, alias := range aliases {
 		for _, entry := range alias.Spec.DefaultAPIBindings {
-			reference, err := apiexport.NewReference(alias.Cluster, entry.Path, entry.Export)
+			reference, err := apiindex.NewReference(alias.Cluster, entry.Path, entry.Export)
 			if err != nil {
 				return nil, err
 			}
-			name := apiexport.DefaultBindingName(cluster, reference.Path, reference.Name)
+			name := apiindex.DefaultBindingName(cluster, reference.Path, reference.Name)
 			at := slices.IndexFunc(all, func(w wanted) bool { return w.name == name })
 			if at < 0 {
 				all = append(all, wanted{name: name, reference: reference})
@@ -54,7 +54,7 @@ func maintains(alias workspacetype.Resolved) bool {
 
 // specOf returns what a binding to an export shall say: all claims of the export are accepted. The selector that a claim
 // has by default is that of the answer either way; keepDefault repeats it in the claim.
-func specOf(reference apiexport.Reference, export *apisv1alpha2.APIExport, keepDefault bool) apisv1alpha2.APIBindingSpec {
+func specOf(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDefault bool) apisv1alpha2.APIBindingSpec {
 	spec := apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
 		Export: &apisv1alpha2.ExportBindingReference{Path: reference.Path.String(), Name: reference.Name},
 	}}
@@ -94,7 +94,7 @@ func (w wanted) completeIn(bindings []*apisv1alpha2.APIBinding) bool {
 }
 
 func (w wanted) namedBy(binding *apisv1alpha2.APIBinding) bool {
-	reference, err := apiexport.ReferenceOf(binding)
+	reference, err := apiindex.ReferenceOf(binding)
 	return err == nil && reference == w.reference
 }
 

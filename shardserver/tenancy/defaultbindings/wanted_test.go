@@ -11,7 +11,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
@@ -68,7 +68,7 @@ func TestWantedBy(t *testing.T) {
 }
 
 func TestSpecOf(t *testing.T) {
-	reference := apiexport.Reference{Path: logicalcluster.Root.Path(), Name: "x"}
+	reference := apiindex.Reference{Path: logicalcluster.Root.Path(), Name: "x"}
 	chosen := &apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
 	export := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{
 		{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get"}},
@@ -95,7 +95,7 @@ func TestSpecOf(t *testing.T) {
 }
 
 func TestCompleteIn(t *testing.T) {
-	w := wanted{name: "x-abcde", reference: apiexport.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
+	w := wanted{name: "x-abcde", reference: apiindex.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
 	binding := func(name, path, export, at string, conditions ...conditionsv1alpha1.Type) *apisv1alpha2.APIBinding {
 		b := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		b.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: path, Name: export}

@@ -7,7 +7,7 @@ import (
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
 // ErrUnavailable says that a path leads through a workspace that exists and cannot be entered now.
@@ -30,7 +30,7 @@ func NewResolver(catalog Catalog) *Resolver { return &Resolver{catalog: catalog}
 // workspace.
 func (r *Resolver) ClusterOf(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 	return r.walk(ctx, path, func(workspace *tenancyv1alpha1.Workspace) error {
-		if paths.Unavailable(workspace) {
+		if workspacepath.Unavailable(workspace) {
 			return fmt.Errorf("resolving %q: workspace %q: %w", path, workspace.Name, ErrUnavailable)
 		}
 		return nil
@@ -44,10 +44,10 @@ func (r *Resolver) Locate(ctx context.Context, path logicalcluster.Path) (logica
 
 // walk follows a path from workspace to workspace and calls visit for each.
 func (r *Resolver) walk(ctx context.Context, path logicalcluster.Path, visit func(*tenancyv1alpha1.Workspace) error) (logicalcluster.Name, error) {
-	walker := paths.Walker{
+	walker := workspacepath.Walker{
 		Workspace: r.catalog.Workspace,
 		Here:      r.catalog.Here,
-		Visit:     func(step paths.Step) error { return visit(step.Workspace) },
+		Visit:     func(step workspacepath.Step) error { return visit(step.Workspace) },
 	}
 	return walker.Walk(ctx, path)
 }

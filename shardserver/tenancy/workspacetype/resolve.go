@@ -10,7 +10,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/tenancy/paths"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
 // ErrUnresolvable is wrapped by every error that says that a reference, a default or a base type leads to no type,
@@ -57,7 +57,7 @@ func (r *Resolver) Resolve(ctx context.Context, parent logicalcluster.Name, ref 
 // other way through the tree to the same cluster does not count.
 func (r *Resolver) Get(ctx context.Context, ref Reference) (Resolved, error) {
 	cluster, err := r.Locate(ctx, ref.Path)
-	if errors.Is(err, paths.ErrElsewhere) {
+	if errors.Is(err, workspacepath.ErrElsewhere) {
 		return r.byPathLatest(ctx, ref)
 	}
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Resolver) among(ctx context.Context, ref Reference, clusters []logicalc
 // cannot be followed from here.
 func (r *Resolver) at(ctx context.Context, found *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name) Resolved {
 	path := canonicalPath(found, cluster)
-	if back, err := r.Locate(ctx, path); !errors.Is(err, paths.ErrElsewhere) && (err != nil || back != cluster) {
+	if back, err := r.Locate(ctx, path); !errors.Is(err, workspacepath.ErrElsewhere) && (err != nil || back != cluster) {
 		path = cluster.Path()
 	}
 	return Resolved{WorkspaceType: found, Cluster: cluster, Reference: Reference{Path: path, Name: found.Name}}
@@ -188,7 +188,7 @@ func (r *Resolver) search(ctx context.Context, parent logicalcluster.Name, name 
 // it is not all of them. Each look-up of something that does not exist asks storage, so the search must not make one
 // for each segment of a path that leads nowhere.
 func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (reached int, elsewhere bool, err error) {
-	_, rest, err := paths.Start(path)
+	_, rest, err := workspacepath.Start(path)
 	if err != nil {
 		return 0, false, nil //nolint:nilerr // a path that begins nowhere leads nowhere
 	}
@@ -200,13 +200,13 @@ func (r *Resolver) reach(ctx context.Context, path logicalcluster.Path) (reached
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, false, err
 	}
-	return reached, errors.Is(err, paths.ErrElsewhere), nil
+	return reached, errors.Is(err, workspacepath.ErrElsewhere), nil
 }
 
 // above returns all paths over a path that may hold types, the nearest first, and root at the end.
 func above(path logicalcluster.Path) []logicalcluster.Path {
 	var ancestors []logicalcluster.Path
-	for path, ok := path.Parent(); ok && !paths.IsHome(path); path, ok = path.Parent() {
+	for path, ok := path.Parent(); ok && !workspacepath.IsHome(path); path, ok = path.Parent() {
 		ancestors = append(ancestors, path)
 	}
 	root := logicalcluster.Root.Path()

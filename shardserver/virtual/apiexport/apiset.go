@@ -12,9 +12,9 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
@@ -229,13 +229,13 @@ func (s *apiSet) requirement(of *offer) (key string, values []string) {
 	case of.own():
 		return "", nil
 	case of.claim != nil:
-		key, value := apiexport.ClaimLabel(s.name, *of.claim)
+		key, value := apiindex.ClaimLabel(s.name, *of.claim)
 		if of.GroupResource == apiBindings {
-			return key, []string{value, apiexport.ReflexiveClaimValue}
+			return key, []string{value, apiindex.ReflexiveClaimValue}
 		}
 		return key, []string{value}
 	default:
-		key, value := apiexport.ExportLabel(s.name)
+		key, value := apiindex.ExportLabel(s.name)
 		return key, []string{value}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
 var (
@@ -20,5 +20,5 @@ var sharing = []schema.GroupResource{apiBindings, apisv1alpha2.Resource("apiexpo
 
 // claimable tells whether every logical cluster has a resource by itself, and it can be claimed without an identity.
 func claimable(gr schema.GroupResource) bool {
-	return !apiexport.NeedsIdentity(gr) && (gr.Group != apiBindings.Group || slices.Contains(sharing, gr))
+	return !apiindex.NeedsIdentity(gr) && (gr.Group != apiBindings.Group || slices.Contains(sharing, gr))
 }

@@ -10,8 +10,8 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -85,13 +85,13 @@ func serves(binding *apisv1alpha2.APIBinding, found *offer) bool {
 }
 
 // acceptedBy returns the claim on a resource as both sides agree on it, or nil if they do not.
-func acceptedBy(binding *apisv1alpha2.APIBinding, found *offer) *apiexport.EffectiveClaim {
+func acceptedBy(binding *apisv1alpha2.APIBinding, found *offer) *apiindex.EffectiveClaim {
 	if found.claim == nil {
 		return nil
 	}
 	// An export may have thousands of claims. Only this one is asked about.
 	asking := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{*found.claim}}}
-	effective := apiexport.EffectiveClaims(binding, asking)
+	effective := apiindex.EffectiveClaims(binding, asking)
 	if len(effective) == 0 {
 		return nil
 	}

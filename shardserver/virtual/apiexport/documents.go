@@ -17,7 +17,7 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	discoverydocuments "github.com/atoll-dev/atoll/shardserver/discovery/documents"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
@@ -78,7 +78,7 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 // definition returns what documents need to know of a schema.
 func (f *finder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
 	return f.definitions.Get(ctx, described.UID, func() (*discovery.Definition, int64, error) {
-		object, err := apiexport.ViewDefinition(described)
+		object, err := apiindex.ViewDefinition(described)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -16,7 +16,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/storage"

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -44,7 +44,7 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	object, err := apiexport.ViewDefinition(described)
+	object, err := apiindex.ViewDefinition(described)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/replication/copies"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 )
 
 // origin is where objects are read from: where they are, or copies of them.
@@ -34,7 +34,7 @@ func (w *Workspace) from(ctx context.Context, what *shown, schema types.UID) (or
 	if here {
 		return local{w, what}, nil
 	}
-	source, ok := copies.SourceOf(what.Resource)
+	source, ok := replica.SourceOf(what.Resource)
 	store := w.config.Copies()
 	if !ok || store == nil {
 		return nil, fmt.Errorf("ClusterCachedResource %q of %q on another shard offers what cannot be followed", what.Resource.Name, logicalcluster.Of(what.Resource))
@@ -76,8 +76,8 @@ func (l local) labels(ctx context.Context, name string) (labels.Set, error) {
 
 // elsewhere reads copies of what another shard has.
 type elsewhere struct {
-	store  *copies.Store
-	source copies.Source
+	store  *replica.Store
+	source replica.Source
 	schema types.UID
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
-	"github.com/atoll-dev/atoll/shardserver/customresources/raw"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
@@ -51,7 +51,7 @@ func (w *Workspace) read(rw http.ResponseWriter, req *http.Request, info *reques
 			return
 		}
 	}
-	inside := virtual.Inside(req.WithContext(raw.PresentedIn(ctx, consumer, hidden...)))
+	inside := virtual.Inside(req.WithContext(crdstorage.PresentedIn(ctx, consumer, hidden...)))
 	if inside, err = selecting(inside, info.Verb, selector); err == nil {
 		err = from.serve(rw, inside)
 	}

@@ -24,12 +24,12 @@ import (
 	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport"
-	"github.com/atoll-dev/atoll/shardserver/bindings"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
-	"github.com/atoll-dev/atoll/shardserver/replication/copies"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
@@ -44,10 +44,10 @@ var readVerbs = []string{"get", "list", "watch"}
 type Config struct {
 	Registry *storage.Registry
 	// Exports finds exports and their schemas; References is what follows the references of slices.
-	Exports    *apiexport.Catalog
+	Exports    *apiindex.Catalog
 	References cachedresources.Exports
 	// Copies returns what has the objects of other shards; nil on a shard that follows none. It is asked when requests are.
-	Copies func() *copies.Store
+	Copies func() *replica.Store
 	// Bindings tells what consumers have bound.
 	Bindings *bindings.Index
 	// Authorizer is the shard's whole authorization chain.
@@ -151,7 +151,7 @@ func (w *Workspace) binds(ctx context.Context, cluster logicalcluster.Name, what
 	if !ok {
 		bound, ok, err = w.config.Bindings.Latest(ctx, what.resource)
 	}
-	return bound, ok && bound.Virtual && bound.Export == apiexport.ExportOf(what.Export), err
+	return bound, ok && bound.Virtual && bound.Export == apiindex.ExportOf(what.Export), err
 }
 
 // handler serves what was authorized.

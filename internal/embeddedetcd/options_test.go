@@ -1,0 +1,42 @@
+package embeddedetcd_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+)
+
+func TestWhichEtcdIsUsed(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		servers   string
+		ca        string
+		directory string // that a flag names
+		root      string
+		embedded  bool
+		want      string // the directory, or the error's text
+	}{
+		"one outside":                                  {servers: "https://a:2379,http://b:2379", root: "/root"},
+		"one in the process, below the root":           {servers: "embedded", root: "/root", embedded: true, want: "/root/etcd-server"},
+		"one in the process, elsewhere":                {servers: "embedded", directory: "/data", root: "/root", embedded: true, want: "/data"},
+		"not both":                                     {servers: "embedded,https://a:2379", root: "/root", want: "either \"embedded\" alone or URLs"},
+		"none that is no URL":                          {servers: "a", root: "/root", want: "got \"a\", want URLs"},
+		"none in the process with others' credentials": {servers: "embedded", ca: "ca.crt", root: "/root", want: "are for an etcd outside"},
+		"none in the process without a place":          {servers: "embedded", want: "--embedded-etcd-directory: required"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			config := embeddedetcd.NewConfig()
+			config.Directory = tc.directory
+			embedded, err := config.Complete(storagebackend.TransportConfig{ServerList: strings.Split(tc.servers, ","), TrustedCAFile: tc.ca}, tc.root)
+			have := config.Directory
+			if err != nil {
+				have = err.Error()
+			}
+			if embedded != tc.embedded || !strings.Contains(have, tc.want) || (tc.want == "") != (have == "") {
+				t.Errorf("got %v, %q", embedded, have)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package apiindex
+
+import (
+	"testing"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+func claim(resource, identity string, verbs ...string) apisv1alpha2.PermissionClaim {
+	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, IdentityHash: identity, Verbs: verbs}
+}
+
+func answer(state apisv1alpha2.AcceptablePermissionClaimState, claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+	return apisv1alpha2.AcceptablePermissionClaim{
+		PermissionClaim: claim,
+		Selector:        apisv1alpha2.PermissionClaimSelector{MatchAll: true},
+		State:           state,
+	}
+}
+
+func TestEffectiveClaims(t *testing.T) {
+	const accepted, rejected = apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected
+	for name, tc := range map[string]struct {
+		exported    apisv1alpha2.PermissionClaim
+		answered    apisv1alpha2.AcceptablePermissionClaim
+		none        bool
+		allows, not string
+	}{
+		"what both name is allowed":              {exported: claim("a", "", "get", "list"), answered: answer(accepted, claim("a", "", "get", "watch")), allows: "get", not: "list"},
+		"what the consumer alone names is not":   {exported: claim("a", "", "get", "list"), answered: answer(accepted, claim("a", "", "get", "watch")), allows: "get", not: "watch"},
+		"all of both are all":                    {exported: claim("a", "", "*"), answered: answer(accepted, claim("a", "", "*")), allows: "patch"},
+		"all of one side are nothing":            {exported: claim("a", "", "*"), answered: answer(accepted, claim("a", "", "get")), not: "get"},
+		"all of the other are nothing either":    {exported: claim("a", "", "get"), answered: answer(accepted, claim("a", "", "*")), not: "get"},
+		"what is rejected does not count":        {exported: claim("a", "", "*"), answered: answer(rejected, claim("a", "", "*")), none: true},
+		"what is not claimed does not count":     {exported: claim("a", "", "*"), answered: answer(accepted, claim("b", "", "*")), none: true},
+		"another identity is another resource":   {exported: claim("a", "x", "*"), answered: answer(accepted, claim("a", "y", "*")), none: true},
+		"the same identity is the same resource": {exported: claim("a", "x", "get"), answered: answer(accepted, claim("a", "x", "get")), allows: "get"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			binding := &apisv1alpha2.APIBinding{Spec: apisv1alpha2.APIBindingSpec{PermissionClaims: []apisv1alpha2.AcceptablePermissionClaim{tc.answered}}}
+			export := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{tc.exported}}}
+			got := EffectiveClaims(binding, export)
+			if len(got) == 0 != tc.none {
+				t.Fatalf("effective are %+v", got)
+			}
+			for _, claim := range got {
+				if (tc.allows != "" && !claim.Allows(tc.allows)) || (tc.not != "" && claim.Allows(tc.not)) || !claim.Selector.MatchAll {
+					t.Errorf("got %+v", claim)
+				}
+			}
+		})
+	}
+}

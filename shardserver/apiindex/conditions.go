@@ -1,0 +1,41 @@
+package apiindex
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+)
+
+// ConditionStatus is what a condition of an export says.
+type ConditionStatus struct {
+	Type   conditionsv1alpha1.Type
+	Status corev1.ConditionStatus
+}
+
+// conditionsOf returns what the conditions of an export say, as far as they are the server's own.
+func conditionsOf(export *apisv1alpha2.APIExport) []ConditionStatus {
+	var all []ConditionStatus
+	for _, condition := range []conditionsv1alpha1.Type{apisv1alpha2.APIExportIdentityValid, apisv1alpha2.APIExportVirtualWorkspaceURLsReady} {
+		if found := conditionsv1alpha1.Get(export, condition); found != nil {
+			all = append(all, ConditionStatus{found.Type, found.Status})
+		}
+	}
+	return all
+}
+
+// Conditions returns how many exports have conditions that say the same.
+func (c *Catalog) Conditions() map[ConditionStatus]int {
+	counts := map[ConditionStatus]int{}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
+		counts[ConditionStatus{apisv1alpha2.APIExportIdentityValid, status}] = 0
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, known := range c.known {
+		for _, condition := range known.conditions {
+			counts[condition]++
+		}
+	}
+	return counts
+}

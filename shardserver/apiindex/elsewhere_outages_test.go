@@ -1,0 +1,80 @@
+package apiindex_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+func providersShardAway(t *testing.T, s *story) {
+	if err := s.shards["alpha"].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	mine := s.widgets(t, "beta", "alice", s.consumer)
+	eventuallyCreates(t, mine, "without-provider")
+	eventuallyForbids(t, mine, "bad", "says the provider")
+	if err := mine.Delete(t.Context(), "without-provider", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("its bounds hold no more: %v", err)
+	}
+	shardtesting.Bind(t, s.masters(t, "beta"), s.another, "root:provider", "widgets")
+	if err := sees(t.Context(), s.view(t, "beta", "bob", widgets), "without-provider"); err != nil {
+		t.Errorf("bob sees no more: %v", err)
+	}
+}
+
+func cacheAway(t *testing.T, s *story) {
+	peer := s.shards["root"].Peer(t, "beta")
+	for _, name := range []string{"root", "beta"} {
+		if err := s.shards[name].Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A start with everything else away: what others had published is known from the last time.
+	s.shards["beta"] = shardtesting.StartIn(t, s.shards["beta"].Directory, peer)
+	mine := s.widgets(t, "beta", "alice", s.consumer)
+	eventuallyCreates(t, mine, "without-root")
+	eventuallyForbids(t, mine, "bad", "says the provider")
+	if err := mine.Delete(t.Context(), "without-root", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the bounds of the provider hold no more: %v", err)
+	}
+	if err := sees(t.Context(), s.view(t, "beta", "bob", widgets), "without-root"); err != nil {
+		t.Errorf("bob sees no more: %v", err)
+	}
+}
+
+func exportDeleted(t *testing.T, s *story) {
+	s.shards["root"] = shardtesting.StartIn(t, s.shards["root"].Directory)
+	for _, name := range []string{"beta", "alpha"} {
+		if name == "beta" {
+			if err := s.shards[name].Stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.shards[name] = shardtesting.StartShardIn(t, s.shards[name].Directory, s.shards["root"], name)
+	}
+	if err := s.masters(t, "alpha").Delete(shardtesting.In(t.Context(), s.provider), &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.masters(t, "beta")
+	shardtesting.Eventually(t, "the binding says so", func(ctx context.Context) error {
+		binding := &apisv1alpha2.APIBinding{}
+		if err := c.Get(shardtesting.In(ctx, s.consumer), client.ObjectKey{Name: "widgets"}, binding); err != nil {
+			return err
+		}
+		if !conditionsv1alpha1.IsFalse(binding, apisv1alpha2.APIExportValid) || binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
+			return fmt.Errorf("phase %q, conditions %+v", binding.Status.Phase, binding.Status.Conditions)
+		}
+		return nil
+	})
+	if _, err := s.widgets(t, "beta", "alice", s.consumer).Get(t.Context(), "first", metav1.GetOptions{}); err != nil {
+		t.Errorf("it is served no more: %v", err)
+	}
+}

@@ -1,0 +1,73 @@
+package apiindex
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"math/big"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+)
+
+// ReflexiveClaimValue is the value of an export's claim label on the APIBindings that bind that very export: their
+// provider sees them without a claim.
+var ReflexiveClaimValue = base62([]byte{
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+	0, 1, 2, 3, 4, 5, 6, 7,
+})
+
+// ExportLabel returns the label of the APIBindings that bind an export.
+func ExportLabel(export bindings.Export) (key, value string) {
+	return apisv1alpha2.ExportLabelKey, exportHash(export)
+}
+
+// ClaimLabelKey returns the key of the label that all objects carry which the provider of an export may see by a claim.
+func ClaimLabelKey(export bindings.Export) string {
+	return apisv1alpha2.ClaimedLabelKeyPrefix + exportHash(export)
+}
+
+// ClaimLabel returns the label of objects that the provider of an export may see by one claim.
+func ClaimLabel(export bindings.Export, claim apisv1alpha2.PermissionClaim) (key, value string) {
+	return ClaimLabelKey(export), claimHash(claim)
+}
+
+func exportHash(export bindings.Export) string {
+	return base62Sha224(export.Cluster.String() + ":" + export.Name)
+}
+
+// claimHash is the hash of a claim's resource. What may be done with it, and to which objects, has no part in it: the
+// hash stays when those change.
+func claimHash(claim apisv1alpha2.PermissionClaim) string {
+	claim = Normal(claim)
+	text, err := json.Marshal(struct {
+		Group        string   `json:"group,omitempty"`
+		Resource     string   `json:"resource"`
+		Verbs        []string `json:"verbs"`
+		IdentityHash string   `json:"identityHash,omitempty"`
+	}{Group: claim.Group, Resource: claim.Resource, IdentityHash: claim.IdentityHash})
+	if err != nil {
+		panic(err) // strings can always be encoded
+	}
+	return base62Sha224(string(text))
+}
+
+// Normal returns a claim with the name that stands for its resource. Events have two, for one and the same objects.
+func Normal(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim {
+	if claim.Group == eventsv1.GroupName && claim.Resource == "events" {
+		claim.Group = corev1.GroupName
+	}
+	return claim
+}
+
+// base62Sha224 returns the SHA-224 of a text, read as one big-endian number and printed in base 62 with the digits
+// 0-9, a-z, A-Z.
+func base62Sha224(text string) string {
+	sum := sha256.Sum224([]byte(text))
+	return base62(sum[:])
+}
+
+func base62(number []byte) string { return new(big.Int).SetBytes(number).Text(62) }

@@ -1,0 +1,59 @@
+package apiindex
+
+import (
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Reference names an export as an object of some logical cluster does.
+type Reference struct {
+	// Path is the path or the name of the export's logical cluster.
+	Path logicalcluster.Path
+	Name string
+}
+
+// String returns the reference as messages show it.
+func (r Reference) String() string { return r.Path.String() + ":" + r.Name }
+
+// ReferenceOf reads the reference of a binding. It fails for a binding that names no export, or by no path.
+func ReferenceOf(binding *apisv1alpha2.APIBinding) (Reference, error) {
+	export := binding.Spec.Reference.Export
+	if export == nil {
+		return Reference{}, errNoReference
+	}
+	return NewReference(logicalcluster.Of(binding), export.Path, export.Name)
+}
+
+// ReferenceOfSlice reads the reference of an endpoint slice, as ReferenceOf.
+func ReferenceOfSlice(slice *apisv1alpha1.APIExportEndpointSlice) (Reference, error) {
+	return NewReference(logicalcluster.Of(slice), slice.Spec.APIExport.Path, slice.Spec.APIExport.Name)
+}
+
+// NewReference makes a reference out of what an object in a logical cluster says: no path means that very cluster.
+func NewReference(own logicalcluster.Name, path, name string) (Reference, error) {
+	if name == "" {
+		return Reference{}, errNoReference
+	}
+	if path == "" {
+		return Reference{own.Path(), name}, nil
+	}
+	parsed, err := logicalcluster.ParsePath(path)
+	if err != nil {
+		return Reference{}, err
+	}
+	if parsed == logicalcluster.Wildcard.Path() {
+		return Reference{}, errNoReference
+	}
+	return Reference{parsed, name}, nil
+}
+
+// aliases returns the references that lead to an export.
+func aliases(export *apisv1alpha2.APIExport) []Reference {
+	cluster := logicalcluster.Of(export).Path()
+	all := []Reference{{cluster, export.Name}}
+	if path, err := logicalcluster.ParsePath(export.Annotations[logicalcluster.PathAnnotationKey]); err == nil && path != cluster {
+		all = append(all, Reference{path, export.Name})
+	}
+	return all
+}

@@ -1,0 +1,131 @@
+package apiindex
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Referrers knows which objects of one resource refer to which exports, whether or not those exist: a key per object,
+// gone with it. It is safe for concurrent use.
+type Referrers[T client.Object] struct {
+	reference func(T) (Reference, error)
+	following *storage.Following[T]
+
+	mu sync.RWMutex
+	of map[Reference]sets.Set[controller.Key]
+	// taken are the objects that were taken in since a watch began, whoever told of them; nil after its sweep.
+	taken sets.Set[controller.Key]
+}
+
+// NewConsumers returns an index of the APIBindings by export.
+func NewConsumers(registry *storage.Registry) *Referrers[*apisv1alpha2.APIBinding] {
+	return newReferrers(storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")), ReferenceOf)
+}
+
+// NewSlices returns an index of the APIExportEndpointSlices by export.
+func NewSlices(registry *storage.Registry) *Referrers[*apisv1alpha1.APIExportEndpointSlice] {
+	return newReferrers(storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](registry, apisv1alpha1.Resource("apiexportendpointslices")), ReferenceOfSlice)
+}
+
+func newReferrers[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *Referrers[T] {
+	r := &Referrers[T]{reference: reference, of: map[Reference]sets.Set[controller.Key]{}}
+	r.following = following(reader, follower[T]{begin: r.begin, take: r.Take, sweep: r.sweep})
+	return r
+}
+
+// Run follows the resource until the context ends. It is called once.
+func (r *Referrers[T]) Run(ctx context.Context) { r.following.Run(ctx) }
+
+// WaitForSync returns when every object that existed at the start is known.
+func (r *Referrers[T]) WaitForSync(ctx context.Context) error { return r.following.WaitForSync(ctx) }
+
+// Take takes in an object that another watch has brought, so that whoever acts on that watch finds it here as well. A
+// reference never changes, so it does not matter how often and in which order the watches tell.
+func (r *Referrers[T]) Take(object T, deleted bool) {
+	reference, err := r.reference(object)
+	if err != nil {
+		return // it refers to nothing
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := keyOf(object)
+	if deleted {
+		remove(r.of, reference, key)
+		r.taken.Delete(key)
+		return
+	}
+	insert(r.of, reference, key)
+	if r.taken != nil {
+		r.taken.Insert(key)
+	}
+}
+
+// To returns the keys of all objects that refer to an export, by its canonical path or its logical cluster, in no
+// order.
+func (r *Referrers[T]) To(export *apisv1alpha2.APIExport) []controller.Key {
+	return r.ToAny(aliases(export)...)
+}
+
+// ToAny returns the keys of all objects with one of the references.
+func (r *Referrers[T]) ToAny(references ...Reference) []controller.Key {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var keys []controller.Key
+	for _, reference := range references {
+		keys = append(keys, r.of[reference].UnsortedList()...)
+	}
+	return keys
+}
+
+// Any tells whether an object refers to an export.
+func (r *Referrers[T]) Any(export *apisv1alpha2.APIExport) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, reference := range aliases(export) {
+		if len(r.of[reference]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Sizes returns how many references and objects are known: what the memory of the index follows.
+func (r *Referrers[T]) Sizes() (references, objects int) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, keys := range r.of {
+		objects += len(keys)
+	}
+	return len(r.of), objects
+}
+
+func (r *Referrers[T]) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken = sets.New[controller.Key]()
+}
+
+func (r *Referrers[T]) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.taken
+	r.taken = nil
+	for reference, keys := range r.of {
+		for key := range keys {
+			if !taken.Has(key) {
+				delete(keys, key)
+			}
+		}
+		if len(keys) == 0 {
+			delete(r.of, reference)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// writers is how many copies of one offer are written at once.
+const writers = 4
+
+// step is what is to be done about one object.
+type step int
+
+const (
+	leave step = iota
+	write
+	remove
+)
+
+// plan compares the objects that an offer selects with the copies in the cache, by name. Objects that are being deleted
+// stay as they are, or are not there, until they have no finalizers.
+func plan(objects []crdstorage.Object, copies map[string]copied) map[string]step {
+	steps := make(map[string]step, len(objects))
+	for i := range objects {
+		object := &objects[i]
+		have, published := copies[object.GetName()]
+		switch {
+		case object.GetDeletionTimestamp() != nil:
+			if len(object.GetFinalizers()) > 0 {
+				steps[object.GetName()] = leave
+			}
+		case !published || have.of != (original{string(object.GetUID()), object.GetResourceVersion()}):
+			steps[object.GetName()] = write
+		default:
+			steps[object.GetName()] = leave
+		}
+	}
+	for name := range copies {
+		if _, selected := steps[name]; !selected {
+			steps[name] = remove
+		}
+	}
+	return steps
+}
+
+// bring makes the copies of an offer what it selects, and says so when they are.
+func (p *Publisher) bring(ctx context.Context, at *standing, offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
+	objects, err := list(ctx, resource, cachedresources.Selector(offer))
+	if err != nil {
+		return err
+	}
+	steps := plan(objects, at.copies)
+	var mu sync.Mutex // guards what stands in the cache, and failed
+	var failed []error
+	var writing sync.WaitGroup
+	slots := make(chan struct{}, writers)
+	for i := range objects {
+		object := &objects[i]
+		if steps[object.GetName()] != write || ctx.Err() != nil {
+			continue
+		}
+		slots <- struct{}{}
+		mu.Lock() // others are being written already
+		have, published := at.copies[object.GetName()]
+		mu.Unlock()
+		writing.Go(func() {
+			defer func() { <-slots }()
+			written, err := p.write(ctx, at, object, have, published)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				at.note(written)
+			case isRefused(err):
+				// It would hold up all others for ever. The counts in the status of the offer tell that it is missing.
+				klog.FromContext(ctx).Error(err, "An object that is offered to other shards cannot be published", "resource", at.resource, "cluster", at.cluster, "name", object.GetName())
+			default:
+				failed = append(failed, err)
+			}
+		})
+	}
+	writing.Wait()
+	for name, step := range steps {
+		if step != remove {
+			continue
+		}
+		if err := p.delete(ctx, at, p.key(at, name), at.copies[name].uid); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		delete(at.copies, name)
+	}
+	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
+		return err
+	}
+	return p.sayComplete(ctx, at)
+}
+
+// isRefused tells whether the cache will never take an object.
+func isRefused(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "request is too large")
+}
+
+// list returns the objects of the context's logical cluster that are offered, as the watch cache has them.
+func list(ctx context.Context, resource *storage.Resource, selector labels.Selector) ([]crdstorage.Object, error) {
+	gr := resource.GVR.GroupResource()
+	ctx = request.WithNamespace(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource}), "")
+	found, err := resource.Store.List(ctx, &internalversion.ListOptions{LabelSelector: selector, ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", gr, err)
+	}
+	objects, ok := found.(*crdstorage.List)
+	if !ok {
+		return nil, fmt.Errorf("listing %s: got %T", gr, found)
+	}
+	return objects.Items, nil
+}
+
+// write creates or replaces one copy.
+func (p *Publisher) write(ctx context.Context, at *standing, object *crdstorage.Object, have copied, published bool) (*client.Object, error) {
+	content, err := p.content(ctx, at, object)
+	if err != nil {
+		return nil, err
+	}
+	if published && have.of.uid == content.GetAnnotations()[client.OriginalUIDAnnotation] {
+		content.SetResourceVersion(have.resourceVersion)
+		content.SetUID(have.uid)
+		return p.cfg.Cache.Update(ctx, at.resource, at.cluster, content)
+	}
+	if published { // the copy of one that is gone keeps its uid and its age
+		if err := p.delete(ctx, at, p.key(at, object.GetName()), have.uid); err != nil {
+			return nil, err
+		}
+	}
+	return p.cfg.Cache.Create(ctx, at.resource, at.cluster, content)
+}
+
+// content returns what is to stand in the cache: the object in the version in which it is offered, with where it is from.
+func (p *Publisher) content(ctx context.Context, at *standing, object *crdstorage.Object) (*unstructured.Unstructured, error) {
+	content, err := object.Unstructured()
+	if err != nil {
+		return nil, fmt.Errorf("reading %q: %w", object.GetName(), err)
+	}
+	if content.GroupVersionKind().Version != at.resource.Version {
+		gvr := at.resource
+		gvr.Resource, _, _ = strings.Cut(gvr.Resource, ":")
+		if content, err = p.cfg.Objects.Resource(gvr).Get(ctx, object.GetName(), metav1.GetOptions{}); err != nil {
+			return nil, fmt.Errorf("reading %q as %s: %w", object.GetName(), gvr.GroupVersion(), err)
+		}
+	}
+	annotations := content.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for _, mark := range []string{client.ViaAnnotation, client.DownAnnotation, client.ReachAnnotation} {
+		delete(annotations, mark) // what a tenant has no say in
+	}
+	annotations[client.ShardAnnotation] = p.cfg.Shard
+	annotations[logicalcluster.AnnotationKey] = at.cluster.String()
+	annotations[client.OriginalUIDAnnotation] = string(content.GetUID())
+	annotations[client.OriginalResourceVersionAnnotation] = content.GetResourceVersion()
+	content.SetAnnotations(annotations)
+	content.SetResourceVersion("")
+	return content, nil
+}

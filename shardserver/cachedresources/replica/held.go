@@ -1,0 +1,128 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+)
+
+// original tells in which state its shard had an object that was copied, and in which version it was offered. The zero
+// original is nobody's.
+type original struct{ uid, resourceVersion, apiVersion string }
+
+func originalOf(annotations map[string]string, apiVersion string) original {
+	return original{annotations[client.OriginalUIDAnnotation], annotations[client.OriginalResourceVersionAnnotation], apiVersion}
+}
+
+// certain tells whether two copies with the same original are the same.
+func (o original) certain() bool { return o.uid != "" && o.resourceVersion != "" }
+
+// list returns of which originals there are copies in a logical cluster, by name.
+func (h *held) list(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
+	ctx = request.WithNamespace(logicalcluster.With(ctx, cluster), "")
+	found, err := h.storage.Store().List(ctx, &internalversion.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the copies of %q: %w", cluster, err)
+	}
+	list, ok := found.(*crdstorage.List)
+	if !ok {
+		return nil, fmt.Errorf("copies are listed as %T", found)
+	}
+	stored := make(map[string]original, len(list.Items))
+	for i := range list.Items {
+		object := &list.Items[i]
+		stored[object.GetName()] = originalOf(object.GetAnnotations(), object.GroupVersionKind().GroupVersion().String())
+	}
+	return stored, nil
+}
+
+func (h *held) keep(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
+	return h.storage.Keep(logicalcluster.With(ctx, cluster), object)
+}
+
+func (h *held) drop(ctx context.Context, cluster logicalcluster.Name, name string) error {
+	return h.storage.Drop(logicalcluster.With(ctx, cluster), name)
+}
+
+// complete says that the copies of a source are all that it offers, incomplete takes it back.
+func (h *held) complete(ctx context.Context, source Source) error {
+	data, err := json.Marshal(metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: cachev1alpha1.SchemeGroupVersion.String(), Kind: client.CompleteKind},
+		ObjectMeta: metav1.ObjectMeta{Name: source.Cluster.String(), Annotations: map[string]string{
+			logicalcluster.AnnotationKey: marks.String(), client.ShardAnnotation: source.Shard,
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	object, err := crdstorage.NewObject(data, 0)
+	if err != nil {
+		return err
+	}
+	return h.keep(ctx, marks, object)
+}
+
+// incomplete is explained at complete.
+func (h *held) incomplete(ctx context.Context, cluster logicalcluster.Name) error {
+	return h.drop(ctx, marks, cluster.String())
+}
+
+// stored returns of which sources there are copies. It jumps from one to the next through the keys.
+func (k *Keeper) stored(ctx context.Context) (map[copyKey]bool, error) {
+	root := Prefix(k.cfg.Disk.Prefix) + "/"
+	found := map[copyKey]bool{}
+	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
+		page, err := k.cfg.Disk.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		if err != nil {
+			return nil, fmt.Errorf("reading the keys of copies: %w", err)
+		}
+		if len(page.Kvs) == 0 {
+			return found, nil
+		}
+		key, prefix, ok := parseKey(strings.TrimPrefix(string(page.Kvs[0].Key), root))
+		if !ok {
+			from = string(page.Kvs[0].Key) + "\x00"
+			continue
+		}
+		if key.cluster == marks { // one for each source, also for those that offer nothing
+			name := strings.TrimPrefix(string(page.Kvs[0].Key), root+prefix)
+			if cluster, err := logicalcluster.ParseName(name); err == nil {
+				found[copyKey{key.place, cluster}] = true
+			}
+			from = string(page.Kvs[0].Key) + "\x00"
+			continue
+		}
+		found[key] = true
+		from = clientv3.GetPrefixRangeEnd(root + prefix)
+	}
+}
+
+// parseKey reads "<group or core>/<resource>/<identity>/<cluster>/<name>", and returns the prefix of the cluster's.
+func parseKey(key string) (of copyKey, prefix string, ok bool) {
+	segments := strings.Split(key, "/")
+	if len(segments) != 5 {
+		return copyKey{}, "", false
+	}
+	cluster, err := logicalcluster.ParseName(segments[3])
+	if err != nil {
+		return copyKey{}, "", false
+	}
+	group := segments[0]
+	if group == "core" {
+		group = ""
+	}
+	at := place{schema.GroupResource{Group: group, Resource: segments[1]}, segments[2]}
+	return copyKey{at, cluster}, strings.Join(segments[:4], "/") + "/", true
+}

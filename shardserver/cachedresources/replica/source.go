@@ -1,0 +1,56 @@
+package replica
+
+import (
+	"encoding/hex"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// identityBytes is the length of every identity, a SHA-256.
+const identityBytes = 32
+
+// Source is what is copied: the objects of one resource, under an identity, of one logical cluster of another shard.
+type Source struct {
+	// Resource has the plain name of the resource, in the version in which it is offered.
+	Resource schema.GroupVersionResource
+	Identity string
+	Shard    string
+	Cluster  logicalcluster.Name
+}
+
+// place is where copies lie: of all versions of a resource, whichever shard has them.
+type place struct {
+	resource schema.GroupResource
+	identity string
+}
+
+// copyKey names the copies of one source, as long as that is offered.
+type copyKey struct {
+	place
+	cluster logicalcluster.Name
+}
+
+func (s Source) place() place     { return place{s.Resource.GroupResource(), s.Identity} }
+func (s Source) copyKey() copyKey { return copyKey{s.place(), s.Cluster} }
+
+// SourceOf returns what an offer of another shard makes known, and whether that makes sense: what other shards say becomes
+// part of URLs and keys.
+func SourceOf(offer *cachev1alpha1.ClusterCachedResource) (Source, bool) {
+	offered := offer.Spec.GroupVersionResource
+	s := Source{
+		Resource: schema.GroupVersionResource{Group: offered.Group, Version: offered.Version, Resource: offered.Resource},
+		Identity: offer.Status.IdentityHash,
+		Shard:    offer.Annotations[client.ShardAnnotation],
+		Cluster:  logicalcluster.Of(offer),
+	}
+	identity, err := hex.DecodeString(s.Identity)
+	valid := err == nil && len(identity) == identityBytes && s.Shard != "" && !s.Cluster.Empty() && !s.Cluster.IsSystem() &&
+		(s.Resource.Group == "" || len(validation.IsDNS1123Subdomain(s.Resource.Group)) == 0) &&
+		len(validation.IsDNS1035Label(s.Resource.Version)) == 0 && len(validation.IsDNS1123Label(s.Resource.Resource)) == 0
+	return s, valid
+}

@@ -1,0 +1,270 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+)
+
+const (
+	// segment stands in the keys of copies in the place of a group, which no API group can be called.
+	segment = "~copies"
+	// idleTimeout is for how long a storage stays open that nobody uses.
+	idleTimeout = 5 * time.Minute
+	// closeInterval is how often idle storages are looked for.
+	closeInterval = time.Minute
+	// patience is how long a request waits for copies that are on their way: it may be the first after a binding.
+	patience     = 3 * time.Second
+	patiencePoll = 50 * time.Millisecond
+)
+
+// marks holds one object for each source whose copies are complete. It is no logical cluster that anybody has.
+var marks = logicalcluster.MustParseName("system:copies")
+
+// Prefix returns what the keys of copies begin with, for the prefix of all keys of a shard.
+func Prefix(ofShard string) string { return path.Join("/", ofShard, segment) }
+
+// Store serves copies. It opens the storages that requests or the Keeper ask for, and closes them when nobody has for a
+// while, so that there is none without an offer that this shard shows.
+type Store struct {
+	pool    *crdstorage.Pool
+	catalog *customresources.Catalog
+
+	mu     sync.Mutex
+	open   map[place]*held
+	closed bool
+}
+
+// held is an open storage.
+type held struct {
+	storage *crdstorage.Storage
+	release func()
+	users   int
+	// left is when the last user left.
+	left time.Time
+	// contents serve it, by the schemas that consumers have bound.
+	contents map[types.UID]*customresources.Content
+}
+
+// NewStore returns a store over a pool of its own, whose keys begin with Prefix.
+func NewStore(pool *crdstorage.Pool, catalog *customresources.Catalog) *Store {
+	return &Store{pool: pool, catalog: catalog, open: map[place]*held{}}
+}
+
+// Run closes what is idle until the context ends.
+func (s *Store) Run(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(context.Context) { s.closeIdle(time.Now()) }, closeInterval)
+}
+
+// Close closes everything, at the end of the process. Requests may be under way.
+func (s *Store) Close() {
+	s.mu.Lock()
+	open := s.open
+	s.open, s.closed = map[place]*held{}, true
+	s.mu.Unlock()
+	for _, h := range open {
+		h.close()
+	}
+}
+
+// close closes a storage that nobody can reach any more, or whose store is closed: its contents stay what they are.
+func (h *held) close() {
+	for _, content := range h.contents {
+		content.Close()
+	}
+	h.release()
+}
+
+// closeIdle closes storages that nobody has used for a while, and contents whose definition is not what it was.
+func (s *Store) closeIdle(now time.Time) {
+	var idle []*held
+	var old []*customresources.Content
+	s.mu.Lock()
+	for at, h := range s.open {
+		for uid, content := range h.contents {
+			if !s.catalog.Describes(uid, content) {
+				delete(h.contents, uid)
+				old = append(old, content)
+			}
+		}
+		if h.users == 0 && now.Sub(h.left) >= idleTimeout {
+			delete(s.open, at)
+			idle = append(idle, h)
+		}
+	}
+	s.mu.Unlock()
+	for _, content := range old {
+		content.Close()
+	}
+	for _, h := range idle {
+		h.close()
+	}
+}
+
+// acquire returns an open storage. Call done when it is not used any more.
+func (s *Store) acquire(at place) (h *held, done func(), err error) {
+	s.mu.Lock()
+	h, closed := s.open[at], s.closed
+	if h != nil {
+		h.users++
+	}
+	s.mu.Unlock()
+	if h == nil {
+		if closed {
+			return nil, nil, errClosed()
+		}
+		// Outside of the lock: this may wait for etcd.
+		storage, release, err := s.pool.Acquire(at.resource, at.identity)
+		if err != nil {
+			return nil, nil, err
+		}
+		if h = s.keep(at, storage, release); h == nil {
+			release()
+			return nil, nil, errClosed()
+		}
+	}
+	return h, sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		h.users--
+		h.left = time.Now()
+	}), nil
+}
+
+// keep makes an open storage known, unless somebody was faster, with one user more. It returns nil when everything was
+// closed meanwhile: nobody would close this one.
+func (s *Store) keep(at place, storage *crdstorage.Storage, release func()) *held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	h := s.open[at]
+	if h == nil {
+		h = &held{storage: storage, release: release, contents: map[types.UID]*customresources.Content{}}
+		s.open[at] = h
+	} else {
+		release() // not the last: the other one has acquired it, too
+	}
+	h.users++
+	return h
+}
+
+func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
+
+// content returns what serves a storage as a schema describes it.
+func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID) (*customresources.Content, error) {
+	s.mu.Lock()
+	known := h.contents[schema]
+	s.mu.Unlock()
+	if known != nil && s.catalog.Describes(schema, known) {
+		return known, nil
+	}
+	made, err := s.catalog.Over(ctx, at.resource, schema, h.storage)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed { // nobody would close it
+		return nil, errClosed()
+	}
+	if now := h.contents[schema]; now != nil && now != known { // somebody was faster
+		return now, nil
+	}
+	if known != nil {
+		known.Close()
+	}
+	h.contents[schema] = made
+	return made, nil
+}
+
+// Serve answers a get, list or watch of what a source has, as a schema (the name of a definition in system:bound-crds)
+// describes it. The logical cluster of the request is that of the source; how objects are shown, raw.PresentedIn says. On
+// an error nothing was written; it is a ServiceUnavailable while the copies are not complete.
+func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, schema types.UID) error {
+	h, done, err := s.acquire(source.place())
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := h.known(req.Context(), source); err != nil {
+		return err
+	}
+	content, err := s.content(req.Context(), h, source.place(), schema)
+	if err != nil {
+		return err
+	}
+	return content.ServeReads(w, req)
+}
+
+// Labels returns the labels of one object of a source, or fails as Serve does, or with NotFound.
+func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.Set, error) {
+	h, done, err := s.acquire(source.place())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := h.known(ctx, source); err != nil {
+		return nil, err
+	}
+	object, err := h.get(ctx, source.Cluster, name, "")
+	if err != nil {
+		return nil, err
+	}
+	return object.GetLabels(), nil
+}
+
+// get reads an object, at the resource version "0" from memory.
+func (h *held) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
+	ctx = request.WithNamespace(logicalcluster.With(crdstorage.AsStored(ctx), cluster), "")
+	object, err := h.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
+	if err != nil {
+		return nil, err
+	}
+	found, ok := object.(*crdstorage.Object)
+	if !ok {
+		return nil, fmt.Errorf("a copy is a %T", object)
+	}
+	return found, nil
+}
+
+// known returns nil when the copies of a source are complete. A while is waited for that.
+func (h *held) known(ctx context.Context, source Source) error {
+	var missing error
+	err := wait.PollUntilContextTimeout(ctx, patiencePoll, patience, true, func(ctx context.Context) (bool, error) {
+		mark, err := h.get(ctx, marks, source.Cluster.String(), "0")
+		switch {
+		case err == nil && mark.GetAnnotations()[client.ShardAnnotation] == source.Shard:
+			return true, nil
+		case err == nil:
+			missing = fmt.Errorf("they were copied from shard %q", mark.GetAnnotations()[client.ShardAnnotation])
+		default:
+			missing = err
+		}
+		return false, nil
+	})
+	if err == nil {
+		return nil
+	}
+	status := apierrors.NewServiceUnavailable(fmt.Sprintf("the %s that shard %q offers are not known here yet", source.Resource.GroupResource(), source.Shard))
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	klog.FromContext(ctx).V(2).Info("Copies are asked for that are not complete", "resource", source.Resource, "cluster", source.Cluster, "shard", source.Shard, "reason", missing)
+	return status
+}

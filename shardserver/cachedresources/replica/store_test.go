@@ -1,0 +1,25 @@
+package replica
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestAStorageThatWasOpenedWhileEverythingWasClosedIsNotKept(t *testing.T) {
+	store, at := NewStore(nil, nil), place{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}
+	released := 0
+	if store.keep(at, nil, func() { released++ }) == nil {
+		t.Fatal("not kept while the store is open")
+	}
+	store.Close()
+	if released != 1 {
+		t.Errorf("released %d times", released)
+	}
+	if store.keep(at, nil, func() {}) != nil || len(store.open) != 0 {
+		t.Error("kept although nobody would close it")
+	}
+	if _, _, err := store.acquire(at); err == nil {
+		t.Error("a closed store opens storages")
+	}
+}

@@ -1,0 +1,56 @@
+package crdstorage
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Metadata serves LIST and WATCH of the metadata of all objects of a resource, without any definition (contract 1.5).
+type Metadata struct {
+	minTimeout time.Duration
+	serializer *serializer
+}
+
+// NewMetadata returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the
+// client asks otherwise.
+func NewMetadata(minRequestTimeout time.Duration) *Metadata {
+	return &Metadata{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
+}
+
+// Serve answers a LIST or WATCH whose Accept header asks for PartialObjectMetadataList (PartialObjectMetadata for a watch)
+// out of all the given storages of a resource, in the logical cluster of the context, which may be the wildcard. It
+// returns false, with nothing written, for everything else. The version in the request does not matter: metadata is the
+// same in all of them.
+func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, resource schema.GroupResource, storages ...clusterstorage.Store) bool {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest || info.Subresource != "" || (info.Verb != "list" && info.Verb != "watch") || len(storages) == 0 {
+		return false
+	}
+	scope := m.scope(resource, info.APIVersion)
+	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
+	if err != nil || !isMetadata(mediaType.Convert, info.Verb) {
+		return false
+	}
+	var list rest.Lister = merged(storages)
+	var watch rest.Watcher = merged(storages)
+	if len(storages) == 1 {
+		list, watch = storages[0], storages[0]
+	}
+	instrumented(info, false, handlers.ListResource(list, watch, scope, info.Verb == "watch", m.minTimeout))(w, req)
+	return true
+}
+
+func (m *Metadata) scope(resource schema.GroupResource, version string) *handlers.RequestScope {
+	gvr := resource.WithVersion(version)
+	scope := requestScope(gvr, gvr.GroupVersion().WithKind("PartialObjectMetadata"), true, nil)
+	scope.Serializer = m.serializer
+	return &scope
+}

@@ -1,0 +1,53 @@
+package crdstorage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// requestScope is what the stock read handlers need to know of a resource, but for the serializer.
+func requestScope(resource schema.GroupVersionResource, kind schema.GroupVersionKind, namespaced bool, selectable []string) handlers.RequestScope {
+	return handlers.RequestScope{
+		Namer:               handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
+		ParameterCodec:      metav1.ParameterCodec,
+		StandardSerializers: textSerializers(),
+		TableConvertor:      rest.NewDefaultTableConvertor(resource.GroupResource()), // tables are negotiated, then left to others
+		Convertor:           fieldLabels{namespaced: namespaced, selectable: selectable},
+		Resource:            resource,
+		Kind:                kind,
+		HubGroupVersion:     kind.GroupVersion(),
+		MetaGroupVersion:    metav1.SchemeGroupVersion,
+	}
+}
+
+// fieldLabels knows by which fields clients may select. It is all that reading asks of a converter.
+type fieldLabels struct {
+	namespaced bool
+	selectable []string
+}
+
+var errNoConversion = errors.New("reads of stored objects convert nothing")
+
+// ConvertFieldLabel implements runtime.ObjectConvertor, with the wording of the stock custom resources.
+func (f fieldLabels) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	if label == nameField || (label == namespaceField && f.namespaced) || slices.Contains(f.selectable, label) {
+		return label, value, nil
+	}
+	return "", "", fmt.Errorf("field label not supported: %s", label)
+}
+
+// Convert implements runtime.ObjectConvertor.
+func (fieldLabels) Convert(_, _, _ any) error { return errNoConversion }
+
+// ConvertToVersion implements runtime.ObjectConvertor.
+func (fieldLabels) ConvertToVersion(runtime.Object, runtime.GroupVersioner) (runtime.Object, error) {
+	return nil, errNoConversion
+}

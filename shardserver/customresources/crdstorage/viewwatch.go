@@ -1,0 +1,103 @@
+package crdstorage
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// Watch implements storage.Interface.
+func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	stream, err := v.watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	failed := false
+	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
+		if failed { // nothing follows an error, as in the stock watches
+			return event, false
+		}
+		decoded, err := v.event(event)
+		if err != nil {
+			failed = true
+			return watch.Event{Type: watch.Error, Object: statusOf(err)}, true
+		}
+		return decoded, true
+	}), nil
+}
+
+// watch is Watch without decoding: objects are *Object, in the envelope of the watch cache or not. It ends with the
+// view.
+func (v *View) watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	detach := context.AfterFunc(v.ctx, cancel)
+	opts.Predicate = v.predicate(opts.Predicate)
+	stream, err := v.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		detach()
+		cancel()
+		return nil, err
+	}
+	return &endingWatch{Interface: stream, cancel: func() { detach(); cancel() }}, nil
+}
+
+// endingWatch is a watch whose context ends with it, or before.
+type endingWatch struct {
+	watch.Interface
+	cancel func()
+}
+
+// Stop implements watch.Interface.
+func (w *endingWatch) Stop() {
+	w.cancel()
+	w.Interface.Stop()
+}
+
+// event decodes what a watch of the shared storage delivers.
+func (v *View) event(event watch.Event) (watch.Event, error) {
+	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
+		event.Object = envelope.GetObject()
+	}
+	obj, ok := event.Object.(*Object)
+	if !ok { // an error
+		return event, nil
+	}
+	var err error
+	if event.Type == watch.Bookmark {
+		event.Object, err = v.bookmark(obj)
+		return event, err
+	}
+	event.Object = v.newFunc()
+	return event, v.changing(obj, event.Object)
+}
+
+// bookmark returns a bookmark of the kind of the view: a resource version and annotations, nothing else.
+func (v *View) bookmark(obj *Object) (runtime.Object, error) {
+	bookmark := v.newFunc()
+	if err := v.Versioner().UpdateObject(bookmark, obj.resourceVersion); err != nil {
+		return nil, err
+	}
+	if annotations := obj.GetAnnotations(); len(annotations) > 0 {
+		accessor, err := meta.Accessor(bookmark)
+		if err != nil {
+			return nil, err
+		}
+		accessor.SetAnnotations(annotations)
+	}
+	return bookmark, nil
+}
+
+// statusOf returns an error as the watches of the stock storage report it.
+func statusOf(err error) *metav1.Status {
+	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // only an error that is a status stays one
+		s := status.Status()
+		return &s
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Message: err.Error(), Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError}
+}

@@ -1,0 +1,231 @@
+package crdstorage_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stream is a watch over HTTP.
+type stream struct {
+	events chan map[string]any
+	header http.Header
+	code   int
+}
+
+// watch opens a watch that ends with the test.
+func (s *server) watch(t testing.TB, path, accept string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accept != "" {
+		req.Header.Set("Accept", accept)
+	}
+	res, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &stream{events: make(chan map[string]any, 100), header: res.Header, code: res.StatusCode}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(w.events)
+		lines := bufio.NewReader(res.Body)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			event, ok := decoded(line).(map[string]any)
+			if !ok {
+				event = map[string]any{"type": "NOT JSON", "line": line}
+			}
+			w.events <- event
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = res.Body.Close()
+		<-done
+	})
+	return w
+}
+
+// next returns n events that are no bookmarks, or all up to the one that ends the initial events if n is 0.
+func (w *stream) next(t testing.TB, n int) []map[string]any {
+	t.Helper()
+	var events []map[string]any
+	timeout := time.After(20 * time.Second)
+	for n == 0 || len(events) < n {
+		select {
+		case event, ok := <-w.events:
+			if !ok {
+				t.Fatalf("the watch ended after %v", events)
+			}
+			if event["type"] != "BOOKMARK" {
+				events = append(events, event)
+			} else if n == 0 && strings.Contains(fmt.Sprint(event), "initial-events-end") {
+				return append(events, event)
+			}
+		case <-timeout:
+			t.Fatalf("waiting for %d events, got %v", n, events)
+		}
+	}
+	return events
+}
+
+// ended waits for the end of the watch.
+func (w *stream) ended(t testing.TB) {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case _, ok := <-w.events:
+			if !ok {
+				return
+			}
+		case <-timeout:
+			t.Fatal("the watch goes on")
+		}
+	}
+}
+
+func TestWatchesDeliverAsStock(t *testing.T) {
+	const group = "watches.example.io"
+	s, path := filled(t, group)
+	version := s.must(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets", "").GetResourceVersion()
+	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
+	initial := "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+	cases := map[string]struct {
+		path, accept string
+		slow         bool
+		// initial tells that the objects come first.
+		initial bool
+		// events are how many come of the changes below.
+		events int
+	}{
+		"everything since a version":            {path: "/widgets?watch=1&resourceVersion=" + version, events: 5},
+		"a namespace":                           {path: "/namespaces/west/widgets?watch=1&resourceVersion=" + version, events: 1},
+		"one object":                            {path: "/namespaces/east/widgets?watch=1&fieldSelector=metadata.name%3Dw0&resourceVersion=" + version, events: 3},
+		"one object by the old path":            {path: "/watch/namespaces/east/widgets/w0?resourceVersion=" + version, events: 3},
+		"a label":                               {path: "/widgets?watch=1&labelSelector=even%3Dtrue&resourceVersion=" + version, events: 4},
+		"a field of the schema":                 {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, events: 4},
+		"a field of the schema that it leaves":  {path: "/widgets?watch=1&fieldSelector=spec.color%3Dred&resourceVersion=" + version, events: 2},
+		"objects, then changes":                 {path: "/widgets?watch=1" + initial, initial: true, events: 5},
+		"objects by field, then changes":        {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue" + initial, initial: true, events: 4},
+		"metadata":                              {path: "/widgets?watch=1&resourceVersion=" + version, accept: metadataJSON, events: 5},
+		"metadata of objects, then changes":     {path: "/widgets?watch=1" + initial, accept: metadataJSON, initial: true, events: 5},
+		"tables":                                {path: "/widgets?watch=1&resourceVersion=" + version, accept: tableJSON, slow: true, events: 5},
+		"tables by a field of the schema":       {path: "/widgets?watch=1&fieldSelector=spec.color%3Dblue&resourceVersion=" + version, accept: tableJSON, slow: true, events: 4},
+		"tables of objects, then their changes": {path: "/widgets?watch=1" + initial, accept: tableJSON, slow: true, initial: true, events: 5},
+	}
+	type pair struct{ ours, theirs *stream }
+	open := map[string]pair{}
+	for name, tc := range cases {
+		for range 4 { // several watchers share what is encoded
+			s.watch(t, "/ours/clusters/one"+path+tc.path, tc.accept)
+		}
+		open[name] = pair{s.watch(t, "/ours/clusters/one"+path+tc.path, tc.accept), s.watch(t, "/stock/clusters/one"+path+tc.path, tc.accept)}
+	}
+	object := "/ours/clusters/one" + path + "/namespaces/east/widgets/w0"
+	s.must(t, http.MethodPatch, object, `{"spec":{"color":"red"}}`)
+	s.must(t, http.MethodPatch, object, `{"spec":{"color":"blue"}}`)
+	s.must(t, http.MethodPatch, "/ours/clusters/one"+path+"/namespaces/west/widgets/w3", `{"spec":{"color":"green"}}`)
+	s.must(t, http.MethodPatch, "/ours/clusters/two"+path+"/namespaces/east/widgets/w0", `{"spec":{"color":"never to be seen"}}`)
+	s.must(t, http.MethodPost, "/ours/clusters/one"+path+"/namespaces/east/widgets", widget(group, "v1", "new", map[string]string{"even": "true"}, `{"color":"pink"}`))
+	s.must(t, http.MethodDelete, object, "")
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := open[name].ours, open[name].theirs
+			if fast := ours.header.Get(fastHeader) == "true"; fast == tc.slow {
+				t.Errorf("served by our reads: %t", fast)
+			}
+			if o, w := ours.header.Get("Content-Type"), theirs.header.Get("Content-Type"); o != w {
+				t.Errorf("content type %q, want %q", o, w)
+			}
+			if tc.initial {
+				if got, want := ours.next(t, 0), theirs.next(t, 0); len(got) != len(want) || !reflect.DeepEqual(got[:len(got)-1], want[:len(want)-1]) {
+					t.Errorf("first come\n%v\nwant\n%v", got, want)
+				} else {
+					sameBookmark(t, got[len(got)-1], want[len(want)-1])
+				}
+			}
+			got, want := ours.next(t, tc.events), theirs.next(t, tc.events)
+			for i := range got {
+				if !reflect.DeepEqual(got[i], want[i]) {
+					t.Errorf("event %d is\n%v\nwant\n%v", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
+// sameBookmark compares all but the version, which depends on when it was sent.
+func sameBookmark(t *testing.T, got, want map[string]any) {
+	t.Helper()
+	for _, event := range []map[string]any{got, want} {
+		object, _ := event["object"].(map[string]any)
+		metadata, _ := object["metadata"].(map[string]any)
+		if metadata["resourceVersion"] == "" {
+			t.Errorf("%v has no version", event)
+		}
+		delete(metadata, "resourceVersion")
+	}
+	if !strings.Contains(fmt.Sprint(want), "Table") && !reflect.DeepEqual(got, want) {
+		t.Errorf("the bookmark is\n%v\nwant\n%v", got, want)
+	}
+}
+
+func TestAWatchThatCannotBeginAnswersAsStock(t *testing.T) {
+	const group = "nowatch.example.io"
+	s, path := filled(t, group)
+	s.must(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets", "") // its watch cache is full
+	for name, query := range map[string]string{
+		"a version that is no number":       "watch=1&resourceVersion=x",
+		"a version that is too old":         "watch=1&resourceVersion=1",
+		"initial events without a match":    "watch=1&sendInitialEvents=true",
+		"a field that cannot be selected":   "watch=1&fieldSelector=spec.count%3D1",
+		"a match without initial events":    "watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+		"a selector that cannot be parsed":  "watch=1&labelSelector=%21%21",
+		"a short one that just times out":   "watch=1&timeoutSeconds=1&resourceVersion=0&labelSelector=none",
+		"a version that is far in the past": "watch=1&timeoutSeconds=1&resourceVersion=2&labelSelector=none",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := s.do(t, http.MethodGet, "/ours/clusters/one"+path+"/widgets?"+query, "", ""), s.do(t, http.MethodGet, "/stock/clusters/one"+path+"/widgets?"+query, "", "")
+			if !ours.fast || ours.code != theirs.code || !reflect.DeepEqual(decoded(ours.body), decoded(theirs.body)) {
+				t.Errorf("got %d %s, want %d %s", ours.code, ours.body, theirs.code, theirs.body)
+			}
+		})
+	}
+}
+
+func TestWatchesEndWithTheirContent(t *testing.T) {
+	const group = "ending.example.io"
+	crd := definition(group)
+	storage := acquire(t, widgets(group))
+	ending, staying := newContent(t, storage, crd), newContent(t, storage, crd)
+	s := newServer(t)
+	s.handle("ending", ending)
+	s.handle("staying", staying)
+	path := "/clusters/one/apis/" + group + "/v1/widgets?watch=1"
+	fast, slow, other := s.watch(t, "/ending"+path, ""), s.watch(t, "/ending"+path, tableJSON), s.watch(t, "/staying"+path, "")
+	ending.views.Close()
+	fast.ended(t)
+	slow.ended(t)
+	if ending.views.Version("v1") != nil {
+		t.Error("a closed view is still there")
+	}
+	s.must(t, http.MethodPost, "/staying/clusters/one/apis/"+group+"/v1/namespaces/x/widgets", widget(group, "v1", "w", nil, `{}`))
+	if events := other.next(t, 1); events[0]["type"] != "ADDED" {
+		t.Errorf("got %v", events)
+	}
+	s.watch(t, "/ending"+path, tableJSON).ended(t)
+}

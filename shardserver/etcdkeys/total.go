@@ -1,0 +1,29 @@
+package etcdkeys
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// systemClusters begins the names of the shard's own logical clusters.
+const systemClusters = "system:"
+
+// Total returns the number of keys of some storages, in all logical clusters but the shard's own.
+func (k *Keyspace) Total(ctx context.Context, resources ...*storage.Resource) (int64, error) {
+	prefixes := make([]string, 0, 2*len(resources))
+	for _, resource := range resources {
+		all := k.below(resource.Prefix)
+		prefixes = append(prefixes, all, all+systemClusters)
+	}
+	found, err := k.counts(ctx, prefixes)
+	if err != nil {
+		return 0, fmt.Errorf("counting the keys of all logical clusters: %w", err)
+	}
+	var total int64
+	for i := 0; i < len(found); i += 2 {
+		total += found[i] - found[i+1]
+	}
+	return total, nil
+}

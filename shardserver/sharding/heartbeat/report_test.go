@@ -1,0 +1,137 @@
+package heartbeat
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+func TestAShardIsFull(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg  ReporterConfig
+		load Load
+		want string // part of the reason; empty for a shard that takes more
+	}{
+		"never without bounds":                     {ReporterConfig{MemoryLimit: math.MaxInt64}, Load{1 << 40, 1 << 40, 1 << 40}, ""},
+		"not one below its logical clusters":       {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 9}, ""},
+		"with its last logical cluster":            {ReporterConfig{MaxLogicalClusters: 10}, Load{LogicalClusters: 10}, "10 logical clusters"},
+		"with its last object":                     {ReporterConfig{MaxObjects: 7, MaxLogicalClusters: 10}, Load{Objects: 7}, "7 objects"},
+		"when most of its memory is needed":        {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 800 << 20}, "1Gi"},
+		"not while there is memory for its growth": {ReporterConfig{MemoryLimit: 1 << 30}, Load{Memory: 700 << 20}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := NewReporter(tc.cfg).full(tc.load)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMemoryIsShortUntilThereIsClearlyEnough(t *testing.T) {
+	r := NewReporter(ReporterConfig{MemoryLimit: 100 << 20})
+	for i, step := range []struct {
+		needed int64
+		short  bool
+	}{{74 << 20, false}, {76 << 20, true}, {72 << 20, true}, {69 << 20, false}, {72 << 20, false}} {
+		if got := r.short(step.needed); got != step.short {
+			t.Errorf("step %d, %d bytes needed: got %v", i, step.needed, got)
+		}
+	}
+}
+
+func TestConditionsOfAReport(t *testing.T) {
+	var ill error
+	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return ill }})
+	first := &conditioned{r.judge(Load{})}
+	if !conditionsv1alpha1.IsTrue(first, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(first, corev1alpha1.ShardSchedulable) {
+		t.Errorf("a healthy shard with room says %+v", first.conditions)
+	}
+	ill = errors.New("belongs elsewhere")
+	second := &conditioned{r.judge(Load{LogicalClusters: 1})}
+	if conditionsv1alpha1.GetMessage(second, conditionsv1alpha1.Ready) != ill.Error() || conditionsv1alpha1.GetReason(second, corev1alpha1.ShardSchedulable) != corev1alpha1.ReasonShardFull {
+		t.Errorf("an ill and full shard says %+v", second.conditions)
+	}
+}
+
+func TestBeats(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := NewBeats(storage.NewRegistry())
+	b.now = func() time.Time { return now }
+	f := follower{b}
+	report := func(shard string, beat int64) *shardingv1alpha1.ShardReport {
+		report := &shardingv1alpha1.ShardReport{Spec: shardingv1alpha1.ShardReportSpec{Beat: beat}}
+		report.Name = shard
+		return report
+	}
+	take := func(r *shardingv1alpha1.ShardReport, deleted bool) {
+		t.Helper()
+		if err := f.Take(context.Background(), r, deleted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Begin()
+	take(report("alpha", 1), false)
+	take(report("beta", 1), false)
+	f.Complete("")
+	now = now.Add(Patience)
+	if b.Alive("alpha") == nil || b.Alive("nobody") != nil {
+		t.Error("a shard is alive until patience ends, and one that was never heard of is not")
+	}
+	now = now.Add(time.Second)
+	take(report("alpha", 2), false)
+	take(report("beta", 1), false) // the same report again is no sign of life
+	if b.Alive("alpha") == nil || b.Alive("beta") != nil {
+		t.Error("only a new beat is a sign of life")
+	}
+	if last, silent := b.Last("beta"); last == nil || silent != Patience+time.Second {
+		t.Errorf("of a silent shard, the last report stays known: %v, silent for %s", last, silent)
+	}
+	f.End()
+	f.Begin()
+	take(report("alpha", 2), false)
+	f.Complete("")
+	if last, _ := b.Last("beta"); last != nil {
+		t.Error("what a new watch does not bring is forgotten")
+	}
+	take(report("alpha", 3), true)
+	if len(b.shards) != 0 {
+		t.Errorf("what is deleted is forgotten, got %v", b.shards)
+	}
+}
+
+func TestStatusOfAShard(t *testing.T) {
+	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity()}
+	to := &conditioned{}
+	conditionsv1alpha1.MarkTrue(to, conditionsv1alpha1.Ready)
+	conditionsv1alpha1.MarkFalse(to, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardFull, conditionsv1alpha1.SeverityWarning, "full")
+	conditionsv1alpha1.MarkTrue(to, "Invented")
+	spec.Conditions = to.conditions
+
+	shard := &corev1alpha1.Shard{}
+	describe(shard, nil, 0)
+	if conditionsv1alpha1.GetReason(shard, conditionsv1alpha1.Ready) != corev1alpha1.ReasonShardSilent {
+		t.Errorf("a shard that never reported: %+v", shard.Status)
+	}
+	describe(shard, spec, time.Second)
+	if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsFalse(shard, corev1alpha1.ShardSchedulable) || len(shard.Status.Conditions) != 2 || shard.Status.Capacity.Name(Objects, "").Value() != 5 {
+		t.Errorf("a shard that reports: %+v", shard.Status)
+	}
+	describe(shard, spec, Patience+time.Second)
+	silent := shard.Status.DeepCopy()
+	if !conditionsv1alpha1.IsUnknown(shard, conditionsv1alpha1.Ready) {
+		t.Errorf("a silent shard: %+v", shard.Status)
+	}
+	describe(shard, spec, 2*Patience)
+	if got := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); *got != *conditionsv1alpha1.Get(&conditioned{silent.Conditions}, conditionsv1alpha1.Ready) {
+		t.Errorf("longer silence changes the condition to %+v", got)
+	}
+}

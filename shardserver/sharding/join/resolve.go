@@ -1,0 +1,119 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/core"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Namespace and Name of the ConfigMap in system:shard whose data are Identities.
+const (
+	Namespace = metav1.NamespaceDefault
+	Name      = "apiexport-identity-cache"
+)
+
+// Store is what is needed of the storage of config maps. It is used directly: nothing is served yet.
+type Store interface {
+	rest.Getter
+	rest.Creater
+	rest.Updater
+}
+
+// Source says what identities the exports of root have.
+type Source interface {
+	Identities(ctx context.Context) (Identities, error)
+}
+
+// Resolve returns the identities that are written down; while some are missing, it asks root, again and again until the
+// context ends, and writes down the answer. Before it asks, and each time the reason for waiting changes, waiting gets it.
+// A *ConflictError ends it, too.
+func Resolve(ctx context.Context, store Store, root Source, waiting func(error)) (Identities, error) {
+	retry := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.6, Jitter: 0.2, Steps: 10, Cap: 3 * time.Second}
+	asking := sync.OnceFunc(func() { waiting(errors.New("asking the root shard for the identities of its exports")) })
+	last := ""
+	for {
+		identities, err := resolve(ctx, store, root, asking)
+		if _, conflict := err.(*ConflictError); err == nil || conflict {
+			return identities, err
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("waiting for the identities of the exports of root: %w", err)
+		}
+		if err.Error() != last {
+			last = err.Error()
+			klog.InfoS("Waiting for the identities of the exports of root", "reason", last)
+			waiting(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry.Step()):
+		}
+	}
+}
+
+// resolve calls asking before it asks root.
+func resolve(ctx context.Context, store Store, root Source, asking func()) (Identities, error) {
+	inShard := request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), Namespace)
+	stored, err := read(inShard, store)
+	if err != nil {
+		return nil, err
+	}
+	held := Identities{}
+	if stored != nil {
+		held = stored.Data
+	}
+	if len(held.missing()) == 0 {
+		return held, nil
+	}
+	asking()
+	heard, err := root.Identities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := Merge(held, heard)
+	if err != nil {
+		return nil, err
+	}
+	return merged, write(inShard, store, stored, merged)
+}
+
+func read(ctx context.Context, store Store) (*core.ConfigMap, error) {
+	obj, err := store.Get(ctx, Name, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the identities of the exports of root from config map %s/%s in %s: %w", Namespace, Name, logicalcluster.Shard, err)
+	}
+	return obj.(*core.ConfigMap), nil
+}
+
+// write stores the identities. Another replica that was faster is a conflict, after which what it wrote is read.
+func write(ctx context.Context, store Store, stored *core.ConfigMap, identities Identities) error {
+	var err error
+	if stored == nil {
+		wanted := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name}, Data: identities}
+		_, err = store.Create(ctx, wanted, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	} else {
+		wanted := stored.DeepCopy()
+		wanted.Data = maps.Clone(identities)
+		_, _, err = store.Update(ctx, Name, rest.DefaultUpdatedObjectInfo(wanted), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("writing down the identities of the exports of root: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package publisher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestWhatIsPublished is what its shard wants, whatever others make of it.
+func TestWhatIsPublished(t *testing.T) {
+	cache := cachetesting.Start(t)
+	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, "root"))
+	root := shardtesting.Start(t, func(o *options.Options) { o.Shard.CacheKubeconfig = kubeconfig })
+	atRoot := root.Client(t, root.Masters(t))
+	writer := cache.Client(t, "root")
+	resource, _ := cacheclient.Find(tenancyv1alpha1.Resource("workspacetypes"))
+	gvr := resource.GroupVersionResource
+	key := func(name string) cacheclient.Key {
+		return cacheclient.Key{Shard: "root", Cluster: logicalcluster.Root, Name: name}
+	}
+	published := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := writer.Get(ctx, gvr, key(name))
+			return err
+		}
+	}
+	gone := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if _, err := writer.Get(ctx, gvr, key(name)); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		}
+	}
+	created := createType(t, atRoot, "kept")
+	shardtesting.Eventually(t, "the copy", published("kept"))
+
+	t.Run("a copy is complete and says where it comes from", func(t *testing.T) {
+		object, err := writer.Get(t.Context(), gvr, key("kept"))
+		must(t, err)
+		annotations := object.Meta.Annotations
+		if object.Meta.UID != created.UID || annotations["cache.kcp.io/original-resource-UID"] != string(created.UID) || annotations["kcp.io/shard"] != "root" ||
+			annotations["kcp.io/cluster"] != "root" || annotations["cache.kcp.io/original-resource-version"] == "" || annotations["cache.kcp.io/reach"] != "global" {
+			t.Errorf("got %s, original UID %s", object.Raw, created.UID)
+		}
+	})
+	t.Run("marks of caches, and other shards' names, are not a tenant's to write", func(t *testing.T) {
+		marks := `{"metadata":{"labels":{"marked":"true"},"annotations":{"cache.kcp.io/down":"true","cache.kcp.io/via":"elsewhere","kcp.io/shard":"other"}}}`
+		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), created.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(marks))))
+		shardtesting.Eventually(t, "the changed copy", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, gvr, key("kept"))
+			if err != nil || object.Meta.Labels["marked"] == "" {
+				return fmt.Errorf("it is not there: %w", err)
+			}
+			annotations := object.Meta.Annotations
+			if _, down := annotations["cache.kcp.io/down"]; down || annotations["cache.kcp.io/via"] != "" || annotations["kcp.io/shard"] != "root" {
+				t.Errorf("got %v", annotations)
+			}
+			return nil
+		})
+	})
+	t.Run("what somebody changed in the cache is changed back", func(t *testing.T) {
+		shardtesting.Eventually(t, "the forgery", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, gvr, key("kept"))
+			if err != nil {
+				return err
+			}
+			changed, err := object.Unstructured()
+			if err != nil {
+				return err
+			}
+			changed.SetLabels(map[string]string{"forged": "true"})
+			_, err = writer.Update(ctx, gvr, logicalcluster.Root, changed)
+			return err
+		})
+		shardtesting.Eventually(t, "the original", func(ctx context.Context) error {
+			object, err := writer.Get(ctx, gvr, key("kept"))
+			if err == nil && object.Meta.Labels["forged"] != "" {
+				err = errors.New("it is still changed")
+			}
+			return err
+		})
+	})
+	t.Run("what stands for nothing is removed, and what was removed comes back", func(t *testing.T) {
+		_, err := writer.Create(t.Context(), gvr, logicalcluster.Root, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "leftover"}})
+		must(t, err)
+		shardtesting.Eventually(t, "the end of what stands for nothing", gone("leftover"))
+		must(t, writer.Delete(t.Context(), gvr, key("kept"), ""))
+		shardtesting.Eventually(t, "the copy again", published("kept"))
+	})
+	t.Run("what is being deleted stays while finalizers hold it, and goes with it", func(t *testing.T) {
+		held := createType(t, atRoot, "held", "example.com/hold")
+		shardtesting.Eventually(t, "the copy", published("held"))
+		must(t, atRoot.Delete(shardtesting.In(t.Context(), "root"), held))
+		createType(t, atRoot, "later")
+		shardtesting.Eventually(t, "a later copy", published("later"))
+		must(t, published("held")(t.Context()))
+		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		shardtesting.Eventually(t, "the end of the copy", gone("held"))
+	})
+	t.Run("RBAC travels from where something is shared", func(t *testing.T) {
+		quiet, sharing := root.NewWorkspace(t, "root", "quiet").Spec.Cluster, root.NewWorkspace(t, "root", "sharing").Spec.Cluster
+		bindings, _ := cacheclient.Find(schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"})
+		in := func(cluster string) func(context.Context) error { // of the administrator, who may bind whatever there is
+			return func(ctx context.Context) error {
+				_, err := writer.Get(ctx, bindings.GroupVersionResource, cacheclient.Key{Shard: "root", Cluster: logicalcluster.MustParseName(cluster), Name: "workspace-admin"})
+				return err
+			}
+		}
+		of := &rbacv1.ClusterRoleBinding{}
+		shardtesting.Eventually(t, "the mark of the administrator's binding", func(ctx context.Context) error {
+			err := atRoot.Get(shardtesting.In(ctx, sharing), client.ObjectKey{Name: "workspace-admin"}, of)
+			if err == nil && of.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
+				err = errors.New("it has none")
+			}
+			return err
+		})
+		if err := in(sharing)(t.Context()); !apierrors.IsNotFound(err) {
+			t.Errorf("before there is anything to share: %v", err)
+		}
+		kind := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
+		must(t, atRoot.Create(shardtesting.In(t.Context(), sharing), kind))
+		shardtesting.Eventually(t, "the administrator's binding", in(sharing))
+		if err := in(quiet)(t.Context()); !apierrors.IsNotFound(err) {
+			t.Errorf("where nothing is shared: %v", err)
+		}
+		must(t, atRoot.Delete(shardtesting.In(t.Context(), sharing), kind))
+		shardtesting.Eventually(t, "the end of its copy", func(ctx context.Context) error {
+			if err := in(sharing)(ctx); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
+	})
+	t.Run("what others say about a logical cluster that is here is ignored", func(t *testing.T) {
+		here := root.NewWorkspace(t, "root", "here").Spec.Cluster
+		stranger := cache.Client(t, "beta")
+		for _, cluster := range []string{here, "elsewhere"} {
+			obj := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "of-beta"}}
+			_, err := stranger.Create(t.Context(), gvr, logicalcluster.MustParseName(cluster), obj)
+			must(t, err)
+		}
+		reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](root.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
+		shardtesting.Eventually(t, "what beta has", func(ctx context.Context) error {
+			_, err := reader.Get(in(ctx, "elsewhere"), "", "of-beta")
+			return err
+		})
+		if _, err := reader.Get(in(t.Context(), here), "", "of-beta"); !apierrors.IsNotFound(err) {
+			t.Errorf("a get returned %v", err)
+		}
+		if found, err := reader.List(in(t.Context(), here), "", nil); err != nil || len(found) != 0 {
+			t.Errorf("a list returned %v, %v", found, err)
+		}
+		all, err := reader.List(logicalcluster.With(t.Context(), logicalcluster.Wildcard), "", nil)
+		must(t, err)
+		listed := clustersOf(all, "of-beta")
+		stream, err := reader.WatchAll(t.Context())
+		must(t, err)
+		defer stream.Stop()
+		var seen []*tenancyv1alpha1.WorkspaceType
+		for event := range stream.ResultChan() {
+			if event.Type == watch.Bookmark {
+				break
+			}
+			seen = append(seen, event.Object.(*tenancyv1alpha1.WorkspaceType))
+		}
+		if watched := clustersOf(seen, "of-beta"); !slices.Equal(listed, []string{"elsewhere"}) || !slices.Equal(watched, listed) {
+			t.Errorf("listed in %v, watched in %v", listed, watched)
+		}
+		if len(seen) != len(all) {
+			t.Errorf("watched %d, listed %d", len(seen), len(all))
+		}
+	})
+	t.Run("logical clusters of the shard itself, and those without a mark, do not travel", func(t *testing.T) {
+		resource, _ := cacheclient.Find(corev1alpha1.Resource("logicalclusters"))
+		root.NewWorkspace(t, "root", "plain")
+		objects, _, err := writer.List(t.Context(), resource.GroupVersionResource)
+		must(t, err)
+		for _, object := range objects {
+			if object.Cluster.IsSystem() || object.Meta.Annotations[corev1alpha1.ReplicateAnnotationKey] == "" {
+				t.Errorf("%s is in the cache", object.Key)
+			}
+		}
+	})
+}
+
+// clustersOf returns the logical clusters that have a type of that name.
+func clustersOf(all []*tenancyv1alpha1.WorkspaceType, name string) []string {
+	var clusters []string
+	for _, obj := range all {
+		if obj.Name == name {
+			clusters = append(clusters, logicalcluster.Of(obj).String())
+		}
+	}
+	return clusters
+}
+
+func createType(t *testing.T, c client.Client, name string, finalizers ...string) *tenancyv1alpha1.WorkspaceType {
+	t.Helper()
+	obj := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
+	must(t, c.Create(shardtesting.In(t.Context(), "root"), obj))
+	return obj
+}
+
+func in(ctx context.Context, cluster string) context.Context {
+	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

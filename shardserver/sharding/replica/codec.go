@@ -1,0 +1,91 @@
+package replica
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	exactjson "k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// sharding knows what shards tell one another, which no API of a shard serves.
+var sharding = runtime.NewScheme()
+
+func init() {
+	utilruntime.Must(shardingv1alpha1.AddToScheme(sharding))
+}
+
+// decode returns an object in the type that storage.Reader has of its resource, with what its shard says about its
+// identity: the annotations by which it travels are taken off again, but for those that tell where it comes from.
+func decode(resource client.Resource, raw []byte) (runtime.Object, error) {
+	obj, err := decodeAny(resource, raw)
+	if err != nil {
+		return nil, err
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	annotations := accessor.GetAnnotations()
+	if version, ok := annotations[client.OriginalResourceVersionAnnotation]; ok {
+		accessor.SetResourceVersion(version)
+	}
+	if uid, ok := annotations[client.OriginalUIDAnnotation]; ok {
+		accessor.SetUID(types.UID(uid))
+	}
+	delete(annotations, client.OriginalResourceVersionAnnotation)
+	delete(annotations, client.OriginalUIDAnnotation)
+	accessor.SetManagedFields(nil) // nobody here writes it
+	return obj, nil
+}
+
+func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
+	if !storage.OnlyElsewhere(resource.GroupResource()) {
+		return decodeKnown(resource, raw)
+	}
+	obj, err := sharding.New(resource.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if err := exactjson.Unmarshal(raw, obj); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", resource.Kind, err)
+	}
+	return obj, nil
+}
+
+// decodeKnown returns an object of an API of shards. It must say of itself that it is what it is published as: readers of
+// the resource can do nothing with another type.
+func decodeKnown(resource client.Resource, raw []byte) (runtime.Object, error) {
+	obj, said, err := legacyscheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if said.GroupKind() != resource.GroupVersionKind().GroupKind() {
+		return nil, fmt.Errorf("decoding %s: it is a %s", resource.Kind, said)
+	}
+	return obj, nil
+}
+
+// Encode returns an object of a reader as JSON in the version in which the resource stands in the cache.
+func Encode(resource client.Resource, obj runtime.Object) ([]byte, error) {
+	obj = obj.DeepCopyObject() // encoding sets the kind in the object itself, which others read
+	if storage.OnlyElsewhere(resource.GroupResource()) {
+		obj.GetObjectKind().SetGroupVersionKind(resource.GroupVersionKind())
+		return json.Marshal(obj)
+	}
+	return runtime.Encode(legacyscheme.Codecs.EncoderForVersion(jsonSerializer(legacyscheme.Codecs), resource.GroupVersion()), obj)
+}
+
+func jsonSerializer(codecs serializer.CodecFactory) runtime.Serializer {
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	return info.Serializer
+}

@@ -1,0 +1,43 @@
+package replica
+
+import (
+	"testing"
+
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// A shard in wrong hands writes what it likes beside the annotations that a cache stamps.
+func TestAStampIsNotOverwrittenByWhatLooksLikeIt(t *testing.T) {
+	resource, ok := client.Find(logicalClusterRequests)
+	if !ok {
+		t.Fatal("there are no requests")
+	}
+	obj, err := decode(resource, []byte(`{
+		"apiVersion": "sharding.kcp.io/v1alpha1", "kind": "LogicalClusterRequest",
+		"metadata": {
+			"annotations": {"kcp.io/cluster": "abc", "kcp.io/shard": "mallory"},
+			"annotation\u017f": {"kcp.io/shard": "beta"},
+			"name": "ws.def"
+		}
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := obj.(*shardingv1alpha1.LogicalClusterRequest).Annotations[client.ShardAnnotation]; got != "mallory" {
+		t.Errorf("the request is taken for one of %q", got)
+	}
+}
+
+func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
+	resource, ok := client.Find(clusterRoles)
+	if !ok {
+		t.Fatal("there are no roles")
+	}
+	for kind, refused := range map[string]bool{"ClusterRole": false, "ClusterRoleBinding": true, "ClusterRoleList": true} {
+		raw := `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "` + kind + `", "metadata": {"name": "x"}}`
+		if _, err := decode(resource, []byte(raw)); (err != nil) != refused {
+			t.Errorf("%s among the roles: %v", kind, err)
+		}
+	}
+}

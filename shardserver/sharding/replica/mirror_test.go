@@ -1,0 +1,410 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install"
+)
+
+var (
+	workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
+	clusterRoles   = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+)
+
+// resources are all that the tests follow.
+func resources(t *testing.T) []client.Resource {
+	t.Helper()
+	var all []client.Resource
+	for _, gr := range []struct{ group, resource string }{
+		{tenancyv1alpha1.SchemeGroupVersion.Group, "workspacetypes"}, {corev1alpha1.SchemeGroupVersion.Group, "shards"},
+		{shardingv1alpha1.GroupName, "shardreports"}, {shardingv1alpha1.GroupName, "exportconsumers"},
+	} {
+		for _, resource := range client.Resources() {
+			if resource.Group == gr.group && resource.Resource == gr.resource {
+				all = append(all, resource)
+			}
+		}
+	}
+	return all
+}
+
+// world is a cache with the shards root and beta, which the tests write for, and the mirror of shard alpha.
+type world struct {
+	t      *testing.T
+	cache  *cachetesting.Cache
+	mirror *Mirror
+	// stop ends the mirror.
+	stop    func()
+	clients map[string]*client.Client
+}
+
+// client returns the client of a shard.
+func (w *world) client(shard string) *client.Client {
+	w.t.Helper()
+	if w.clients[shard] == nil {
+		w.clients[shard] = w.cache.Client(w.t, shard)
+	}
+	return w.clients[shard]
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
+	w.start(New(Config{Shard: "alpha", Root: "root", Resources: resources(t)}))
+	return w
+}
+
+func (w *world) start(m *Mirror) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	cache := w.client("alpha")
+	running.Go(func() { m.Run(ctx, cache) })
+	w.mirror = m
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	w.t.Cleanup(w.stop)
+}
+
+// empty loses everything in the cache.
+func (w *world) empty() {
+	w.t.Helper()
+	if err := w.cache.Stop(); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(w.cache.Directory, "root")); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cache.Restart(w.t)
+}
+
+func (w *world) publish(shard, cluster string, obj client.Publishable) {
+	w.t.Helper()
+	var resource client.Resource
+	switch obj.(type) {
+	case *tenancyv1alpha1.WorkspaceType:
+		resource, _ = client.Find(workspaceTypes)
+	case *corev1alpha1.Shard:
+		resource, _ = client.Find(shards)
+	case *shardingv1alpha1.ShardReport:
+		resource, _ = client.Find(shardReports)
+	case *shardingv1alpha1.ExportConsumers:
+		resource, _ = client.Find(exportConsumers)
+	}
+	if _, err := w.client(shard).Create(w.t.Context(), resource.GroupVersionResource, logicalcluster.MustParseName(cluster), obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(resource client.Resource, shard, cluster, name string) {
+	w.t.Helper()
+	key := client.Key{Shard: shard, Cluster: logicalcluster.MustParseName(cluster), Name: name}
+	if err := w.client(shard).Delete(w.t.Context(), resource.GroupVersionResource, key, ""); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) complete(shard string) {
+	w.t.Helper()
+	w.publish(shard, "root", &shardingv1alpha1.ShardReport{ObjectMeta: metaOf(shard), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1, Complete: true}})
+}
+
+func (w *world) register(shard string) {
+	w.t.Helper()
+	w.publish("root", "root", &corev1alpha1.Shard{ObjectMeta: metaOf(shard), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}})
+}
+
+func metaOf(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+func workspaceType(name string) *tenancyv1alpha1.WorkspaceType {
+	return &tenancyv1alpha1.WorkspaceType{ObjectMeta: metaOf(name)}
+}
+
+// knows returns nil if exactly these types are known in a logical cluster.
+func (w *world) knows(cluster string, names ...string) func() error {
+	return func() error {
+		found := map[string]bool{}
+		for _, obj := range w.mirror.List(workspaceTypes, logicalcluster.MustParseName(cluster)) {
+			found[obj.(*tenancyv1alpha1.WorkspaceType).Name] = true
+		}
+		for _, name := range names {
+			if _, ok := w.mirror.Get(workspaceTypes, logicalcluster.MustParseName(cluster), "", name); !ok || !found[name] {
+				return fmt.Errorf("%q is not known, only %v", name, found)
+			}
+		}
+		if len(found) != len(names) {
+			return fmt.Errorf("got %v, want %v", found, names)
+		}
+		return nil
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = condition()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, last)
+	}
+}
+
+// TestWhatAnEmptiedCacheMeans: nothing is forgotten until its shard says that it is complete.
+func TestWhatAnEmptiedCacheMeans(t *testing.T) {
+	w := newWorld(t)
+	if err := w.mirror.Known(workspaceTypes); err == nil {
+		t.Error("absence proves something before anything was heard")
+	}
+	w.register("root")
+	w.register("alpha")
+	w.register("beta")
+	w.publish("root", "root", workspaceType("universal"))
+	w.publish("beta", "one", workspaceType("stays"))
+	w.publish("beta", "one", workspaceType("goes"))
+	w.complete("root")
+	eventually(t, "the types", w.knows("one", "stays", "goes"))
+	eventually(t, "beta to be what everybody waits for", func() error {
+		if err := w.mirror.Known(workspaceTypes); err == nil || !strings.Contains(err.Error(), "beta") {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	w.complete("beta")
+	eventually(t, "everything to be known", func() error { return w.mirror.Known(workspaceTypes) })
+
+	w.empty()
+	eventually(t, "the streams to be open again", w.quiet)
+	if err := errors.Join(w.knows("one", "stays", "goes")(), w.knows("root", "universal")(), w.mirror.Known(workspaceTypes)); err != nil {
+		t.Errorf("an emptied cache has changed what is known: %v", err)
+	}
+	w.publish("beta", "one", workspaceType("stays"))
+	w.publish("beta", "one", workspaceType("new"))
+	eventually(t, "what is new", w.knows("one", "stays", "goes", "new"))
+	w.complete("beta")
+	eventually(t, "the end of what is gone", w.knows("one", "stays", "new"))
+	if err := w.knows("root", "universal")(); err != nil {
+		t.Errorf("what root has was forgotten because beta is complete: %v", err)
+	}
+}
+
+// quiet returns why the mirror does not follow the store that the cache has now.
+func (w *world) quiet() error {
+	if behind := w.mirror.Behind(); behind > 0 {
+		return fmt.Errorf("closed for %s", behind)
+	}
+	_, at, err := w.client("alpha").List(w.t.Context(), resources(w.t)[0].GroupVersionResource)
+	if err != nil {
+		return err
+	}
+	for gr := range w.mirror.tables {
+		if incarnation, known := w.mirror.OwnStore(gr); !known || incarnation != at.Incarnation {
+			return fmt.Errorf("%s are of store %q, want %q", gr, incarnation, at.Incarnation)
+		}
+	}
+	return nil
+}
+
+// TestAShardThatIsGone is forgotten when it is not registered any more and its part of the cache is gone.
+func TestAShardThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.register("root")
+	w.register("beta")
+	w.publish("beta", "one", workspaceType("a"))
+	w.complete("beta")
+	w.complete("root")
+	eventually(t, "the type", w.knows("one", "a"))
+	w.empty()
+	w.register("root")
+	w.complete("root")
+	eventually(t, "the end of the type", w.knows("one"))
+}
+
+// TestWhatIsBelieved: root's word alone counts in root.
+func TestWhatIsBelieved(t *testing.T) {
+	w := newWorld(t)
+	w.publish("beta", "root", workspaceType("forged"))
+	w.publish("beta", "system:admin", workspaceType("forged"))
+	w.publish("beta", "root", &corev1alpha1.Shard{ObjectMeta: metaOf("forged")})
+	w.publish("beta", "one", &corev1alpha1.Shard{ObjectMeta: metaOf("forged")})
+	w.publish("beta", "root", &shardingv1alpha1.ShardReport{ObjectMeta: metaOf("gamma")})
+	w.publish("beta", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
+	w.publish("root", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
+	w.publish("alpha", "root", &shardingv1alpha1.ExportConsumers{ObjectMeta: metaOf("tenancy.kcp.io")})
+	pretending := workspaceType("forged")
+	pretending.Annotations = map[string]string{logicalcluster.PathAnnotationKey: "root"}
+	w.publish("beta", "one", pretending)
+	w.publish("beta", "one", workspaceType("last"))
+	eventually(t, "what may be said", func() error {
+		if known := w.mirror.List(exportConsumers, logicalcluster.Root); len(known) != 2 {
+			return fmt.Errorf("got %d consumers, want those of root and beta", len(known))
+		}
+		return w.knows("one", "last")()
+	})
+	eventually(t, "all streams", w.quiet)
+	for gr, want := range map[string]int{"workspacetypes": 1, "shards": 0, "shardreports": 0} {
+		for known, table := range w.mirror.tables {
+			if count, _ := table.size(); known.Resource == gr && count != want {
+				t.Errorf("%d %s are believed, want %d", count, gr, want)
+			}
+		}
+	}
+}
+
+// TestWatches tells changes to all who watch, and leaves nothing behind.
+func TestWatches(t *testing.T) {
+	w := newWorld(t)
+	w.publish("beta", "one", workspaceType("a"))
+	eventually(t, "the type", w.knows("one", "a"))
+	before := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := w.mirror.Watch(ctx, workspaceTypes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(change watch.EventType, name string) {
+		t.Helper()
+		event := <-stream.ResultChan()
+		if event.Type != change || (name != "" && event.Object.(metav1.Object).GetName() != name) {
+			t.Fatalf("got %s %v, want %s %s", event.Type, event.Object, change, name)
+		}
+	}
+	expect(watch.Added, "a")
+	expect(watch.Bookmark, "")
+	w.publish("beta", "two", workspaceType("b"))
+	expect(watch.Added, "b")
+	resource, _ := client.Find(workspaceTypes)
+	w.remove(resource, "beta", "one", "a")
+	expect(watch.Deleted, "a")
+	if n := len(w.mirror.tables[workspaceTypes].clusters); n != 1 {
+		t.Errorf("%d logical clusters are remembered, want the one that has a type", n)
+	}
+	cancel()
+	for range stream.ResultChan() {
+		t.Error("an event came after the end")
+	}
+	w.stop()
+	// The cache server and connections to it live on; of the mirror nothing may.
+	if err := goleak.Find(before); err != nil && strings.Contains(err.Error(), "atoll/shardserver/mirror.(") {
+		t.Error(err)
+	}
+}
+
+// TestAWatcherThatDoesNotRead loses its watch, and holds up nobody.
+func TestAWatcherThatDoesNotRead(t *testing.T) {
+	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+	stream := table.watch(t.Context())
+	for version := range maxPending + 2 {
+		table.mu.Lock()
+		table.put("beta", fmt.Sprint(version), workspaceType("a"))
+		table.mu.Unlock()
+	}
+	for range stream.ResultChan() {
+	}
+	eventually(t, "the watcher to leave", func() error {
+		table.mu.RLock()
+		defer table.mu.RUnlock()
+		if len(table.watchers) > 0 {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}
+
+// TestSeveralShardsPublishUnderOneName: readers of one object get that of the first shard, whatever came and went.
+func TestSeveralShardsPublishUnderOneName(t *testing.T) {
+	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+	cluster := logicalcluster.MustParseName("one")
+	put := func(shard string) {
+		obj := workspaceType("a")
+		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
+		table.put(shard, "1", obj)
+	}
+	remove := func(shard string) { table.remove(client.Key{Shard: shard, Cluster: cluster, Name: "a"}) }
+	expect := func(first string, count int) {
+		t.Helper()
+		obj, found := table.get(name{cluster, "", "a"})
+		if found != (count > 0) || len(table.list(cluster)) != count || len(table.all()) != count {
+			t.Fatalf("found %t, %d of the cluster, %d in all, want %d", found, len(table.list(cluster)), len(table.all()), count)
+		}
+		if found && obj.(*tenancyv1alpha1.WorkspaceType).Annotations[client.ShardAnnotation] != first {
+			t.Errorf("got that of %v, want %s", obj.(*tenancyv1alpha1.WorkspaceType).Annotations, first)
+		}
+	}
+	put("c")
+	put("a")
+	put("d")
+	put("b")
+	expect("a", 4)
+	remove("a")
+	expect("b", 3)
+	remove("c")
+	remove("nobody")
+	expect("b", 2)
+	remove("d")
+	remove("b")
+	expect("", 0)
+	if len(table.objects)+len(table.clusters) != 0 {
+		t.Errorf("%v and %v are left", table.objects, table.clusters)
+	}
+}
+
+// A shard that publishes what another has, and takes it back, takes nothing from others.
+func TestWhatSeveralShardsHaveIsGoneWithTheLast(t *testing.T) {
+	resource, _ := client.Find(workspaceTypes)
+	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resource)
+	put := func(shard, version string) {
+		obj := workspaceType("a")
+		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
+		table.put(shard, version, obj)
+	}
+	remove := func(shard string) {
+		table.remove(client.Key{Shard: shard, Cluster: logicalcluster.MustParseName("one"), Name: "a"})
+	}
+	put("d", "1")
+	put("c", "1")
+	stream := table.watch(t.Context())
+	defer stream.Stop()
+	expect := func(change watch.EventType, shard string) {
+		t.Helper()
+		event := <-stream.ResultChan()
+		if got := event.Object.(metav1.Object).GetAnnotations()[client.ShardAnnotation]; event.Type != change || got != shard {
+			t.Fatalf("got %s of %q, want %s of %q", event.Type, got, change, shard)
+		}
+	}
+	expect(watch.Added, "c")
+	expect(watch.Bookmark, "")
+	put("a", "1")
+	expect(watch.Modified, "a")
+	put("c", "2")
+	expect(watch.Modified, "a")
+	remove("a")
+	expect(watch.Modified, "c")
+	remove("d")
+	expect(watch.Modified, "c")
+	remove("c")
+	expect(watch.Deleted, "c")
+}

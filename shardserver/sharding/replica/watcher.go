@@ -1,0 +1,110 @@
+package replica
+
+import (
+	"context"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// maxPending is how many changes a watcher may be behind, before its watch ends.
+const maxPending = 10_000
+
+// watcher is one watch of a table. It implements watch.Interface.
+type watcher struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	results chan watch.Event
+	// left takes the watcher out of what feeds it.
+	left func(*watcher)
+
+	mu      sync.Mutex
+	pending []watch.Event
+	// more tells that pending is not empty.
+	more chan struct{}
+}
+
+func newWatcher(ctx context.Context, left func(*watcher)) *watcher {
+	ctx, cancel := context.WithCancel(ctx)
+	return &watcher{ctx: ctx, cancel: cancel, results: make(chan watch.Event), left: left, more: make(chan struct{}, 1)}
+}
+
+func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
+func (w *watcher) Stop()                          { w.cancel() }
+
+// add hands a change on without waiting.
+func (w *watcher) add(event watch.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) >= maxPending {
+		w.cancel()
+		return
+	}
+	w.pending = append(w.pending, event)
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// run sends what there is, the bookmark after it, and changes, until the watch ends. Without complete there is no
+// bookmark.
+func (w *watcher) run(initial []runtime.Object, complete bool) {
+	go func() {
+		defer close(w.results)
+		defer w.left(w)
+		defer w.cancel()
+		for _, obj := range initial {
+			if !w.send(watch.Event{Type: watch.Added, Object: obj}) {
+				return
+			}
+		}
+		initial = nil
+		if complete && !w.send(watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}},
+		}}) {
+			return
+		}
+		for {
+			select {
+			case <-w.ctx.Done():
+				return
+			case <-w.more:
+			}
+			w.mu.Lock()
+			events := w.pending
+			w.pending = nil
+			w.mu.Unlock()
+			for _, event := range events {
+				if !w.send(event) {
+					return
+				}
+			}
+		}
+	}()
+}
+
+func (w *watcher) send(event watch.Event) bool {
+	select {
+	case w.results <- event:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// watch returns a watch of the table.
+func (t *table) watch(ctx context.Context) watch.Interface {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := newWatcher(ctx, func(w *watcher) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.watchers, w)
+	})
+	t.watchers[w] = struct{}{}
+	w.run(t.shown(), true)
+	return w
+}

@@ -1,0 +1,170 @@
+// Package topology divides the shards of an installation: its controller keeps the Partitions of every PartitionSet in
+// step with the labels that shards have. What partitions are used for is known to who makes endpoint slices.
+package topology
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/loopback"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+var (
+	shards        = corev1alpha1.Resource("shards")
+	partitions    = topologyv1alpha1.Resource("partitions")
+	partitionSets = topologyv1alpha1.Resource("partitionsets")
+)
+
+// Config is what the controller needs.
+type Config struct {
+	Registry *storage.Registry
+	// Clients write through the shard's own API.
+	Clients *loopback.Clients
+}
+
+// partitionSetController makes the partitions that sets ask for, and removes those that they no longer ask for.
+type partitionSetController struct {
+	clients    *loopback.Clients
+	sets       *storage.Reader[*topologyv1alpha1.PartitionSet]
+	partitions *storage.Reader[*topologyv1alpha1.Partition]
+	shards     endpoints.AllShards
+	shardNews  endpoints.ShardNews
+}
+
+// Controller returns the controller of this package.
+func Controller(cfg Config) controller.Controller {
+	c := &partitionSetController{
+		clients:    cfg.Clients,
+		sets:       storage.NewReader[*topologyv1alpha1.PartitionSet](cfg.Registry, partitionSets),
+		partitions: storage.NewReader[*topologyv1alpha1.Partition](cfg.Registry, partitions),
+		shards:     endpoints.NewAllShards(cfg.Registry),
+	}
+	return controller.Controller{
+		Name: "partitionset",
+		Inputs: []controller.Input{
+			{Resource: partitionSets, Keys: controller.ObjectKey},
+			{Resource: partitions, Keys: owningSet},
+			{Resource: shards, Keys: c.allSets, Everywhere: true},
+		},
+		Workers:   2,
+		Reconcile: c.reconcile,
+	}
+}
+
+// owningSet returns the set that a partition belongs to.
+func owningSet(event watch.Event) []controller.Key {
+	partition, ok := event.Object.(*topologyv1alpha1.Partition)
+	if !ok {
+		return nil
+	}
+	owner := metav1.GetControllerOf(partition)
+	if owner == nil || owner.Kind != "PartitionSet" {
+		return nil
+	}
+	return []controller.Key{{Cluster: logicalcluster.Of(partition), Name: owner.Name}}
+}
+
+// allSets returns all sets of all logical clusters: each may divide the shard that changed. Labels change rarely.
+func (c *partitionSetController) allSets(event watch.Event) []controller.Key {
+	if _, news := c.shardNews.Of(event); !news {
+		return nil
+	}
+	all, err := c.sets.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
+	if err != nil {
+		klog.ErrorS(err, "Listing the partition sets that a shard concerns")
+		return nil
+	}
+	keys := make([]controller.Key, 0, len(all))
+	for _, set := range all {
+		keys = append(keys, controller.Key{Cluster: logicalcluster.Of(set), Name: set.Name})
+	}
+	return keys
+}
+
+func (c *partitionSetController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	stored, err := c.sets.Get(ctx, "", key.Name)
+	if err != nil {
+		return controller.Result{}, client.IgnoreNotFound(err)
+	}
+	if stored.DeletionTimestamp != nil {
+		return controller.Result{}, nil // what it owns goes with it
+	}
+	set := stored.DeepCopy()
+	failed := c.divide(ctx, set)
+	if equality.Semantic.DeepEqual(stored.Status, set.Status) {
+		return controller.Result{}, failed
+	}
+	if err := c.clients.Typed.Status().Update(ctx, set); client.IgnoreNotFound(err) != nil {
+		return controller.Result{}, fmt.Errorf("updating the status of partition set %q: %w", key.Name, err)
+	}
+	return controller.Result{}, failed
+}
+
+// divide brings the partitions of a set up to date and says so in its status.
+func (c *partitionSetController) divide(ctx context.Context, set *topologyv1alpha1.PartitionSet) error {
+	all, err := c.shards.List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing shards: %w", err)
+	}
+	desired, err := desiredPartitions(set, all)
+	if err != nil {
+		conditionsv1alpha1.MarkFalse(set, topologyv1alpha1.PartitionSetValid, topologyv1alpha1.ReasonInvalidSelector, conditionsv1alpha1.SeverityError, "spec.shardSelector: %v", err)
+		return nil
+	}
+	conditionsv1alpha1.MarkTrue(set, topologyv1alpha1.PartitionSetValid)
+	set.Status.Count = uint16(min(len(desired), 1<<16-1))
+	if err := c.write(ctx, set, desired); err != nil {
+		conditionsv1alpha1.MarkFalse(set, topologyv1alpha1.PartitionsReady, topologyv1alpha1.ReasonErrorGeneratingPartitions, conditionsv1alpha1.SeverityError, "%v", err)
+		return err
+	}
+	conditionsv1alpha1.MarkTrue(set, topologyv1alpha1.PartitionsReady)
+	return nil
+}
+
+// write removes and creates what differs. Names are generated: what the last pass created must be seen before more is,
+// hence the second look.
+func (c *partitionSetController) write(ctx context.Context, set *topologyv1alpha1.PartitionSet, desired []*topologyv1alpha1.Partition) error {
+	owned, err := c.partitions.List(ctx, "", nil)
+	if err == nil && !compare(desired, controlledBy(set, owned)).none() {
+		owned, err = c.partitions.ListLatest(ctx, "", nil)
+	}
+	if err != nil {
+		return fmt.Errorf("listing partitions: %w", err)
+	}
+	todo := compare(desired, controlledBy(set, owned))
+	for _, partition := range todo.remove {
+		if err := c.clients.Typed.Delete(ctx, partition, client.Preconditions{UID: &partition.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting partition %q: %w", partition.Name, err)
+		}
+	}
+	for _, partition := range todo.create {
+		if err := c.clients.Typed.Create(ctx, partition); err != nil {
+			return fmt.Errorf("creating partition %q: %w", partition.GenerateName, err)
+		}
+	}
+	return nil
+}
+
+// controlledBy returns the partitions of a set. Those that are on their way out do not count.
+func controlledBy(set *topologyv1alpha1.PartitionSet, all []*topologyv1alpha1.Partition) []*topologyv1alpha1.Partition {
+	var owned []*topologyv1alpha1.Partition
+	for _, partition := range all {
+		if metav1.IsControlledBy(partition, set) && partition.DeletionTimestamp == nil {
+			owned = append(owned, partition)
+		}
+	}
+	return owned
+}

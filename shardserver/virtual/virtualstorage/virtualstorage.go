@@ -1,0 +1,187 @@
+// Package virtualstorage serves resources that are bound but not stored where they are bound: their export says by
+// storage.virtual which endpoint slice leads to who has the objects.
+//
+// The request was authorized in the logical cluster of the consumer, as one for a stored resource would be. It goes to
+// the virtual workspace in this process; what a slice says of other servers is not followed.
+package virtualstorage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// Config is what the handler is made of. All fields are required.
+type Config struct {
+	Registry *storage.Registry
+	Exports  Exports
+	// Replication serves consumers by a ClusterCachedResourceEndpointSlice. It returns false if there is no such slice.
+	Replication func(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string) bool
+	// ShardName is the name of this shard's Shard object in root.
+	ShardName  string
+	Serializer runtime.NegotiatedSerializer
+}
+
+// Exports finds exports.
+type Exports interface {
+	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
+}
+
+const (
+	// hopsHeader counts how often a request was handed on from one virtual storage to another, by whichever server.
+	hopsHeader = "X-Kcp-Virtual-Resource-Hops"
+	maxHops    = 4
+)
+
+// goesInCircles tells whether a request was handed on too often. What cannot be read counts as too often.
+func goesInCircles(req *http.Request) bool {
+	text := req.Header.Get(hopsHeader)
+	if text == "" {
+		return false
+	}
+	hops, err := strconv.Atoi(text)
+	return err != nil || hops < 0 || hops >= maxHops
+}
+
+type handler struct {
+	Config
+	shards endpoints.AllShards
+}
+
+// New returns the handler of bound resources with virtual storage. Requests carry what is bound (bindings.BoundFrom).
+func New(cfg Config) http.Handler {
+	return &handler{cfg, endpoints.NewAllShards(cfg.Registry)}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	bound, ok := bindings.BoundFrom(req.Context())
+	if !ok {
+		h.fail(w, req, errors.New("nothing bound in the request"))
+		return
+	}
+	if goesInCircles(req) {
+		h.fail(w, req, fmt.Errorf("%s: header %s is %q", bound.GroupResource, hopsHeader, req.Header.Get(hopsHeader)))
+		return
+	}
+	cluster, slice, err := h.find(req.Context(), bound)
+	if err != nil {
+		h.fail(w, req, fmt.Errorf("%s: %w", bound.GroupResource, err))
+		return
+	}
+	if !h.Replication(w, req, cluster, slice) {
+		h.fail(w, req, fmt.Errorf("%s: endpoint slice %q of %q shows nothing", bound.GroupResource, slice, cluster))
+	}
+}
+
+// find returns the slice of this shard's own virtual workspace that a bound resource is read by.
+func (h *handler) find(ctx context.Context, bound bindings.Bound) (logicalcluster.Name, string, error) {
+	none := logicalcluster.Name{}
+	export, err := h.Exports.Get(ctx, bound.Export)
+	if err != nil {
+		return none, "", fmt.Errorf("reading the export: %w", err)
+	}
+	at := slices.IndexFunc(export.Spec.Resources, func(entry apisv1alpha2.ResourceSchema) bool {
+		return entry.Group == bound.Group && entry.Name == bound.GroupResource.Resource && entry.Storage.Virtual != nil
+	})
+	if at < 0 {
+		return none, "", errors.New("the export has no virtual storage for it any more")
+	}
+	listed, err := h.endpoints(ctx, bound.Export.Cluster, export.Spec.Resources[at].Storage.Virtual)
+	if err != nil {
+		return none, "", err
+	}
+	shard, err := h.shards.Get(ctx, h.ShardName)
+	if err != nil {
+		return none, "", fmt.Errorf("reading the Shard: %w", err)
+	}
+	address, err := endpoints.Choose(listed, shard.Labels, shard.Spec.VirtualWorkspaceURL)
+	if err != nil {
+		return none, "", err
+	}
+	own := strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/") + "/services/replication/"
+	path, ok := strings.CutPrefix(address, own)
+	cluster, slice, both := strings.Cut(path, "/")
+	name, err := logicalcluster.ParseName(cluster)
+	if !ok || !both || err != nil {
+		return none, "", fmt.Errorf("endpoint %q is not one of this shard's virtual workspace of cached resources; no other is followed", address)
+	}
+	return name, slice, nil
+}
+
+// endpoints returns the addresses in the status of an endpoint slice of whatever kind, which lies beside the export. Of
+// an export on another shard it knows the kinds that shards publish.
+func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
+	reference := virtual.Reference
+	kind := schema.GroupKind{Kind: reference.Kind}
+	if reference.APIGroup != nil {
+		kind.Group = *reference.APIGroup
+	}
+	ctx = logicalcluster.With(ctx, cluster)
+	resource, err := h.Registry.ForKind(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	if resource == nil {
+		return nil, fmt.Errorf("the workspace of the export does not serve %s", kind)
+	}
+	object, err := h.read(ctx, resource, reference.Name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the endpoint slice: %w", err)
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	var slice struct {
+		Status struct {
+			Endpoints []endpoints.Endpoint `json:"endpoints"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(text, &slice); err != nil {
+		return nil, fmt.Errorf("the endpoint slice makes no sense: %w", err)
+	}
+	return slice.Status.Endpoints, nil
+}
+
+func (h *handler) read(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
+	gr := resource.GVR.GroupResource()
+	if compiled, err := h.Registry.Get(gr); err == nil && compiled == resource {
+		return storage.NewReader[runtime.Object](h.Registry, gr).Everywhere().GetLatest(ctx, "", name)
+	}
+	ctx = request.WithRequestInfo(request.WithNamespace(ctx, ""), &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource})
+	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
+}
+
+// fail answers 500, or 503 where it is not known yet what other shards have, without what is the provider's own matter:
+// that is in the log.
+func (h *handler) fail(w http.ResponseWriter, req *http.Request, err error) {
+	if req.Context().Err() == nil {
+		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
+	}
+	if storage.IsUndecided(err) {
+		err = apierrors.NewServiceUnavailable("it is not known yet where the objects of this resource are")
+	} else {
+		err = apierrors.NewInternalError(errors.New("the objects of this resource cannot be reached now; its provider has to mend the virtual storage of the export"))
+	}
+	responsewriters.ErrorNegotiated(err, h.Serializer, schema.GroupVersion{}, w, req)
+}
