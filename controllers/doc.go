@@ -1,6 +1,6 @@
 // Package controllers is the operator. Below it, one package per kind reconciles (rootshard, frontproxy, kubeconfig); what
 // objects look like is computed by pure functions (desired, pki, etcd); apply brings them into the cluster; status turns
-// findings into conditions. Nothing here imports a server of an installation: the operator knows them by their flags,
+// results into conditions. Nothing here imports a server of an installation: the operator knows them by their flags,
 // files and URLs only.
 package controllers
 

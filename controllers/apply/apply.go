@@ -1,6 +1,6 @@
 // Package apply brings rendered objects into the cluster and reads what they depend on. Objects are applied server-side
 // and whole: a field that is no longer rendered goes, what others own stays. It decides nothing about content; what it
-// finds on the way (a Secret that is missing, an object that is refused) it reports as findings of package status.
+// finds on the way (a Secret that is missing, an object that is refused) it reports as results of package status.
 package apply
 
 import (
@@ -37,7 +37,7 @@ type Cluster struct {
 const appliedAnnotation = "operator.kcp.io/applied"
 
 // Object applies one object whole, if it differs. What the API server refuses as wrong is for the user to correct and
-// comes back as a stalled finding of the given condition type. Afterwards object is the one in the cluster, with its
+// comes back as a stalled result of the given condition type. Afterwards object is the one in the cluster, with its
 // status.
 func (c Cluster) Object(ctx context.Context, conditionType string, object client.Object) error {
 	intent, err := intentOf(object)
@@ -58,9 +58,9 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	live := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(object), live); {
 	case err == nil:
-		if owner := claimedBy(live, object); owner != nil {
+		if owner := otherController(live, object); owner != nil {
 			return status.Stall(conditionType, "NameTaken", "%s %s belongs to %s %s and is needed under this name here too: %s",
-				intent.GetKind(), intent.GetName(), owner.Kind, owner.Name, wayOut(owner)).AsError()
+				intent.GetKind(), intent.GetName(), owner.Kind, owner.Name, ownerAdvice(owner)).AsError()
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 		if err != nil {
@@ -85,10 +85,10 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	return nil
 }
 
-// claimedBy is the other owner of an object, or nil. Names of children are made from names of custom resources, and those
+// otherController is the other owner of an object, or nil. Names of children are made from names of custom resources, and those
 // of two kinds can meet; without this each owner would take the object from the other for ever. An owner of the same kind
 // and name is the same one in an earlier life.
-func claimedBy(live, wanted metav1.Object) *metav1.OwnerReference {
+func otherController(live, wanted metav1.Object) *metav1.OwnerReference {
 	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(wanted)
 	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
 		return nil
@@ -96,9 +96,9 @@ func claimedBy(live, wanted metav1.Object) *metav1.OwnerReference {
 	return have
 }
 
-// wayOut is what a user can do about an owner. That of kcp-operator stands between the custom resource and its objects;
+// ownerAdvice is what a user can do about an owner. That of kcp-operator stands between the custom resource and its objects;
 // once it is gone without them, they are this operator's.
-func wayOut(owner *metav1.OwnerReference) string {
+func ownerAdvice(owner *metav1.OwnerReference) string {
 	if strings.HasPrefix(owner.APIVersion, "deploy.operator.kcp.io/") {
 		return fmt.Sprintf("end the other operator and delete this %s with --cascade=orphan, and the object is taken over as it runs", owner.Kind)
 	}
@@ -136,15 +136,15 @@ func (c Cluster) apply(ctx context.Context, manager, conditionType string, inten
 	switch {
 	case err == nil:
 		return nil
-	case refused(err):
+	case rejected(err):
 		return status.Stall(conditionType, "Rejected", "the API server refuses %s %s: %v", intent.GetKind(), intent.GetName(), err).AsError()
 	default:
 		return fmt.Errorf("applying %s %s/%s: %w", intent.GetKind(), intent.GetNamespace(), intent.GetName(), err)
 	}
 }
 
-// refused says whether the API server, or an admission webhook behind it, takes the object for wrong.
-func refused(err error) bool {
+// rejected says whether the API server, or an admission webhook behind it, takes the object for wrong.
+func rejected(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
 }
 

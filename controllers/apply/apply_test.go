@@ -105,7 +105,7 @@ func TestAnObjectHasOneOwner(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			have := ""
-			if owner := claimedBy(tc.live, owned("FrontProxy", "kcp", "1")); owner != nil {
+			if owner := otherController(tc.live, owned("FrontProxy", "kcp", "1")); owner != nil {
 				have = owner.Kind + " " + owner.Name
 			}
 			if have != tc.want {

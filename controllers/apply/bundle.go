@@ -15,7 +15,7 @@ const reasonWaitingForCertificates = "WaitingForCertificates"
 // Bundle applies a Secret with CA certificates: those of own, a Secret of the operator, then those in the Secrets that the user
 // names. Its key tls.crt is filled in here.
 func (c Cluster) Bundle(ctx context.Context, conditionType string, into *corev1.Secret, own string, refs ...*corev1.LocalObjectReference) error {
-	pem, err := c.BundleParts(ctx, conditionType, into.Namespace, own, refs...)
+	pem, err := c.ReadBundle(ctx, conditionType, into.Namespace, own, refs...)
 	if err != nil {
 		return err
 	}
@@ -23,9 +23,9 @@ func (c Cluster) Bundle(ctx context.Context, conditionType string, into *corev1.
 	return c.Object(ctx, conditionType, into)
 }
 
-// BundleParts reads CA certificates from the key tls.crt of Secrets, in order. own is a Secret of the operator; refs are
-// the user's, and nil ones are left out. A Secret that is missing or wrong comes back as a finding in an error.
-func (c Cluster) BundleParts(ctx context.Context, conditionType, namespace, own string, refs ...*corev1.LocalObjectReference) ([]byte, error) {
+// ReadBundle reads CA certificates from the key tls.crt of Secrets, in order. own is a Secret of the operator; refs are
+// the user's, and nil ones are left out. A Secret that is missing or wrong comes back as a result in an error.
+func (c Cluster) ReadBundle(ctx context.Context, conditionType, namespace, own string, refs ...*corev1.LocalObjectReference) ([]byte, error) {
 	names := []string{own}
 	for _, ref := range refs {
 		if ref != nil && ref.Name != "" {

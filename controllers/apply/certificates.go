@@ -14,19 +14,19 @@ import (
 
 // Certificates applies cert-manager objects, takes ownership of the Secrets that come of them, and reports whether all
 // are issued.
-func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.Finding, error) {
+func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
 	for _, issuer := range objects.Issuers {
 		if err := c.Object(ctx, condition, issuer); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	for _, certificate := range objects.Certificates {
 		if err := c.Object(ctx, condition, certificate); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 		if err := c.OwnCertificateSecret(ctx, certificate); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	live := objects.Certificates
@@ -36,17 +36,17 @@ func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
-// Authorities applies the cert-manager objects of one that has a certificate authority of its own. While certificates are
+// CertificatesWithCA applies the cert-manager objects of one that has a certificate authority of its own. While certificates are
 // missing, a source of trust that the spec names and that is not there is named: cert-manager says it only on objects that
 // nobody looks at.
-func (c Cluster) Authorities(ctx context.Context, namespace string, objects pki.Objects, trust operatorv1alpha1.Certificates) (status.Finding, error) {
-	finding, err := c.Certificates(ctx, objects)
-	if err != nil || finding.Kind == status.Fine {
-		return finding, err
+func (c Cluster) CertificatesWithCA(ctx context.Context, namespace string, objects pki.Objects, trust operatorv1alpha1.Certificates) (status.Result, error) {
+	result, err := c.Certificates(ctx, objects)
+	if err != nil || result.State == status.Satisfied {
+		return result, err
 	}
-	missing, err := c.missingTrust(ctx, namespace, trust)
+	missing, err := c.missingCASource(ctx, namespace, trust)
 	if err != nil || missing == "" {
-		return finding, err
+		return result, err
 	}
 	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing), nil
 }
@@ -68,15 +68,15 @@ func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operat
 	return true, nil
 }
 
-// missingTrust says which source of trust that a spec names is not there and what to do, or "".
-func (c Cluster) missingTrust(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (string, error) {
+// missingCASource says which source of trust that a spec names is not there and what to do, or "".
+func (c Cluster) missingCASource(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (string, error) {
 	if brought := spec.CASecretRef; brought != nil && brought.Name != "" {
 		secret, err := Get[corev1.Secret](ctx, c, namespace, brought.Name)
 		if err != nil {
 			return "", err
 		}
 		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
-			return noTrust("Secret", brought.Name, namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
+			return caSourceMissing("Secret", brought.Name, namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
 		}
 		return "", nil
 	}
@@ -86,12 +86,12 @@ func (c Cluster) missingTrust(ctx context.Context, namespace string, spec operat
 		return "", err
 	}
 	if issuer.Kind == certmanagerv1.ClusterIssuerKind {
-		return noTrust(issuer.Kind, issuer.Name, "", "issuerRef"), nil
+		return caSourceMissing(issuer.Kind, issuer.Name, "", "issuerRef"), nil
 	}
-	return noTrust(certmanagerv1.IssuerKind, issuer.Name, namespace, "issuerRef"), nil
+	return caSourceMissing(certmanagerv1.IssuerKind, issuer.Name, namespace, "issuerRef"), nil
 }
 
-func noTrust(kind, name, namespace, field string) string {
+func caSourceMissing(kind, name, namespace, field string) string {
 	where := ""
 	if namespace != "" {
 		where = " in namespace " + namespace

@@ -19,50 +19,50 @@ const templateAnnotation = "operator.kcp.io/template"
 // Pods are the pods of a Deployment or StatefulSet that exists, as they are and as they are wanted.
 type Pods struct {
 	Live     client.Object
-	Change   bool           // they would be replaced
-	Revision string         // hash of the template that is wanted
-	Ready    status.Finding // whether all run Live's newest revision and are ready
-	Serve    bool           // at least one is ready
+	Change   bool          // they would be replaced
+	Revision string        // hash of the template that is wanted
+	Ready    status.Result // whether all run Live's newest revision and are ready
+	Serve    bool          // at least one is ready
 }
 
 // Gate decides whether pods may be replaced now. It is asked each time a workload that exists is brought up, changed or
 // not, so that it knows who has come through. Without leave the pods stay as they are, and everything else about the
-// workload is applied. The finding is for the user.
+// workload is applied. The result is for the user.
 type Gate interface {
-	MayRoll(ctx context.Context, pods Pods) (leave bool, finding status.Finding, err error)
+	MayRoll(ctx context.Context, pods Pods) (leave bool, result status.Result, err error)
 }
 
 // gated asks the gate about a Deployment. When its pods may not be replaced, wanted gets the template of live.
-func (c Cluster) gated(ctx context.Context, live, wanted *appsv1.Deployment) (status.Finding, error) {
-	pods := Pods{Live: live, Ready: status.Deployment("", live.Name, live), Serve: live.Status.ReadyReplicas > 0}
+func (c Cluster) gated(ctx context.Context, live, wanted *appsv1.Deployment) (status.Result, error) {
+	pods := Pods{Live: live, Ready: status.ForDeployment("", live.Name, live), Serve: live.Status.ReadyReplicas > 0}
 	return c.gate(ctx, pods, wanted, &live.Spec.Template, &wanted.Spec.Template)
 }
 
 // GatedStore asks the gate about a StatefulSet. When its pods may not be replaced, wanted gets the template of live. ready
-// is the finding about the pods of live.
-func (c Cluster) GatedStore(ctx context.Context, live, wanted *appsv1.StatefulSet, ready status.Finding) (status.Finding, error) {
+// is the result about the pods of live.
+func (c Cluster) GatedStore(ctx context.Context, live, wanted *appsv1.StatefulSet, ready status.Result) (status.Result, error) {
 	if live == nil {
-		return status.Finding{}, stampTemplate(wanted, &wanted.Spec.Template)
+		return status.Result{}, stampTemplate(wanted, &wanted.Spec.Template)
 	}
 	pods := Pods{Live: live, Ready: ready, Serve: live.Status.ReadyReplicas > 0}
 	return c.gate(ctx, pods, wanted, &live.Spec.Template, &wanted.Spec.Template)
 }
 
-func (c Cluster) gate(ctx context.Context, pods Pods, wanted client.Object, liveTemplate, wantedTemplate *corev1.PodTemplateSpec) (status.Finding, error) {
+func (c Cluster) gate(ctx context.Context, pods Pods, wanted client.Object, liveTemplate, wantedTemplate *corev1.PodTemplateSpec) (status.Result, error) {
 	if err := stampTemplate(wanted, wantedTemplate); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	if c.Gate == nil {
-		return status.Finding{}, nil
+		return status.Result{}, nil
 	}
 	pods.Revision = wanted.GetAnnotations()[templateAnnotation]
 	var err error
 	if pods.Change, err = replaces(pods.Live, liveTemplate, wanted, wantedTemplate); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
-	leave, finding, err := c.Gate.MayRoll(ctx, pods)
+	leave, result, err := c.Gate.MayRoll(ctx, pods)
 	if err != nil || leave || !pods.Change {
-		return finding, err
+		return result, err
 	}
 	liveTemplate.DeepCopyInto(wantedTemplate)
 	annotations := maps.Clone(wanted.GetAnnotations())
@@ -71,7 +71,7 @@ func (c Cluster) gate(ctx context.Context, pods Pods, wanted client.Object, live
 		annotations[templateAnnotation] = hash
 	}
 	wanted.SetAnnotations(annotations)
-	return finding, nil
+	return result, nil
 }
 
 // stampTemplate notes the hash of a template on the object that carries it.

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Wake is an event handler: when an object changes, all objects of the list's kind in its namespace are looked at. A
+// EnqueueNamespace is an event handler: when an object changes, all objects of the list's kind in its namespace are looked at. A
 // namespace holds few of them, and most of its Secrets are theirs; references need no index this way.
-func (c Cluster) Wake(kind client.ObjectList) handler.EventHandler {
+func (c Cluster) EnqueueNamespace(kind client.ObjectList) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []reconcile.Request {
 		list := kind.DeepCopyObject().(client.ObjectList)
 		var out []reconcile.Request

@@ -13,95 +13,95 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Workload brings one Deployment up. Gates are the findings about what it stands on: nothing is started or rolled while
+// Workload brings one Deployment up. Gates are the results about what it stands on: nothing is started or rolled while
 // one of them is not fine, and pods that run keep running. SettleWorkload takes what it returns; what the rollout of the
 // installation has to say goes into the report.
-func (c Cluster) Workload(ctx context.Context, report *status.Report, conditionType string, wanted *appsv1.Deployment, gates ...status.Finding) (status.Finding, error) {
+func (c Cluster) Workload(ctx context.Context, report *status.Report, conditionType string, wanted *appsv1.Deployment, gates ...status.Result) (status.Result, error) {
 	live, err := Get[appsv1.Deployment](ctx, c, wanted.Namespace, wanted.Name)
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
-	if clash := desired.Clash(&wanted.Spec.Template.Spec); clash != "" {
+	if clash := desired.VolumeConflict(&wanted.Spec.Template.Spec); clash != "" {
 		return status.Stall(conditionType, "InvalidSpec", "%s", clash), nil
 	}
 	for _, gate := range gates {
 		switch {
-		case gate.Kind == status.Fine:
+		case gate.State == status.Satisfied:
 		case live != nil:
-			return status.Deployment(conditionType, wanted.Name, live), nil
+			return status.ForDeployment(conditionType, wanted.Name, live), nil
 		default:
 			return status.Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", gate.Type, gate.Message), nil
 		}
 	}
 	revisions, missing, err := c.Revisions(ctx, wanted.Namespace, desired.MountsOf(&wanted.Spec.Template.Spec))
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	if len(missing) > 0 {
 		return status.Wait(conditionType, operatorv1alpha1.ReasonReferenceNotFound, "%s missing in namespace %s, which the pods of %s mount: create what is yours among them",
 			isOrAre(missing), wanted.Namespace, wanted.Name), nil
 	}
-	desired.StampRevisions(&wanted.Spec.Template, revisions)
+	desired.LabelRevisions(&wanted.Spec.Template, revisions)
 	if budget := desired.DisruptionBudget(wanted); budget != nil {
 		if err := c.Object(ctx, conditionType, budget); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	return c.roll(ctx, report, conditionType, live, wanted)
 }
 
 // roll applies a Deployment: all of it, or all but the pod template while the gate keeps that back.
-func (c Cluster) roll(ctx context.Context, report *status.Report, conditionType string, live, wanted *appsv1.Deployment) (status.Finding, error) {
+func (c Cluster) roll(ctx context.Context, report *status.Report, conditionType string, live, wanted *appsv1.Deployment) (status.Result, error) {
 	if live == nil {
 		if err := stampTemplate(wanted, &wanted.Spec.Template); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	} else {
 		verdict, err := c.gated(ctx, live, wanted)
 		if err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
-		report.AddWorse(verdict)
+		report.SetWorst(verdict)
 	}
 	if err := c.Deployment(ctx, conditionType, live, wanted); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
-	return status.Deployment(conditionType, wanted.Name, wanted), nil
+	return status.ForDeployment(conditionType, wanted.Name, wanted), nil
 }
 
 // Observe reports on the pods of a Deployment that is left as it is. It returns the Deployment, or nil.
-func (c Cluster) Observe(ctx context.Context, conditionType, namespace, name string) (*appsv1.Deployment, status.Finding, error) {
+func (c Cluster) Observe(ctx context.Context, conditionType, namespace, name string) (*appsv1.Deployment, status.Result, error) {
 	live, err := Get[appsv1.Deployment](ctx, c, namespace, name)
 	if err != nil {
-		return nil, status.Finding{}, err
+		return nil, status.Result{}, err
 	}
-	return live, status.Deployment(conditionType, name, live), nil
+	return live, status.ForDeployment(conditionType, name, live), nil
 }
 
-// Settle sorts the outcome of a step: a finding inside an error goes into the report and ends only that step, any other
+// Settle sorts the outcome of a step: a result inside an error goes into the report and ends only that step, any other
 // error is returned.
-func Settle(report *status.Report, finding status.Finding, err error) error {
+func Settle(report *status.Report, result status.Result, err error) error {
 	var found *status.Error
 	switch {
 	case errors.As(err, &found):
-		report.Add(found.Finding)
+		report.Set(found.Result)
 		return nil
 	case err != nil:
 		return err
 	}
-	if finding.Type == "" {
+	if result.Type == "" {
 		return fmt.Errorf("a step reported nothing")
 	}
-	report.Add(finding)
+	report.Set(result)
 	return nil
 }
 
 // SettleWorkload sorts the outcome of a step that brings up the pods of a Deployment into the report. It returns the
 // Deployment, or nil.
-func (c Cluster) SettleWorkload(ctx context.Context, report *status.Report, conditionType, namespace, name string, finding status.Finding, err error) (*appsv1.Deployment, error) {
+func (c Cluster) SettleWorkload(ctx context.Context, report *status.Report, conditionType, namespace, name string, result status.Result, err error) (*appsv1.Deployment, error) {
 	var found *status.Error
 	if errors.As(err, &found) {
-		finding, err = found.Finding, nil
+		result, err = found.Result, nil
 	}
 	if err != nil {
 		return nil, err
@@ -110,29 +110,29 @@ func (c Cluster) SettleWorkload(ctx context.Context, report *status.Report, cond
 	if err != nil {
 		return nil, err
 	}
-	pods, obstacle := apart(finding, pods, live != nil)
+	pods, obstacle := apart(result, pods, live != nil)
 	// Of two obstacles the one that needs the user counts.
-	if obstacle != nil && report.Find(obstacle.Type).Kind != status.Stalled {
-		report.Add(*obstacle)
+	if obstacle != nil && report.Get(obstacle.Type).State != status.Stalled {
+		report.Set(*obstacle)
 	}
-	report.Add(pods)
+	report.Set(pods)
 	return live, nil
 }
 
 // apart tells what is about pods from what keeps a change of the spec from them: Available stays true while they serve,
-// and the obstacle goes into SpecHonored. observed is the finding about the pods there are.
-func apart(finding, observed status.Finding, running bool) (pods status.Finding, obstacle *status.Finding) {
-	switch finding.Reason {
+// and the obstacle goes into SpecHonored. observed is the result about the pods there are.
+func apart(result, observed status.Result, running bool) (pods status.Result, obstacle *status.Result) {
+	switch result.Reason {
 	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:
-		return finding, nil
+		return result, nil
 	case reasonWaitingForCertificates: // which are a condition of their own
 		if !running {
-			observed.Message = finding.Message
+			observed.Message = result.Message
 		}
 		return observed, nil
 	}
-	finding.Type = operatorv1alpha1.ConditionSpecHonored
-	return observed, &finding
+	result.Type = operatorv1alpha1.ConditionSpecHonored
+	return observed, &result
 }
 
 func isOrAre(names []string) string {

@@ -12,9 +12,9 @@ func TestAvailableIsAboutPods(t *testing.T) {
 	serving := status.OK(available, operatorv1alpha1.ReasonReplicasUp, "all pods are ready")
 	none := status.Wait(available, operatorv1alpha1.ReasonDeploymentUnavailable, "no Deployment yet")
 	for sentence, tc := range map[string]struct {
-		finding, observed status.Finding
-		running           bool
-		pods, honored     string // messages; "" is no finding
+		result, observed status.Result
+		running          bool
+		pods, honored    string // messages; "" is no result
 	}{
 		"a rollout that was just begun counts before what was observed": {
 			status.Wait(available, operatorv1alpha1.ReasonReplicasUnavailable, "being updated"), serving, true, "being updated", ""},
@@ -28,11 +28,11 @@ func TestAvailableIsAboutPods(t *testing.T) {
 			status.Wait(available, reasonWaitingForCertificates, "waiting for a CA"), none, false, "waiting for a CA", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			pods, obstacle := apart(tc.finding, tc.observed, tc.running)
+			pods, obstacle := apart(tc.result, tc.observed, tc.running)
 			honored := ""
 			if obstacle != nil {
 				honored = obstacle.Message
-				if obstacle.Type != operatorv1alpha1.ConditionSpecHonored || obstacle.Kind != tc.finding.Kind {
+				if obstacle.Type != operatorv1alpha1.ConditionSpecHonored || obstacle.State != tc.result.State {
 					t.Errorf("the obstacle is %+v", obstacle)
 				}
 			}

@@ -44,7 +44,7 @@ func TestBringingUp(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp", UID: "1"}}
 			tc.change(cache)
-			cluster := memory.Cluster(t, cache)
+			cluster := memory.NewClient(t, cache)
 			r := &Reconciler{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}}
 			key := client.ObjectKeyFromObject(cache)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
@@ -98,8 +98,8 @@ func TestParents(t *testing.T) {
 		"the name of one in another hierarchy": {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", ""), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			r := &Reconciler{Cluster: apply.Cluster{Client: memory.Cluster(t, tc.given...)}}
-			parent, finding, err := r.findParent(t.Context(), tc.given[0].(*operatorv1alpha1.CacheServer))
+			r := &Reconciler{Cluster: apply.Cluster{Client: memory.NewClient(t, tc.given...)}}
+			parent, result, err := r.findParent(t.Context(), tc.given[0].(*operatorv1alpha1.CacheServer))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,28 +107,28 @@ func TestParents(t *testing.T) {
 			if parent != nil {
 				url = parent.URL
 			}
-			if url != tc.url || (finding.Type == "") != (tc.says == "") || !strings.Contains(finding.Message, tc.says) {
-				t.Errorf("got %q, %+v", url, finding)
+			if url != tc.url || (result.Type == "") != (tc.says == "") || !strings.Contains(result.Message, tc.says) {
+				t.Errorf("got %q, %+v", url, result)
 			}
 		})
 	}
 }
 
 func TestSpec(t *testing.T) {
-	if finding := checkSpec(golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")); finding.Kind != status.Fine {
-		t.Errorf("the full sample: %+v", finding)
+	if result := validateSpec(golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")); result.State != status.Satisfied {
+		t.Errorf("the full sample: %+v", result)
 	}
 	nameless := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Parent: &operatorv1alpha1.CacheParent{KubeconfigSecretRef: &corev1.LocalObjectReference{}}}}
-	if finding := checkSpec(nameless); finding.Kind != status.Stalled || !strings.Contains(finding.Message, "parent.kubeconfigSecretRef.name is empty") {
-		t.Errorf("a parent without a name: %+v", finding)
+	if result := validateSpec(nameless); result.State != status.Stalled || !strings.Contains(result.Message, "parent.kubeconfigSecretRef.name is empty") {
+		t.Errorf("a parent without a name: %+v", result)
 	}
 	named := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
-	if finding := checkSpec(named); finding.Kind != status.Told || !strings.Contains(finding.Message, "cacheName") {
-		t.Errorf("a name that nobody asks for: %+v", finding)
+	if result := validateSpec(named); result.State != status.Warning || !strings.Contains(result.Message, "cacheName") {
+		t.Errorf("a name that nobody asks for: %+v", result)
 	}
 	// An API server that knows the rule admits no such object; one from before the rule may be there.
-	finding := checkSpec(&operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](2)}})
-	if finding.Kind != status.Told || !strings.Contains(finding.Message, "spec.replicas: the embedded store belongs to one pod") {
-		t.Errorf("two replicas of an embedded store: %+v", finding)
+	result := validateSpec(&operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](2)}})
+	if result.State != status.Warning || !strings.Contains(result.Message, "spec.replicas: the embedded store belongs to one pod") {
+		t.Errorf("two replicas of an embedded store: %+v", result)
 	}
 }

@@ -16,70 +16,70 @@ import (
 // above finds the cache above a cache server. What is not there is waited for; what runs meanwhile runs on.
 func (r *Reconciler) above(ctx context.Context, s *scope) (err error) {
 	s.parent, s.references, err = r.findParent(ctx, s.cache)
-	s.report.AddWorse(s.references)
+	s.report.SetWorst(s.references)
 	return err
 }
 
-// findParent resolves the reference of a CacheServer. The finding has no type where nothing is wrong with it.
-func (r *Reconciler) findParent(ctx context.Context, cache *operatorv1alpha1.CacheServer) (*desired.CacheParent, status.Finding, error) {
+// findParent resolves the reference of a CacheServer. The result has no type where nothing is wrong with it.
+func (r *Reconciler) findParent(ctx context.Context, cache *operatorv1alpha1.CacheServer) (*desired.CacheParent, status.Result, error) {
 	parent := cache.Spec.Parent
 	switch {
 	case parent == nil:
-		return nil, status.Finding{}, nil
+		return nil, status.Result{}, nil
 	case parent.KubeconfigSecretRef != nil:
-		return desired.ParentKubeconfig(parent.KubeconfigSecretRef.Name), status.Finding{}, nil
+		return desired.ParentKubeconfig(parent.KubeconfigSecretRef.Name), status.Result{}, nil
 	case parent.RootShardRef != nil:
 		return r.findRootShard(ctx, cache.Namespace, parent.RootShardRef.Name)
 	case parent.CacheServerRef == nil: // the schema admits none such
-		return nil, status.Finding{}, nil
+		return nil, status.Result{}, nil
 	}
 	var all operatorv1alpha1.CacheServerList
 	if err := r.Cluster.List(ctx, &all, client.InNamespace(cache.Namespace)); err != nil {
-		return nil, status.Finding{}, err
+		return nil, status.Result{}, err
 	}
-	caches := family{}
+	caches := hierarchy{}
 	for i := range all.Items {
 		caches[all.Items[i].Name] = &all.Items[i]
 	}
-	if finding := caches.check(cache); finding.Type != "" {
-		return nil, finding, nil
+	if result := caches.check(cache); result.Type != "" {
+		return nil, result, nil
 	}
-	return desired.ParentCacheServer(caches[parent.CacheServerRef.Name]), status.Finding{}, nil
+	return desired.ParentCacheServer(caches[parent.CacheServerRef.Name]), status.Result{}, nil
 }
 
-func (r *Reconciler) findRootShard(ctx context.Context, namespace, name string) (*desired.CacheParent, status.Finding, error) {
+func (r *Reconciler) findRootShard(ctx context.Context, namespace, name string) (*desired.CacheParent, status.Result, error) {
 	const field = "parent.rootShardRef"
 	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, namespace, name)
 	switch {
 	case err != nil:
-		return nil, status.Finding{}, err
+		return nil, status.Result{}, err
 	case root == nil:
-		return nil, shardbase.Missing("RootShard", name, namespace, field), nil
+		return nil, shardbase.NotFound("RootShard", name, namespace, field), nil
 	}
-	if other, _ := desired.ShardOf(root).CacheRef(); other != "" {
+	if other, _ := desired.NewRootShard(root).CacheRef(); other != "" {
 		return nil, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
 			"RootShard %s, which %s names, holds no cache: it uses CacheServer %s, which parent.cacheServerRef can name", name, field, other), nil
 	}
-	return desired.ParentRootShard(root), status.Finding{}, nil
+	return desired.ParentRootShard(root), status.Result{}, nil
 }
 
-// family is the CacheServers of a namespace, by name.
-type family map[string]*operatorv1alpha1.CacheServer
+// hierarchy is the CacheServers of a namespace, by name.
+type hierarchy map[string]*operatorv1alpha1.CacheServer
 
 // check looks for what keeps a cache from standing where it wants to: nobody there, a circle, or a name that another cache
 // of the hierarchy has.
-func (f family) check(cache *operatorv1alpha1.CacheServer) status.Finding {
+func (f hierarchy) check(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition, field = operatorv1alpha1.ConditionSpecHonored, "parent.cacheServerRef"
 	name := cache.Spec.Parent.CacheServerRef.Name
 	if f[name] == nil {
-		return shardbase.Missing("CacheServer", name, cache.Namespace, field)
+		return shardbase.NotFound("CacheServer", name, cache.Namespace, field)
 	}
 	top, circle := f.top(cache)
 	if circle {
 		return status.Stall(condition, "InvalidReference", "the caches above CacheServer %s lead back to it: correct %s of one of them", cache.Name, field)
 	}
 	for _, other := range f {
-		if other.Name == cache.Name || desired.CacheServerOf(other).CacheName() != desired.CacheServerOf(cache).CacheName() {
+		if other.Name == cache.Name || desired.NewCacheServer(other).CacheName() != desired.NewCacheServer(cache).CacheName() {
 			continue
 		}
 		// Of the two the one that chose the name gives way.
@@ -87,11 +87,11 @@ func (f family) check(cache *operatorv1alpha1.CacheServer) status.Finding {
 			return status.Stall(condition, "NameTaken", "CacheServer %s of the same hierarchy is called %s, too: choose another cacheName", other.Name, cache.Spec.CacheName)
 		}
 	}
-	return status.Finding{}
+	return status.Result{}
 }
 
 // top is what stands above all others of a cache's hierarchy. circle says that nothing does.
-func (f family) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLocalObjectReference, circle bool) {
+func (f hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLocalObjectReference, circle bool) {
 	seen := map[string]bool{}
 	for {
 		parent := cache.Spec.Parent

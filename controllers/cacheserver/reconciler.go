@@ -37,14 +37,14 @@ type scope struct {
 	before *operatorv1alpha1.CacheServer
 	report status.Report
 
-	references   status.Finding // of the cache above; without a type when it is there, or none is wanted
+	references   status.Result // of the cache above; without a type when it is there, or none is wanted
 	parent       *desired.CacheParent
-	certificates status.Finding
-	store        status.Finding // without a type where the store is not the operator's
+	certificates status.Result
+	store        status.Result // without a type where the store is not the operator's
 	deployment   *appsv1.Deployment
 }
 
-func (s *scope) server() desired.CacheServer { return desired.CacheServerOf(s.cache) }
+func (s *scope) server() desired.CacheServer { return desired.NewCacheServer(s.cache) }
 
 // Reconcile brings one CacheServer to its spec. Each step stands on those before it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -63,9 +63,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // specification ends the ladder where nothing can come of the spec. What runs already is left alone, and looked at.
 func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
-	finding := checkSpec(s.cache)
-	s.report.Add(finding)
-	if finding.Kind != status.Stalled {
+	result := validateSpec(s.cache)
+	s.report.Set(result)
+	if result.State != status.Stalled {
 		return nil
 	}
 	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.cache.Namespace, s.server().Server())
@@ -78,11 +78,11 @@ func (r *Reconciler) issue(ctx context.Context, s *scope) error {
 	if r.runsStore(s) {
 		objects.Append(r.etcd(s).Certificates())
 	}
-	finding, err := r.Cluster.Authorities(ctx, s.cache.Namespace, objects, s.cache.Spec.Certificates)
-	if err := apply.Settle(&s.report, finding, err); err != nil {
+	result, err := r.Cluster.CertificatesWithCA(ctx, s.cache.Namespace, objects, s.cache.Spec.Certificates)
+	if err := apply.Settle(&s.report, result, err); err != nil {
 		return err
 	}
-	s.certificates = s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
+	s.certificates = s.report.Get(operatorv1alpha1.ConditionCertificatesReady)
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (r *Reconciler) runsStore(s *scope) bool {
 }
 
 func (r *Reconciler) etcd(s *scope) etcd.Cluster {
-	return etcd.For(s.server().AsOwner(), s.cache.Spec.Etcd, s.cache.Spec.Image)
+	return etcd.New(s.server().AsOwner(), s.cache.Spec.Etcd, s.cache.Spec.Image)
 }
 
 // keep runs the store, where it is the operator's to run.
@@ -103,37 +103,37 @@ func (r *Reconciler) keep(ctx context.Context, s *scope) error {
 	if err := etcdserver.Reconcile(ctx, r.Cluster, &s.report, r.etcd(s), r.Image); err != nil {
 		return err
 	}
-	s.store = s.report.Find(operatorv1alpha1.ConditionEtcdAvailable)
+	s.store = s.report.Get(operatorv1alpha1.ConditionEtcdAvailable)
 	return nil
 }
 
 // serve makes the Service, the kubeconfig that shards mount, and the pods.
 func (r *Reconciler) serve(ctx context.Context, s *scope) error {
-	finding, err := r.provide(ctx, s)
-	s.deployment, err = r.Cluster.SettleWorkload(ctx, &s.report, operatorv1alpha1.ConditionAvailable, s.cache.Namespace, s.server().Server(), finding, err)
+	result, err := r.provide(ctx, s)
+	s.deployment, err = r.Cluster.SettleWorkload(ctx, &s.report, operatorv1alpha1.ConditionAvailable, s.cache.Namespace, s.server().Server(), result, err)
 	return err
 }
 
-func (r *Reconciler) provide(ctx context.Context, s *scope) (status.Finding, error) {
+func (r *Reconciler) provide(ctx context.Context, s *scope) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionAvailable
 	server := s.server()
 	if err := r.Cluster.Object(ctx, condition, desired.CacheServerService(server)); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	kubeconfig, err := desired.CacheServerKubeconfig(server)
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	if err := r.Cluster.Object(ctx, condition, kubeconfig); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	if s.parent != nil && s.parent.Kubeconfig == "" {
 		credentials, err := desired.ParentKubeconfigSecret(server, s.parent)
 		if err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 		if err := r.Cluster.Object(ctx, condition, credentials); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	var connection desired.Etcd

@@ -14,8 +14,8 @@ import (
 // maxNameLength lets the longest name of a Service, which is at most 63 characters, be made from it.
 const maxNameLength = 63 - len("-cache-server")
 
-// checkSpec looks for what can never work, and else for what is not acted on.
-func checkSpec(cache *operatorv1alpha1.CacheServer) status.Finding {
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {
 	case len(cache.Name) > maxNameLength:
@@ -33,22 +33,22 @@ func checkSpec(cache *operatorv1alpha1.CacheServer) status.Finding {
 		}
 	}
 	if cache.Spec.Etcd != nil {
-		if finding := shardbase.CheckEtcd(cache.Spec.Etcd); finding.Type != "" {
-			return finding
+		if result := shardbase.ValidateEtcd(cache.Spec.Etcd); result.Type != "" {
+			return result
 		}
 	}
-	return status.SpecHonored(notHonored(cache))
+	return status.SpecHonored(ignoredFields(cache))
 }
 
-// notHonored lists what a CacheServer asks for and does not get.
-func notHonored(cache *operatorv1alpha1.CacheServer) []status.Unheeded {
+// ignoredFields lists what a CacheServer asks for and does not get.
+func ignoredFields(cache *operatorv1alpha1.CacheServer) []status.IgnoredField {
 	spec := cache.Spec
-	out := shardbase.NotHonoredCertificates(spec.Certificates, spec.CertificateTemplates)
+	out := shardbase.IgnoredCertificateFields(spec.Certificates, spec.CertificateTemplates)
 	if spec.Etcd == nil && spec.Replicas != nil && *spec.Replicas > 1 {
-		out = append(out, status.Unheeded{Field: "replicas", Advice: "the embedded store belongs to one pod; set etcd for more"})
+		out = append(out, status.IgnoredField{Field: "replicas", Advice: "the embedded store belongs to one pod; set etcd for more"})
 	}
 	if spec.CacheName != "" && spec.Parent == nil {
-		out = append(out, status.Unheeded{Field: "cacheName", Advice: "it is for the cache above, and there is none; set parent or remove it"})
+		out = append(out, status.IgnoredField{Field: "cacheName", Advice: "it is for the cache above, and there is none; set parent or remove it"})
 	}
-	return append(out, status.UnheededKeys("certificateTemplates", spec.CertificateTemplates, pki.CacheServerTemplateKeys())...)
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", spec.CertificateTemplates, pki.CacheServerTemplateKeys())...)
 }

@@ -24,7 +24,7 @@ type CacheParent struct {
 
 // ParentCacheServer is a CacheServer as the parent of others.
 func ParentCacheServer(cache *operatorv1alpha1.CacheServer) *CacheParent {
-	c := CacheServerOf(cache)
+	c := NewCacheServer(cache)
 	return &CacheParent{URL: c.URL(), CASecret: c.CASecret(), Issuer: c.CA()}
 }
 
@@ -39,13 +39,13 @@ func ParentKubeconfig(secret string) *CacheParent { return &CacheParent{Kubeconf
 // ParentKubeconfigSecret is what a cache server reaches its parent with, where the operator makes it.
 func ParentKubeconfigSecret(c CacheServer, parent *CacheParent) (*corev1.Secret, error) {
 	files := fileKubeconfig("parent", "parent", "cache", parent.URL, cacheParentDir+"/ca/tls.crt", cacheParentDir+"/client-certificate")
-	return kubeconfigSecret(c.parentKubeconfig(), c.cache.Namespace, c.SecretLabels(), c.Owner(), files)
+	return kubeconfigSecret(c.parentKubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
 }
 
-func (c CacheServer) parentKubeconfig() string { return c.cache.Name + "-parent-kubeconfig" }
+func (c CacheServer) parentKubeconfig() string { return c.object.Name + "-parent-kubeconfig" }
 
-// below puts a cache server below another cache.
-func (c CacheServer) below(line *commandLine, parent *CacheParent) {
+// parentFlags puts a cache server below another cache.
+func (c CacheServer) parentFlags(line *commandLine, parent *CacheParent) {
 	line.flag("cache-name", c.CacheName())
 	line.flag("parent-kubeconfig", cacheParentDir+"/kubeconfig/"+KubeconfigKey)
 	if parent.Kubeconfig != "" {

@@ -14,83 +14,87 @@ import (
 const CacheClient = "cache-client"
 
 // CacheServer is a cache server.
-type CacheServer struct{ cache *operatorv1alpha1.CacheServer }
+type CacheServer struct{ object *operatorv1alpha1.CacheServer }
 
-// CacheServerOf is the server of a CacheServer.
-func CacheServerOf(cache *operatorv1alpha1.CacheServer) CacheServer { return CacheServer{cache: cache} }
+// NewCacheServer is the server of a CacheServer.
+func NewCacheServer(cache *operatorv1alpha1.CacheServer) CacheServer {
+	return CacheServer{object: cache}
+}
 
 // Server is the name of the Deployment and the Service.
-func (c CacheServer) Server() string { return c.cache.Name + "-cache-server" }
+func (c CacheServer) Server() string { return c.object.Name + "-cache-server" }
 
 // ClusterDomain is the DNS domain of the cluster the server runs in.
 func (c CacheServer) ClusterDomain() string {
-	return orDefault(c.cache.Spec.ClusterDomain, DefaultClusterDomain)
+	return orDefault(c.object.Spec.ClusterDomain, DefaultClusterDomain)
 }
 
 // Host is the DNS name of the Service.
 func (c CacheServer) Host() string {
-	return ServiceHost(c.Server(), c.cache.Namespace, c.ClusterDomain())
+	return ServiceHost(c.Server(), c.object.Namespace, c.ClusterDomain())
 }
 
 // URL is where shards reach the server.
 func (c CacheServer) URL() string { return httpsURL(c.Host(), ServerPort) }
 
 // CA is the name of the Issuer and the Certificate of the server's certificate authority.
-func (c CacheServer) CA() string { return c.cache.Name + "-ca" }
+func (c CacheServer) CA() string { return c.object.Name + "-ca" }
 
-// BroughtCA is the Secret with a certificate authority that the user brought, or "".
-func (c CacheServer) BroughtCA() string {
-	if ref := c.cache.Spec.Certificates.CASecretRef; ref != nil {
+// ProvidedCA is the Secret with a certificate authority that the user brought, or "".
+func (c CacheServer) ProvidedCA() string {
+	if ref := c.object.Spec.Certificates.CASecretRef; ref != nil {
 		return ref.Name
 	}
 	return ""
 }
 
 // CASecret is the name of the Secret that holds the certificate authority.
-func (c CacheServer) CASecret() string { return orDefault(c.BroughtCA(), c.CA()) }
+func (c CacheServer) CASecret() string { return orDefault(c.ProvidedCA(), c.CA()) }
 
 // Certificate is the name of one of the server's certificates, and of its Secret.
-func (c CacheServer) Certificate(key string) string { return c.cache.Name + "-" + key }
+func (c CacheServer) Certificate(key string) string { return c.object.Name + "-" + key }
 
 // CacheName is the name of the cache among those of its hierarchy.
-func (c CacheServer) CacheName() string { return orDefault(c.cache.Spec.CacheName, c.cache.Name) }
+func (c CacheServer) CacheName() string { return orDefault(c.object.Spec.CacheName, c.object.Name) }
 
 // Kubeconfig is the Secret with the kubeconfig that clients of the server mount.
-func (c CacheServer) Kubeconfig() string { return c.cache.Name + "-kubeconfig" }
+func (c CacheServer) Kubeconfig() string { return c.object.Name + "-kubeconfig" }
 
 // IsEmbedded says whether the server keeps its data in its pod.
-func (c CacheServer) IsEmbedded() bool { return c.cache.Spec.Etcd == nil }
+func (c CacheServer) IsEmbedded() bool { return c.object.Spec.Etcd == nil }
 
 // Labels are the app labels of the server.
-func (c CacheServer) Labels() map[string]string { return AppLabels(ComponentCacheServer, c.cache.Name) }
+func (c CacheServer) Labels() map[string]string {
+	return AppLabels(ComponentCacheServer, c.object.Name)
+}
 
 // SecretLabels are the labels of its Secrets.
 func (c CacheServer) SecretLabels() map[string]string {
-	return map[string]string{operatorv1alpha1.LabelCacheServer: c.cache.Name}
+	return map[string]string{operatorv1alpha1.LabelCacheServer: c.object.Name}
 }
 
 // Owner is the owner reference of everything made for the server.
-func (c CacheServer) Owner() []metav1.OwnerReference { return OwnedBy("CacheServer", c.cache) }
+func (c CacheServer) Owner() []metav1.OwnerReference { return OwnedBy("CacheServer", c.object) }
 
 func (c CacheServer) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: c.cache.Namespace, Labels: c.Labels(), OwnerReferences: c.Owner()}
+	return metav1.ObjectMeta{Name: name, Namespace: c.object.Namespace, Labels: c.Labels(), OwnerReferences: c.Owner()}
 }
 
 // CacheServerService is the Service of a cache server.
 func CacheServerService(c CacheServer) *corev1.Service {
-	return service(c.meta(c.Server()), c.Labels(), c.cache.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
+	return service(c.meta(c.Server()), c.Labels(), c.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
 // CacheServerKubeconfig is what clients reach the server with. It names files, which each client mounts its own into.
 func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	files := fileKubeconfig("cache", "cache", "cache", c.URL(), cacheDir+"/tls/ca/root/tls.crt", cacheDir+"/tls/client-certificate")
-	return kubeconfigSecret(c.Kubeconfig(), c.cache.Namespace, c.SecretLabels(), c.Owner(), files)
+	return kubeconfigSecret(c.Kubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
 }
 
 // CacheServerDeployment is the pods of a cache server. etcd is where it keeps its data, unless it does so itself; parent is
 // the cache above it, or nil.
 func CacheServerDeployment(c CacheServer, image Image, etcd Etcd, parent *CacheParent) *appsv1.Deployment {
-	line, spec := c.commandLine(etcd, parent), c.cache.Spec
+	line, spec := c.commandLine(etcd, parent), c.object.Spec
 	replicas := spec.Replicas
 	if c.IsEmbedded() {
 		// The store belongs to one pod: two would each tell half of it.
@@ -141,9 +145,9 @@ func (c CacheServer) commandLine(etcd Etcd, parent *CacheParent) *commandLine {
 		line.etcdAt(etcd, "etcd-cert", credentials)
 	}
 	if parent != nil {
-		c.below(line, parent)
+		c.parentFlags(line, parent)
 	}
-	line.logging(c.cache.Spec.Logging)
-	line.args = append(line.args, c.cache.Spec.ExtraArgs...)
+	line.logging(c.object.Spec.Logging)
+	line.args = append(line.args, c.object.Spec.ExtraArgs...)
 	return line
 }

@@ -33,24 +33,24 @@ func TestRenderedObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := golden.Sample[operatorv1alpha1.RootShard](t, files.root)
 			front := golden.Sample[operatorv1alpha1.FrontProxy](t, files.front)
-			kubeconfigs, err := desired.ShardKubeconfigs(desired.ShardOf(root))
+			kubeconfigs, err := desired.ShardKubeconfigs(desired.NewRootShard(root))
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects := []client.Object{deployment(root, external(root)), desired.ShardService(desired.ShardOf(root))}
+			objects := []client.Object{deployment(root, external(root)), desired.ShardService(desired.NewRootShard(root))}
 			for _, secret := range kubeconfigs {
 				objects = append(objects, readable(secret))
 			}
 			golden.Check(t, name+"_rootshard", objects...)
-			golden.Check(t, name+"_internal_proxy", proxyObjects(t, desired.InternalProxy(root))...)
-			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.FrontProxy(front, root, root.Name))...)
+			golden.Check(t, name+"_internal_proxy", proxyObjects(t, desired.NewInternalProxy(root))...)
+			golden.Check(t, name+"_frontproxy", proxyObjects(t, desired.NewFrontProxy(front, root, root.Name))...)
 		})
 	}
 }
 
-// deployment is that of a root shard with nobody around.
+// deployment is that of a root shard without dependencies.
 func deployment(root *operatorv1alpha1.RootShard, etcd desired.Etcd) *appsv1.Deployment {
-	return desired.ShardDeployment(desired.ShardOf(root), image, etcd, desired.Surroundings{Signers: []string{root.Name}})
+	return desired.ShardDeployment(desired.NewRootShard(root), image, etcd, desired.Dependencies{Signers: []string{root.Name}})
 }
 
 func proxyObjects(t *testing.T, proxy desired.Proxy) []client.Object {
@@ -135,7 +135,7 @@ func TestArguments(t *testing.T) {
 			if tc.front != nil {
 				tc.front(front)
 			}
-			have := args(desired.ProxyDeployment(desired.FrontProxy(front, root(tc.root)), image))
+			have := args(desired.ProxyDeployment(desired.NewFrontProxy(front, root(tc.root)), image))
 			for _, want := range tc.want {
 				if !slices.Contains(have, want) {
 					t.Errorf("%s is missing from %q", want, have)
@@ -178,7 +178,7 @@ func TestServicePort(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: tc.front}
-			if have := desired.ProxyService(desired.FrontProxy(front, root(nil))).Spec.Ports[0].Port; have != tc.want {
+			if have := desired.ProxyService(desired.NewFrontProxy(front, root(nil))).Spec.Ports[0].Port; have != tc.want {
 				t.Errorf("got %d, want %d", have, tc.want)
 			}
 		})
@@ -217,7 +217,7 @@ func TestACAThatTheUserBroughtIsMountedWithoutItsKey(t *testing.T) {
 	})
 	for name, pod := range map[string]corev1.PodSpec{
 		"kcp-ca":  deployment(mine, desired.Etcd{}).Spec.Template.Spec,
-		"root-ca": desired.ProxyDeployment(desired.InternalProxy(mine), image).Spec.Template.Spec,
+		"root-ca": desired.ProxyDeployment(desired.NewInternalProxy(mine), image).Spec.Template.Spec,
 	} {
 		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 		if at < 0 {
@@ -264,7 +264,7 @@ func TestRevisionsFollowContent(t *testing.T) {
 		t.Error("a label restarts pods")
 	}
 	template := &corev1.PodTemplateSpec{}
-	desired.StampRevisions(template, desired.Revisions{Secrets: map[string]string{"root-ca": "1"}, ConfigMaps: map[string]string{"policy": "2"}})
+	desired.LabelRevisions(template, desired.Revisions{Secrets: map[string]string{"root-ca": "1"}, ConfigMaps: map[string]string{"policy": "2"}})
 	for key, value := range template.Labels {
 		if !strings.HasPrefix(key, "operator.kcp.io/") || !strings.HasSuffix(key, "-rev") || len(value) != 1 {
 			t.Errorf("label %s=%s", key, value)
@@ -308,7 +308,7 @@ func TestClash(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			deployment := deployment(root(func(r *operatorv1alpha1.RootShard) { r.Spec.ContainerExtras = tc.extras }), desired.Etcd{})
-			have := desired.Clash(&deployment.Spec.Template.Spec)
+			have := desired.VolumeConflict(&deployment.Spec.Template.Spec)
 			if (have == "") != (tc.want == "") || !strings.Contains(have, tc.want) {
 				t.Errorf("got %q, want %q", have, tc.want)
 			}

@@ -18,14 +18,14 @@ import (
 )
 
 // full is the installation of config/samples/full.
-func full(t *testing.T) (root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, around desired.Surroundings) {
+func full(t *testing.T) (root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, dependencies desired.Dependencies) {
 	t.Helper()
 	root = golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
 	shard = golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml")
-	return root, shard, desired.Surroundings{
-		Cache:   golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml"),
-		Views:   golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml"),
-		Signers: []string{"root", "alpha", "beta"},
+	return root, shard, desired.Dependencies{
+		Cache:            golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml"),
+		VirtualWorkspace: golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml"),
+		Signers:          []string{"root", "alpha", "beta"},
 	}
 }
 
@@ -43,17 +43,17 @@ func minimalCache() *operatorv1alpha1.CacheServer {
 }
 
 func TestRenderedShards(t *testing.T) {
-	root, shard, around := full(t)
+	root, shard, dependencies := full(t)
 	minimalRoot := golden.Sample[operatorv1alpha1.RootShard](t, "rootshard_minimal.yaml")
 	for name, tc := range map[string]struct {
-		shard  desired.Shard
-		around desired.Surroundings
+		shard        desired.Shard
+		dependencies desired.Dependencies
 	}{
-		"minimal_shard": {desired.FurtherShard(minimalShard(), minimalRoot), desired.Surroundings{}},
-		"full_shard":    {desired.FurtherShard(shard, root), around},
+		"minimal_shard": {desired.NewShard(minimalShard(), minimalRoot), desired.Dependencies{}},
+		"full_shard":    {desired.NewShard(shard, root), dependencies},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{desired.ShardDeployment(tc.shard, image, managed, tc.around), desired.ShardService(tc.shard)}
+			objects := []client.Object{desired.ShardDeployment(tc.shard, image, managed, tc.dependencies), desired.ShardService(tc.shard)}
 			kubeconfigs, err := desired.ShardKubeconfigs(tc.shard)
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestRenderedShards(t *testing.T) {
 }
 
 func TestRenderedCacheServers(t *testing.T) {
-	root, _, around := full(t)
+	root, _, dependencies := full(t)
 	for name, tc := range map[string]struct {
 		cache  *operatorv1alpha1.CacheServer
 		etcd   desired.Etcd
@@ -75,11 +75,11 @@ func TestRenderedCacheServers(t *testing.T) {
 	}{
 		"minimal_cacheserver": {minimalCache(), desired.Etcd{}, nil},
 		"full_cacheserver": {
-			around.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client"}, desired.ParentRootShard(root),
+			dependencies.Cache, desired.Etcd{Servers: []string{"https://etcd-0:2379"}, Prefix: "/europe", Credentials: "etcd-client"}, desired.ParentRootShard(root),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := desired.CacheServerOf(tc.cache)
+			server := desired.NewCacheServer(tc.cache)
 			kubeconfig, err := desired.CacheServerKubeconfig(server)
 			if err != nil {
 				t.Fatal(err)
@@ -98,17 +98,17 @@ func TestRenderedCacheServers(t *testing.T) {
 }
 
 func TestRenderedVirtualWorkspaces(t *testing.T) {
-	root, shard, around := full(t)
+	root, shard, dependencies := full(t)
 	for name, tc := range map[string]struct {
-		views  *operatorv1alpha1.VirtualWorkspace
-		target desired.Shard
-		cache  *operatorv1alpha1.CacheServer
+		virtualWorkspace *operatorv1alpha1.VirtualWorkspace
+		target           desired.Shard
+		cache            *operatorv1alpha1.CacheServer
 	}{
-		"full_virtualworkspace":   {around.Views, desired.FurtherShard(shard, root), around.Cache},
-		"custom_virtualworkspace": {golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml"), desired.ShardOf(root), nil},
+		"full_virtualworkspace":   {dependencies.VirtualWorkspace, desired.NewShard(shard, root), dependencies.Cache},
+		"custom_virtualworkspace": {golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml"), desired.NewRootShard(root), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := desired.VirtualWorkspaceOf(tc.views, tc.target)
+			server := desired.NewVirtualWorkspace(tc.virtualWorkspace, tc.target)
 			golden.Check[client.Object](t, name, desired.VirtualWorkspaceDeployment(server, image, tc.cache), desired.VirtualWorkspaceService(server))
 		})
 	}
@@ -129,16 +129,16 @@ func TestWhichCacheAShardUses(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			shard := minimalShard()
 			shard.Spec.Cache.Ref = tc.shard
-			member := desired.FurtherShard(shard, root(func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = tc.root }))
+			member := desired.NewShard(shard, root(func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = tc.root }))
 			name, _ := member.CacheRef()
 			if name != tc.want {
 				t.Errorf("got %q", name)
 			}
-			around := desired.Surroundings{}
+			dependencies := desired.Dependencies{}
 			if name != "" {
-				around.Cache = &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
+				dependencies.Cache = &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp"}}
 			}
-			if have := args(desired.ShardDeployment(member, image, managed, around)); !slices.Contains(have, tc.flag) {
+			if have := args(desired.ShardDeployment(member, image, managed, dependencies)); !slices.Contains(have, tc.flag) {
 				t.Errorf("%s is missing from %q", tc.flag, have)
 			}
 		})
@@ -146,8 +146,8 @@ func TestWhichCacheAShardUses(t *testing.T) {
 }
 
 func TestAShardMountsItsOwnCertificateForTheCache(t *testing.T) {
-	member := desired.FurtherShard(minimalShard(), root(nil))
-	mounts := desired.MountsOf(&desired.ShardDeployment(member, image, managed, desired.Surroundings{Cache: minimalCache()}).Spec.Template.Spec)
+	member := desired.NewShard(minimalShard(), root(nil))
+	mounts := desired.MountsOf(&desired.ShardDeployment(member, image, managed, desired.Dependencies{Cache: minimalCache()}).Spec.Template.Spec)
 	if !slices.Contains(mounts.Secrets, "alpha-cache-client") || slices.Contains(mounts.Secrets, "cache-client-certificate") {
 		t.Errorf("got %v", mounts.Secrets)
 	}
@@ -161,8 +161,8 @@ func TestTokensOfAllShardsAreTaken(t *testing.T) {
 	front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: operatorv1alpha1.FrontProxySpec{Auth: enabled}}
 	signers := []string{"root", "alpha", "beta"}
 	for sentence, deployment := range map[string]*appsv1.Deployment{
-		"by a shard":       desired.ShardDeployment(desired.FurtherShard(shard, installation), image, managed, desired.Surroundings{Signers: signers}),
-		"by a front proxy": desired.ProxyDeployment(desired.FrontProxy(front, installation, signers...), image),
+		"by a shard":       desired.ShardDeployment(desired.NewShard(shard, installation), image, managed, desired.Dependencies{Signers: signers}),
+		"by a front proxy": desired.ProxyDeployment(desired.NewFrontProxy(front, installation, signers...), image),
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var keys []string
@@ -192,7 +192,7 @@ func TestReplicasOfACacheServer(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			cache := minimalCache()
 			cache.Spec = tc.spec
-			have := desired.CacheServerDeployment(desired.CacheServerOf(cache), image, managed, nil).Spec.Replicas
+			have := desired.CacheServerDeployment(desired.NewCacheServer(cache), image, managed, nil).Spec.Replicas
 			if (have == nil) != (tc.want == nil) || (have != nil && *have != *tc.want) {
 				t.Errorf("got %v", ptr.Deref(have, -1))
 			}
@@ -217,7 +217,7 @@ func TestDefaultResourcesGiveWay(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			shard := minimalShard()
 			shard.Spec.Resources = &tc.spec
-			have := desired.ShardDeployment(desired.FurtherShard(shard, root(nil)), image, managed, desired.Surroundings{}).Spec.Template.Spec.Containers[0].Resources
+			have := desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}).Spec.Template.Spec.Containers[0].Resources
 			if request, limit := have.Requests.Memory().String(), have.Limits.Memory().String(); request != tc.request || limit != tc.limit {
 				t.Errorf("got %s and %s", request, limit)
 			}
@@ -226,14 +226,14 @@ func TestDefaultResourcesGiveWay(t *testing.T) {
 }
 
 func TestAServerOfTheUsersOwnHasItsCredentialsAndNoOthers(t *testing.T) {
-	views := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml")
-	pod := desired.VirtualWorkspaceDeployment(desired.VirtualWorkspaceOf(views, desired.ShardOf(root(nil))), image, nil).Spec.Template.Spec
+	virtualWorkspace := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml")
+	pod := desired.VirtualWorkspaceDeployment(desired.NewVirtualWorkspace(virtualWorkspace, desired.NewRootShard(root(nil))), image, nil).Spec.Template.Spec
 	for _, secret := range desired.MountsOf(&pod).Secrets {
 		if strings.Contains(secret, "admin") || strings.HasSuffix(secret, "-client") {
 			t.Errorf("Secret %s is mounted", secret)
 		}
 	}
-	if clash := desired.Clash(&pod); clash != "" {
+	if clash := desired.VolumeConflict(&pod); clash != "" {
 		t.Error(clash)
 	}
 	if pod.Containers[0].ReadinessProbe != nil || !slices.Equal(pod.Containers[0].Command, []string{"/catalogue", "serve"}) {
@@ -246,7 +246,7 @@ func TestPodsOfAComponentWishToBeApart(t *testing.T) {
 		shard := minimalShard()
 		shard.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{Spec: template}}}
 		var keys []string
-		for _, constraint := range desired.ShardDeployment(desired.FurtherShard(shard, root(nil)), image, managed, desired.Surroundings{}).Spec.Template.Spec.TopologySpreadConstraints {
+		for _, constraint := range desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}).Spec.Template.Spec.TopologySpreadConstraints {
 			if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
 				t.Errorf("%s is a demand", constraint.TopologyKey)
 			}
@@ -288,7 +288,7 @@ func TestWhatTheOperatorReachesThroughAFrontProxy(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "front", Namespace: "kcp"}, Spec: tc.spec}
-			if have := desired.FrontProxy(front, root(nil)).ShowsAll("system:kcp:admin"); have != tc.all {
+			if have := desired.NewFrontProxy(front, root(nil)).ReachesAllShardsAs("system:kcp:admin"); have != tc.all {
 				t.Errorf("got %v", have)
 			}
 		})
@@ -313,12 +313,12 @@ func TestComponentsOfASharedIndexHaveTheirOwnCredentials(t *testing.T) {
 		secret     string
 	}{
 		"the root shard those of the installation":     {deployment(indexed, desired.Etcd{}), "all"},
-		"a shard those of the installation":            {desired.ShardDeployment(desired.FurtherShard(minimalShard(), indexed), image, managed, desired.Surroundings{}), "all"},
-		"a shard its own":                              {desired.ShardDeployment(desired.FurtherShard(shard, indexed), image, managed, desired.Surroundings{}), "own"},
-		"a front proxy those of the installation":      {desired.ProxyDeployment(desired.FrontProxy(front, indexed), image), "all"},
-		"a front proxy its own":                        {desired.ProxyDeployment(desired.FrontProxy(frontOwn, indexed), image), "own"},
-		"the internal proxy those of the installation": {desired.ProxyDeployment(desired.InternalProxy(indexed), image), "all"},
-		"none without an index":                        {desired.ShardDeployment(desired.FurtherShard(shard, root(nil)), image, managed, desired.Surroundings{}), ""},
+		"a shard those of the installation":            {desired.ShardDeployment(desired.NewShard(minimalShard(), indexed), image, managed, desired.Dependencies{}), "all"},
+		"a shard its own":                              {desired.ShardDeployment(desired.NewShard(shard, indexed), image, managed, desired.Dependencies{}), "own"},
+		"a front proxy those of the installation":      {desired.ProxyDeployment(desired.NewFrontProxy(front, indexed), image), "all"},
+		"a front proxy its own":                        {desired.ProxyDeployment(desired.NewFrontProxy(frontOwn, indexed), image), "own"},
+		"the internal proxy those of the installation": {desired.ProxyDeployment(desired.NewInternalProxy(indexed), image), "all"},
+		"none without an index":                        {desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}), ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			has := slices.Contains(args(tc.deployment), "--shared-index-etcd-servers=https://a:2379,https://b:2379")

@@ -34,8 +34,8 @@ const (
 // CAName is the name of a CA's Issuer and Certificate.
 func CAName(root *operatorv1alpha1.RootShard, ca CA) string { return root.Name + "-" + string(ca) }
 
-// BroughtCA is the Secret with a root CA that the user brought, or "".
-func BroughtCA(root *operatorv1alpha1.RootShard) string {
+// ProvidedCA is the Secret with a root CA that the user brought, or "".
+func ProvidedCA(root *operatorv1alpha1.RootShard) string {
 	if ref := root.Spec.Certificates.CASecretRef; ref != nil {
 		return ref.Name
 	}
@@ -44,14 +44,16 @@ func BroughtCA(root *operatorv1alpha1.RootShard) string {
 
 // CASecret is the name of the Secret that holds a CA: the Certificate's, except for a root CA that the user brought.
 func CASecret(root *operatorv1alpha1.RootShard, ca CA) string {
-	if brought := BroughtCA(root); ca == RootCA && brought != "" {
+	if brought := ProvidedCA(root); ca == RootCA && brought != "" {
 		return brought
 	}
 	return CAName(root, ca)
 }
 
 // ClusterDomain is the DNS domain of the cluster the root shard runs in.
-func ClusterDomain(root *operatorv1alpha1.RootShard) string { return ShardOf(root).ClusterDomain() }
+func ClusterDomain(root *operatorv1alpha1.RootShard) string {
+	return NewRootShard(root).ClusterDomain()
+}
 
 // ServiceHost is the full DNS name of a Service.
 func ServiceHost(name, namespace, domain string) string {
@@ -62,11 +64,11 @@ func ServiceHost(name, namespace, domain string) string {
 func RootShardServer(root *operatorv1alpha1.RootShard) string { return root.Name + "-kcp" }
 
 // RootShardBaseURL is the URL under which other components reach the root shard.
-func RootShardBaseURL(root *operatorv1alpha1.RootShard) string { return ShardOf(root).BaseURL() }
+func RootShardBaseURL(root *operatorv1alpha1.RootShard) string { return NewRootShard(root).BaseURL() }
 
 // VirtualWorkspaceURL is the URL that a shard publishes for the virtual workspaces that are served beside it.
-func VirtualWorkspaceURL(views *operatorv1alpha1.VirtualWorkspace) string {
-	return httpsURL(views.Spec.External.Hostname, views.Spec.External.Port)
+func VirtualWorkspaceURL(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) string {
+	return httpsURL(virtualWorkspace.Spec.External.Hostname, virtualWorkspace.Spec.External.Port)
 }
 
 // ExternalURL is the URL of an installation's front door.
@@ -89,7 +91,7 @@ func PrivateURL(root *operatorv1alpha1.RootShard) string {
 
 // InternalProxyURL is the URL of the root shard's internal proxy.
 func InternalProxyURL(root *operatorv1alpha1.RootShard) string {
-	return InternalProxy(root).ServiceURL()
+	return NewInternalProxy(root).ServiceURL()
 }
 
 // FrontProxyURL is the URL under which clients reach a front proxy.

@@ -17,5 +17,5 @@ func (s Shard) AsOwner() Owner {
 
 // AsOwner is the cache server as the owner of its etcd.
 func (c CacheServer) AsOwner() Owner {
-	return Owner{Name: c.cache.Name, Namespace: c.cache.Namespace, Domain: c.ClusterDomain(), References: c.Owner(), SecretLabels: c.SecretLabels()}
+	return Owner{Name: c.object.Name, Namespace: c.object.Namespace, Domain: c.ClusterDomain(), References: c.Owner(), SecretLabels: c.SecretLabels()}
 }

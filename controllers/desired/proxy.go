@@ -30,8 +30,8 @@ type Proxy struct {
 	signers []string
 }
 
-// InternalProxy is the proxy of a root shard through which the operator reaches any workspace.
-func InternalProxy(root *operatorv1alpha1.RootShard) Proxy {
+// NewInternalProxy is the proxy of a root shard through which the operator reaches any workspace.
+func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	p := Proxy{root: root}
 	if root.Spec.Proxy != nil {
 		p.spec = *root.Spec.Proxy
@@ -39,9 +39,9 @@ func InternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	return p
 }
 
-// FrontProxy is a front proxy of the installation of root. signers are the shards whose tokens of service accounts it
+// NewFrontProxy is a front proxy of the installation of root. signers are the shards whose tokens of service accounts it
 // takes, as those of Surroundings.
-func FrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
+func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
 	return Proxy{root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
 		ServiceTemplate: front.Spec.ServiceTemplate, DeploymentTemplate: front.Spec.DeploymentTemplate,
@@ -185,9 +185,9 @@ func (p Proxy) ServiceURL() string {
 	return httpsURL(ServiceHost(p.Server(), p.root.Namespace, ClusterDomain(p.root)), port)
 }
 
-// ShowsAll says whether a user of a group reaches the workspaces of all shards through the proxy: it is for all shards, and
+// ReachesAllShardsAs says whether a user of a group reaches the workspaces of all shards through the proxy: it is for all shards, and
 // the group passes.
-func (p Proxy) ShowsAll(group string) bool {
+func (p Proxy) ReachesAllShardsAs(group string) bool {
 	for _, arg := range p.spec.ExtraArgs {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch name {
@@ -199,11 +199,11 @@ func (p Proxy) ShowsAll(group string) bool {
 		return true
 	}
 	auth := p.front.Spec.Auth
-	return (groupList(auth.PassOnGroups) == "" || NamesGroup(auth.PassOnGroups, group)) && !NamesGroup(auth.DropGroups, group)
+	return (groupList(auth.PassOnGroups) == "" || MatchesGroup(auth.PassOnGroups, group)) && !MatchesGroup(auth.DropGroups, group)
 }
 
-// NamesGroup says whether a list of groups, in which a trailing "*" stands for any rest, has one.
-func NamesGroup(patterns []string, group string) bool {
+// MatchesGroup says whether a list of groups, in which a trailing "*" stands for any rest, has one.
+func MatchesGroup(patterns []string, group string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, wild := strings.CutSuffix(pattern, "*")
 		return pattern == group || wild && strings.HasPrefix(group, prefix)

@@ -39,7 +39,7 @@ func readOnce(container *corev1.Container, path string) (keys []string, all bool
 	case slices.Contains(etcdCredentials, path):
 		return []string{"ca.crt"}, false
 	case strings.HasPrefix(path, shardTLS+"/") && strings.HasSuffix(path, "/service-account") && !strings.HasPrefix(path, shardTLS+"/ca/"):
-		// Tokens are signed and checked with the key; the certificate around it says nothing to anybody.
+		// Tokens are signed and checked with the key; the certificate that wraps it does not matter.
 		return []string{corev1.TLSPrivateKeyKey}, false
 	}
 	return nil, true

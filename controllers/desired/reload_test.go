@@ -65,7 +65,7 @@ func TestAPodIsRestartedForWhatItsServerReadsOnce(t *testing.T) {
 
 func TestWhatNeedsNoRestartHasNoLabel(t *testing.T) {
 	template := &corev1.PodTemplateSpec{}
-	desired.StampRevisions(template, desired.Revisions{Secrets: map[string]string{"reloaded": "", "read-once": "1"}})
+	desired.LabelRevisions(template, desired.Revisions{Secrets: map[string]string{"reloaded": "", "read-once": "1"}})
 	if len(template.Labels) != 1 {
 		t.Errorf("labels: %v", template.Labels)
 	}

@@ -68,11 +68,11 @@ func MountsOf(pod *corev1.PodSpec) Mounts {
 // Revisions are content hashes of mounted objects by name.
 type Revisions struct{ Secrets, ConfigMaps map[string]string }
 
-// StampRevisions puts one label per mounted object on the pods, so that they are replaced when its content changes. What
+// LabelRevisions puts one label per mounted object on the pods, so that they are replaced when its content changes. What
 // has no revision needs no restart, and has no label.
 // The keys are those of existing installations; the values are hashes of the content where those have a
 // resourceVersion, so that a new label on a Secret, or a backup restored, does not restart every server.
-func StampRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
+func LabelRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
 	labels := map[string]string{}
 	for name, revision := range revisions.Secrets {
 		if revision == "" {

@@ -42,8 +42,8 @@ type server struct {
 // A pod that is taken away serves on for a moment: new connections come until every node has heard that it is leaving its
 // Service. Then its server lets requests end that have begun.
 const (
-	leaveSeconds   int64 = 5
-	requestSeconds int64 = 60 // what servers give a request
+	preStopSeconds        int64 = 5
+	requestTimeoutSeconds int64 = 60 // what servers give a request
 )
 
 type probes struct{ startup, readiness, liveness *corev1.Probe }
@@ -57,7 +57,7 @@ func (s server) deployment() *appsv1.Deployment {
 			// No server asks the cluster it runs on anything.
 			AutomountServiceAccountToken: ptr.To(false),
 			ImagePullSecrets:             pullSecrets(s.imageSpec, nil),
-			TopologySpreadConstraints:    apart(s.selector),
+			TopologySpreadConstraints:    topologySpread(s.selector),
 			Volumes:                      append(s.volumes, s.extras.ExtraVolumes...),
 			Containers: []corev1.Container{{
 				Name:            s.container,
@@ -72,9 +72,9 @@ func (s server) deployment() *appsv1.Deployment {
 				LivenessProbe:   s.probes.liveness,
 				VolumeMounts:    append(s.mounts, s.extras.ExtraVolumeMounts...),
 				SecurityContext: ContainerSecurity(),
-				Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: leaveSeconds}}},
+				Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}},
 			}},
-			TerminationGracePeriodSeconds: ptr.To(leaveSeconds + requestSeconds + 5),
+			TerminationGracePeriodSeconds: ptr.To(preStopSeconds + requestTimeoutSeconds + 5),
 		},
 	}
 	meta := s.meta
@@ -103,9 +103,9 @@ func (s server) deployment() *appsv1.Deployment {
 	}
 }
 
-// apart wishes for the pods of a component to be on different nodes, and in different zones where there are any. It is no
+// topologySpread wishes for the pods of a component to be on different nodes, and in different zones where there are any. It is no
 // demand: on a small cluster they share a node. One pod alone has it too, so that scaling does not replace the first.
-func apart(selector map[string]string) []corev1.TopologySpreadConstraint {
+func topologySpread(selector map[string]string) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
 		out = append(out, corev1.TopologySpreadConstraint{
@@ -133,9 +133,9 @@ func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, te
 	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
 }
 
-// Clash says which of the user's volumes or mounts stands where one of the operator's does, or is "". The API server
+// VolumeConflict says which of the user's volumes or mounts stands where one of the operator's does, or is "". The API server
 // reports it as a failure of its own.
-func Clash(pod *corev1.PodSpec) string {
+func VolumeConflict(pod *corev1.PodSpec) string {
 	names := map[string]bool{}
 	for _, volume := range pod.Volumes {
 		if names[volume.Name] {

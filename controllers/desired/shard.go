@@ -15,20 +15,20 @@ const rootShardName = "root"
 // Shard is the server of one shard: of a RootShard, which is the first of its installation, or of a Shard beside it. Both
 // run the same server and differ in names, and in whom they have to know.
 type Shard struct {
-	root   *operatorv1alpha1.RootShard
-	member *operatorv1alpha1.Shard // nil for the root shard itself
+	root  *operatorv1alpha1.RootShard
+	shard *operatorv1alpha1.Shard // nil for the root shard itself
 }
 
-// ShardOf is the shard of a RootShard.
-func ShardOf(root *operatorv1alpha1.RootShard) Shard { return Shard{root: root} }
+// NewRootShard is the shard of a RootShard.
+func NewRootShard(root *operatorv1alpha1.RootShard) Shard { return Shard{root: root} }
 
-// FurtherShard is a shard beside the root shard of its installation.
-func FurtherShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) Shard {
-	return Shard{root: root, member: shard}
+// NewShard is a shard beside the root shard of its installation.
+func NewShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) Shard {
+	return Shard{root: root, shard: shard}
 }
 
 // IsRoot says whether the shard is the first of its installation.
-func (s Shard) IsRoot() bool { return s.member == nil }
+func (s Shard) IsRoot() bool { return s.shard == nil }
 
 // Root is the RootShard of the installation.
 func (s Shard) Root() *operatorv1alpha1.RootShard { return s.root }
@@ -44,7 +44,7 @@ func (s Shard) ShardName() string {
 	if s.IsRoot() {
 		return rootShardName
 	}
-	return s.member.Name
+	return s.shard.Name
 }
 
 // Spec is what a RootShard and a Shard have in common.
@@ -52,14 +52,14 @@ func (s Shard) Spec() operatorv1alpha1.CommonShardSpec {
 	if s.IsRoot() {
 		return s.root.Spec.CommonShardSpec
 	}
-	return s.member.Spec.CommonShardSpec
+	return s.shard.Spec.CommonShardSpec
 }
 
 // CacheRef names the CacheServer that the shard uses and the field that says so: its own choice, else that of the
 // installation. The name is empty where the root shard holds the cache.
 func (s Shard) CacheRef() (name, field string) {
 	if !s.IsRoot() {
-		if own := s.member.Spec.Cache.Ref; own != nil && own.Name != "" {
+		if own := s.shard.Spec.Cache.Ref; own != nil && own.Name != "" {
 			return own.Name, "cache.ref"
 		}
 	}
@@ -79,7 +79,7 @@ func (s Shard) Server() string {
 	if s.IsRoot() {
 		return RootShardServer(s.root)
 	}
-	return s.member.Name + "-shard-kcp"
+	return s.shard.Name + "-shard-kcp"
 }
 
 // Certificate is the name of one of the shard's certificates, and of its Secret.
@@ -115,7 +115,7 @@ func (s Shard) SecretLabels() map[string]string {
 	if s.IsRoot() {
 		return map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}
 	}
-	return map[string]string{operatorv1alpha1.LabelShard: s.member.Name}
+	return map[string]string{operatorv1alpha1.LabelShard: s.shard.Name}
 }
 
 // OwnerLabels are the labels of the Secrets made for the shard's certificates.
@@ -128,7 +128,7 @@ func (s Shard) Owner() []metav1.OwnerReference {
 	if s.IsRoot() {
 		return OwnedBy("RootShard", s.root)
 	}
-	return OwnedBy("Shard", s.member)
+	return OwnedBy("Shard", s.shard)
 }
 
 // ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged. Those of the
@@ -136,21 +136,21 @@ func (s Shard) Owner() []metav1.OwnerReference {
 func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	refs := []*corev1.LocalObjectReference{s.root.Spec.ClientCABundleRef}
 	if !s.IsRoot() {
-		refs = append(refs, s.member.Spec.ClientCABundleRef)
+		refs = append(refs, s.shard.Spec.ClientCABundleRef)
 	}
-	return given(refs...)
+	return nonNil(refs...)
 }
 
 // CABundleRefs name the user's Secret with CAs of the external address, if there is one.
 func (s Shard) CABundleRefs() []*corev1.LocalObjectReference {
-	return given(s.Spec().CABundleSecretRef)
+	return nonNil(s.Spec().CABundleSecretRef)
 }
 
 func (s Shard) object() metav1.Object {
 	if s.IsRoot() {
 		return s.root
 	}
-	return s.member
+	return s.shard
 }
 
 func (s Shard) meta(name string) metav1.ObjectMeta {
@@ -165,7 +165,7 @@ func (s Shard) clientCA() string {
 	return CASecret(s.root, ClientCA)
 }
 
-// given are the references that a spec sets.
-func given(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
+// nonNil are the references that a spec sets.
+func nonNil(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
 	return slices.DeleteFunc(refs, func(ref *corev1.LocalObjectReference) bool { return ref == nil })
 }

@@ -14,10 +14,10 @@ type Etcd struct {
 	Credentials string   // Secret with tls.crt, tls.key and ca.crt; "" for none
 }
 
-// Surroundings is what a server must know of other objects of its installation, as they were observed.
-type Surroundings struct {
-	Cache *operatorv1alpha1.CacheServer      // nil: the root shard holds the cache
-	Views *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
+// Dependencies is what a server must know of other objects of its installation, as they were observed.
+type Dependencies struct {
+	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard holds the cache
+	VirtualWorkspace *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
 	// Signers are the names of the RootShard and the Shards that sign tokens of service accounts: the root shard first,
 	// then sorted. A Secret called <name>-service-account holds the key of each.
 	Signers []string
@@ -31,8 +31,8 @@ const (
 )
 
 // ShardDeployment is the server of a shard.
-func ShardDeployment(s Shard, image Image, etcd Etcd, around Surroundings) *appsv1.Deployment {
-	line := s.commandLine(etcd, around)
+func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies) *appsv1.Deployment {
+	line := s.commandLine(etcd, dependencies)
 	spec := s.Spec()
 	return server{
 		meta:      s.meta(s.Server()),
@@ -69,31 +69,31 @@ func ShardService(s Shard) *corev1.Service {
 
 // commandLine keeps the order that users of extraArgs rely on: of a flag given twice the last one counts, so extraArgs win
 // over what comes before them and lose against what comes after.
-func (s Shard) commandLine(etcd Etcd, around Surroundings) *commandLine {
+func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c, spec := &commandLine{}, s.Spec()
 	s.mountFiles(c)
 	s.fixedFlags(c)
 	if !s.IsRoot() {
-		s.memberFlags(c, around)
+		s.secondaryFlags(c, dependencies)
 	}
-	s.writesIndex(c)
+	s.sharedIndexFlags(c)
 	c.logging(spec.Logging)
 	c.args = append(c.args, spec.ExtraArgs...)
-	if around.Cache != nil {
+	if dependencies.Cache != nil {
 		if s.IsRoot() {
 			c.flag("cache-kubeconfig", cacheKubeconfig)
 		}
-		c.cacheFiles(around.Cache, s.Certificate(CacheClient))
+		c.cacheFiles(dependencies.Cache, s.Certificate(CacheClient))
 	}
-	if views := around.Views; views != nil {
+	if virtualWorkspace := dependencies.VirtualWorkspace; virtualWorkspace != nil {
 		c.flag("run-virtual-workspaces", false)
-		c.flag("shard-virtual-workspace-url", VirtualWorkspaceURL(views))
+		c.flag("shard-virtual-workspace-url", VirtualWorkspaceURL(virtualWorkspace))
 		c.flag("shard-virtual-workspace-ca-file", shardTLS+"/ca/server/tls.crt")
 	}
 	c.etcd(etcd)
 	c.audit(spec.Audit)
 	c.authorization(spec.Authorization)
-	c.authentication(spec.Auth, around.Signers)
+	c.authentication(spec.Auth, dependencies.Signers)
 	return c
 }
 
@@ -147,15 +147,15 @@ func (s Shard) fixedFlags(c *commandLine) {
 	c.flag("logging-format", "json")
 }
 
-// memberFlags tell a shard beside the root shard who it is and where the others are. Without a cache server the root shard
+// secondaryFlags tell a shard beside the root shard who it is and where the others are. Without a cache server the root shard
 // is where the cache is.
-func (s Shard) memberFlags(c *commandLine, around Surroundings) {
+func (s Shard) secondaryFlags(c *commandLine, dependencies Dependencies) {
 	const rootKubeconfig = "/etc/kcp/client-kubeconfig/" + KubeconfigKey
 	c.flag("shard-name", s.ShardName())
 	c.flag("external-hostname", s.root.Spec.External.Hostname)
 	c.flag("root-shard-kubeconfig-file", rootKubeconfig)
 	cache := rootKubeconfig
-	if around.Cache != nil {
+	if dependencies.Cache != nil {
 		cache = cacheKubeconfig
 	}
 	c.flag("cache-kubeconfig", cache)
@@ -166,7 +166,7 @@ func (s Shard) memberFlags(c *commandLine, around Surroundings) {
 // cacheFiles mounts what a client of a cache server needs. certificate is the Secret with the client's own certificate:
 // a server that may do everything in the cache would hold power over all shards.
 func (c *commandLine) cacheFiles(cache *operatorv1alpha1.CacheServer, certificate string) {
-	of := CacheServerOf(cache)
+	of := NewCacheServer(cache)
 	c.mount(secretVolume("cache-server-kubeconfig", of.Kubeconfig()), cacheDir+"/kubeconfig")
 	c.mount(caVolume("cache-server-ca", of.CASecret()), cacheDir+"/tls/ca/root")
 	c.mount(secretVolume("cache-server-client-cert", certificate), cacheDir+"/tls/client-certificate")

@@ -38,11 +38,11 @@ func (s Shard) SharedIndex() *operatorv1alpha1.SharedIndexClient {
 	if s.IsRoot() {
 		return nil
 	}
-	return s.member.Spec.SharedIndex
+	return s.shard.Spec.SharedIndex
 }
 
-// writesIndex lets a shard write what is on it, and keep the index small.
-func (s Shard) writesIndex(c *commandLine) {
+// sharedIndexFlags lets a shard write what is on it, and keep the index small.
+func (s Shard) sharedIndexFlags(c *commandLine) {
 	index := s.root.Spec.SharedIndex
 	if c.sharedIndex(index, s.SharedIndex(), shardIndexDir) && index.CompactionInterval != nil {
 		c.flag("shared-index-compaction-interval", index.CompactionInterval.Duration)

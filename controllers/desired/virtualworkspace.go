@@ -13,13 +13,13 @@ import (
 
 // VirtualWorkspace is a server of virtual workspaces beside a shard.
 type VirtualWorkspace struct {
-	views  *operatorv1alpha1.VirtualWorkspace
+	object *operatorv1alpha1.VirtualWorkspace
 	target Shard
 }
 
-// VirtualWorkspaceOf is the server of a VirtualWorkspace, with the shard it stands beside.
-func VirtualWorkspaceOf(views *operatorv1alpha1.VirtualWorkspace, target Shard) VirtualWorkspace {
-	return VirtualWorkspace{views: views, target: target}
+// NewVirtualWorkspace is the server of a VirtualWorkspace, with the shard it stands beside.
+func NewVirtualWorkspace(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, target Shard) VirtualWorkspace {
+	return VirtualWorkspace{object: virtualWorkspace, target: target}
 }
 
 // Root is the RootShard of the installation.
@@ -29,38 +29,38 @@ func (v VirtualWorkspace) Root() *operatorv1alpha1.RootShard { return v.target.r
 func (v VirtualWorkspace) Target() Shard { return v.target }
 
 // Name is that of the custom resource.
-func (v VirtualWorkspace) Name() string { return v.views.Name }
+func (v VirtualWorkspace) Name() string { return v.object.Name }
 
 // Server is the name of the Deployment and the Service.
-func (v VirtualWorkspace) Server() string { return VirtualWorkspaceServer(v.views) }
+func (v VirtualWorkspace) Server() string { return VirtualWorkspaceServer(v.object) }
 
 // VirtualWorkspaceServer is the name of the Deployment and the Service of a VirtualWorkspace.
-func VirtualWorkspaceServer(views *operatorv1alpha1.VirtualWorkspace) string {
-	return views.Name + "-virtual-workspace"
+func VirtualWorkspaceServer(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) string {
+	return virtualWorkspace.Name + "-virtual-workspace"
 }
 
 // Host is the DNS name of the Service.
 func (v VirtualWorkspace) Host() string {
-	return ServiceHost(v.Server(), v.views.Namespace, orDefault(v.views.Spec.ClusterDomain, DefaultClusterDomain))
+	return ServiceHost(v.Server(), v.object.Namespace, orDefault(v.object.Spec.ClusterDomain, DefaultClusterDomain))
 }
 
 // ServiceURL is the address of the server's Service. Shards publish another one.
 func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), ServerPort) }
 
 // IsStandard says whether it is our own server. What one of the user's own answers is not known.
-func (v VirtualWorkspace) IsStandard() bool { return len(v.views.Spec.Command) == 0 }
+func (v VirtualWorkspace) IsStandard() bool { return len(v.object.Spec.Command) == 0 }
 
 // Certificate is the name of one of the server's certificates, and of its Secret.
-func (v VirtualWorkspace) Certificate(key string) string { return v.views.Name + "-" + key }
+func (v VirtualWorkspace) Certificate(key string) string { return v.object.Name + "-" + key }
 
 // Labels are the app labels of the server.
 func (v VirtualWorkspace) Labels() map[string]string {
-	return AppLabels(ComponentVirtualWorkspace, v.views.Name)
+	return AppLabels(ComponentVirtualWorkspace, v.object.Name)
 }
 
 // SecretLabels are the labels of generated Secrets.
 func (v VirtualWorkspace) SecretLabels() map[string]string {
-	return map[string]string{operatorv1alpha1.LabelVirtualWorkspace: v.views.Name}
+	return map[string]string{operatorv1alpha1.LabelVirtualWorkspace: v.object.Name}
 }
 
 // OwnerLabels are the labels of the Secrets made for certificates.
@@ -70,31 +70,31 @@ func (v VirtualWorkspace) OwnerLabels() map[string]string {
 
 // Owner is the owner reference of everything made for the server.
 func (v VirtualWorkspace) Owner() []metav1.OwnerReference {
-	return OwnedBy("VirtualWorkspace", v.views)
+	return OwnedBy("VirtualWorkspace", v.object)
 }
 
 // ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged.
 func (v VirtualWorkspace) ClientCABundleRefs() []*corev1.LocalObjectReference {
-	return given(v.target.root.Spec.ClientCABundleRef, v.views.Spec.ClientCABundleRef)
+	return nonNil(v.target.root.Spec.ClientCABundleRef, v.object.Spec.ClientCABundleRef)
 }
 
 // CABundleRefs name the user's Secret with further server CAs, if there is one.
 func (v VirtualWorkspace) CABundleRefs() []*corev1.LocalObjectReference {
-	return given(v.views.Spec.CABundleSecretRef)
+	return nonNil(v.object.Spec.CABundleSecretRef)
 }
 
 func (v VirtualWorkspace) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: v.views.Namespace, Labels: v.Labels(), OwnerReferences: v.Owner()}
+	return metav1.ObjectMeta{Name: name, Namespace: v.object.Namespace, Labels: v.Labels(), OwnerReferences: v.Owner()}
 }
 
 // VirtualWorkspaceService is the Service of a server of virtual workspaces.
 func VirtualWorkspaceService(v VirtualWorkspace) *corev1.Service {
-	return service(v.meta(v.Server()), v.Labels(), v.views.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
+	return service(v.meta(v.Server()), v.Labels(), v.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
 // VirtualWorkspaceDeployment is the pods of a server of virtual workspaces. cache is that of the target, or nil.
 func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operatorv1alpha1.CacheServer) *appsv1.Deployment {
-	spec := v.views.Spec
+	spec := v.object.Spec
 	shared := &commandLine{} // what all containers mount
 	v.mountFiles(shared, cache)
 	line := v.commandLine(cache)
@@ -134,7 +134,7 @@ func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1a
 	credentials(own, "init-"+init.Name+"-kubeconfig", "/etc/kcp/init-kubeconfig", v.target, v.Certificate("client"), init.KubeconfigSecretRef)
 	imageSpec := init.Image
 	if imageSpec == nil {
-		imageSpec = v.views.Spec.Image
+		imageSpec = v.object.Spec.Image
 	}
 	if init.Image != nil {
 		pod.ImagePullSecrets = pullSecrets(&operatorv1alpha1.ImageSpec{ImagePullSecrets: pod.ImagePullSecrets}, init.Image.ImagePullSecrets)
@@ -167,14 +167,14 @@ func (v VirtualWorkspace) mountFiles(c *commandLine, cache *operatorv1alpha1.Cac
 	root := v.target.root
 	clientCA := CASecret(root, ClientCA)
 	if len(v.ClientCABundleRefs()) > 0 {
-		clientCA = MergedClientCA(v.views.Name)
+		clientCA = MergedClientCA(v.object.Name)
 	}
 	c.mount(caVolume("kcp-ca", CASecret(root, RootCA)), shardTLS+"/ca/root")
 	c.mount(caVolume("server-ca", CASecret(root, ServerCA)), shardTLS+"/ca/server")
 	c.mount(caVolume("requestheader-client-ca", CASecret(root, RequestHeaderCA)), shardTLS+"/ca/requestheader-client")
 	c.mount(caVolume("client-ca", clientCA), shardTLS+"/ca/client")
 	if len(v.CABundleRefs()) > 0 {
-		c.mount(caVolume("ca-bundle", MergedCABundle(v.views.Name)), shardTLS+"/ca/ca-bundle")
+		c.mount(caVolume("ca-bundle", MergedCABundle(v.object.Name)), shardTLS+"/ca/ca-bundle")
 	}
 	c.mount(secretVolume("server-cert", v.Certificate("server")), shardTLS+"/server")
 	if cache != nil {
@@ -190,7 +190,7 @@ func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *comm
 	c.flag("bind-address", "0.0.0.0")
 	c.flag("secure-port", ServerPort)
 	c.requestHeader(shardTLS+"/ca/requestheader-client/tls.crt", frontProxyUser+","+internalProxyUser)
-	if v.views.Spec.KubeconfigSecretRef != nil {
+	if v.object.Spec.KubeconfigSecretRef != nil {
 		c.flag("kubeconfig", "/etc/kcp/server-kubeconfig/"+KubeconfigKey)
 	} else {
 		c.flag("kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
@@ -200,8 +200,8 @@ func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *comm
 	if cache != nil {
 		c.flag("cache-kubeconfig", cacheKubeconfig)
 	}
-	c.logging(v.views.Spec.Logging)
-	c.args = append(c.args, v.views.Spec.ExtraArgs...)
+	c.logging(v.object.Spec.Logging)
+	c.args = append(c.args, v.object.Spec.ExtraArgs...)
 	return c
 }
 

@@ -11,9 +11,9 @@ import (
 // Refusal says why a wanted change cannot be made to an etcd that runs, and what the user can do.
 type Refusal struct{ Reason, Message string }
 
-// MayChange decides whether the members that run can become those that are wanted. Both the number of members and what
+// ValidateUpdate decides whether the members that run can become those that are wanted. Both the number of members and what
 // they keep their data on are fixed at the first start: changing either by replacing pods would lose data.
-func MayChange(live, wanted *appsv1.StatefulSet) *Refusal {
+func ValidateUpdate(live, wanted *appsv1.StatefulSet) *Refusal {
 	if have, want := replicas(live), replicas(wanted); have != want {
 		return &Refusal{"EtcdReplicasImmutable", fmt.Sprintf(
 			"etcd.managed.replicas is %d and etcd runs with %d: the number of members is fixed once etcd has started. Set it back to %d", want, have, have)}
@@ -26,8 +26,8 @@ func MayChange(live, wanted *appsv1.StatefulSet) *Refusal {
 	return nil
 }
 
-// MayAbandon decides whether an etcd that runs can be left for another one that the spec now names.
-func MayAbandon(live *appsv1.StatefulSet) *Refusal {
+// ValidateRemoval decides whether an etcd that runs can be left for another one that the spec now names.
+func ValidateRemoval(live *appsv1.StatefulSet) *Refusal {
 	if live == nil {
 		return nil
 	}

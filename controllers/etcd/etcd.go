@@ -29,26 +29,26 @@ type Cluster struct {
 	prefix  string
 	members int32
 	storage operatorv1alpha1.EtcdStorage
-	// kept says that the volumes stay when the StatefulSet is deleted.
-	kept bool
+	// retainVolumes says that the volumes stay when the StatefulSet is deleted.
+	retainVolumes bool
 }
 
 // IsManaged says whether the operator runs the etcd of a shard. That of a cache server is run only where its spec has one.
 func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || spec.Managed != nil }
 
-// OfShard is the etcd of a shard whose etcd is managed.
-func OfShard(s desired.Shard) Cluster {
+// NewForShard is the etcd of a shard whose etcd is managed.
+func NewForShard(s desired.Shard) Cluster {
 	spec := s.Spec()
-	c := For(s.AsOwner(), spec.Etcd, spec.Image)
+	c := New(s.AsOwner(), spec.Etcd, spec.Image)
 	// A Shard may be told to go while workspaces are on it, and then it waits. Whoever deletes in the foreground, as some
 	// tools do, has its StatefulSet deleted meanwhile: with the volumes kept, it is made anew with all data. The
 	// reconciler of the Shard deletes them in the end.
-	c.kept = !s.IsRoot()
+	c.retainVolumes = !s.IsRoot()
 	return c
 }
 
-// For is an etcd that is managed, with defaults filled in. image is that of the owner's spec.
-func For(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operatorv1alpha1.ImageSpec) Cluster {
+// New is an etcd that is managed, with defaults filled in. image is that of the owner's spec.
+func New(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operatorv1alpha1.ImageSpec) Cluster {
 	c := Cluster{owner: owner, image: image, members: operatorv1alpha1.DefaultEtcdReplicas}
 	if spec != nil {
 		c.prefix = spec.Prefix
@@ -69,8 +69,8 @@ func For(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operator
 	return c
 }
 
-// ShardClaims are the labels of the volume claims of a Shard. They name the Shard, so that nobody else's are deleted with it.
-func ShardClaims(name string) map[string]string {
+// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that nobody else's are deleted with it.
+func ShardVolumeClaimLabels(name string) map[string]string {
 	labels := desired.AppLabels(desired.ComponentEtcd, name)
 	labels[operatorv1alpha1.LabelShard] = name
 	return labels
@@ -79,8 +79,8 @@ func ShardClaims(name string) map[string]string {
 // claimLabels are those of the volume claims. Where there was no label from the start there can be none: a StatefulSet does
 // not let them be changed.
 func (c Cluster) claimLabels() map[string]string {
-	if c.kept {
-		return ShardClaims(c.owner.Name)
+	if c.retainVolumes {
+		return ShardVolumeClaimLabels(c.owner.Name)
 	}
 	return c.labels()
 }
@@ -100,13 +100,13 @@ func (c Cluster) Members() int32 { return c.members }
 // Quorum is the number of members without which nothing can be read or written.
 func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 
-// LosesMembers says whether a member whose pod is replaced comes back empty to the others, who then refuse it.
-func (c Cluster) LosesMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
+// LosesRestartedMembers says whether a member whose pod is replaced comes back empty to the others, who then refuse it.
+func (c Cluster) LosesRestartedMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
 
 // Connection is how a server reaches its store, whoever runs that.
 func Connection(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig) desired.Etcd {
 	if IsManaged(spec) {
-		return For(owner, spec, nil).connection()
+		return New(owner, spec, nil).connection()
 	}
 	out := desired.Etcd{Servers: spec.Endpoints, Prefix: spec.Prefix}
 	if spec.TLSConfig != nil {

@@ -25,7 +25,7 @@ func managed(t *testing.T, spec *operatorv1alpha1.ManagedEtcd) etcd.Cluster {
 	if spec != nil {
 		root.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: spec}
 	}
-	return etcd.OfShard(desired.ShardOf(root))
+	return etcd.NewForShard(desired.NewRootShard(root))
 }
 
 func TestRenderedObjects(t *testing.T) {
@@ -77,7 +77,7 @@ func TestChanges(t *testing.T) {
 		"an emptyDir instead of a claim is refused": {nil, emptyDir, "EtcdStorageImmutable", "asks for an emptyDir volume"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			refusal := etcd.MayChange(managed(t, tc.live).StatefulSet(image), managed(t, tc.wanted).StatefulSet(image))
+			refusal := etcd.ValidateUpdate(managed(t, tc.live).StatefulSet(image), managed(t, tc.wanted).StatefulSet(image))
 			switch {
 			case tc.reason == "" && refusal != nil:
 				t.Errorf("refused: %s", refusal.Message)
@@ -89,10 +89,10 @@ func TestChanges(t *testing.T) {
 }
 
 func TestAnEtcdWithDataIsNotLeftSilently(t *testing.T) {
-	if etcd.MayAbandon(nil) != nil {
+	if etcd.ValidateRemoval(nil) != nil {
 		t.Error("nothing runs, and leaving it is refused")
 	}
-	if refusal := etcd.MayAbandon(managed(t, nil).StatefulSet(image)); refusal == nil || refusal.Reason != "EtcdHoldsData" {
+	if refusal := etcd.ValidateRemoval(managed(t, nil).StatefulSet(image)); refusal == nil || refusal.Reason != "EtcdHoldsData" {
 		t.Errorf("got %+v", refusal)
 	}
 }

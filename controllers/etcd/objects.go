@@ -110,16 +110,16 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 // whenDeleted is what becomes of the volumes. Unless they are kept, the data goes with its owner, like all else that is
 // made for it.
 func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
-	if c.kept {
+	if c.retainVolumes {
 		return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 	}
 	return appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// StampCA has members restarted when their CA changes. Certificates need no restart: etcd reads them for every connection.
-func (c Cluster) StampCA(set *appsv1.StatefulSet, revisions desired.Revisions) {
+// LabelCARevision has members restarted when their CA changes. Certificates need no restart: etcd reads them for every connection.
+func (c Cluster) LabelCARevision(set *appsv1.StatefulSet, revisions desired.Revisions) {
 	ca := c.certificates().CA
-	desired.StampRevisions(&set.Spec.Template, desired.Revisions{Secrets: map[string]string{ca: revisions.Secrets[ca]}})
+	desired.LabelRevisions(&set.Spec.Template, desired.Revisions{Secrets: map[string]string{ca: revisions.Secrets[ca]}})
 }
 
 func (c Cluster) pod(image desired.Image) corev1.PodSpec {

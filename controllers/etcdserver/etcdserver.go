@@ -19,41 +19,41 @@ const condition = operatorv1alpha1.ConditionEtcdAvailable
 
 // Reconcile applies everything of an etcd but its certificates and reports on its members.
 func Reconcile(ctx context.Context, cluster apply.Cluster, report *status.Report, store etcd.Cluster, image desired.Image) error {
-	finding, err := provide(ctx, cluster, report, store, image)
-	return apply.Settle(report, finding, err)
+	result, err := provide(ctx, cluster, report, store, image)
+	return apply.Settle(report, result, err)
 }
 
 // Abandoned reports on the etcd that the operator ran for an owner whose spec names another one, while it is still there
-// with all the data. The finding has no type where there is none.
-func Abandoned(ctx context.Context, cluster apply.Cluster, owner desired.Owner) (status.Finding, error) {
+// with all the data. The result has no type where there is none.
+func Abandoned(ctx context.Context, cluster apply.Cluster, owner desired.Owner) (status.Result, error) {
 	live, err := apply.Get[appsv1.StatefulSet](ctx, cluster, owner.Namespace, etcd.StatefulSetName(owner))
 	// A StatefulSet of that name which is not the owner's is the user's own etcd.
 	if err != nil || live == nil || !ownedBy(live, owner) {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
-	refusal := etcd.MayAbandon(live)
+	refusal := etcd.ValidateRemoval(live)
 	return status.Stall(condition, refusal.Reason, "%s", refusal.Message), nil
 }
 
-func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, store etcd.Cluster, image desired.Image) (status.Finding, error) {
+func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, store etcd.Cluster, image desired.Image) (status.Result, error) {
 	namespace := store.Owner().Namespace
 	live, err := apply.Get[appsv1.StatefulSet](ctx, cluster, namespace, store.Name())
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	for _, service := range store.Services() {
 		if err := cluster.Object(ctx, condition, service); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	if budget := store.DisruptionBudget(); budget != nil {
 		if err := cluster.Object(ctx, condition, budget); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	wanted := store.StatefulSet(image)
 	if live != nil {
-		if refusal := etcd.MayChange(live, wanted); refusal != nil {
+		if refusal := etcd.ValidateUpdate(live, wanted); refusal != nil {
 			return status.Stall(condition, refusal.Reason, "%s", refusal.Message), nil
 		}
 		etcd.KeepImage(live, wanted)
@@ -61,22 +61,22 @@ func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, 
 	revisions, missing, err := cluster.Revisions(ctx, namespace, desired.MountsOf(&wanted.Spec.Template.Spec))
 	switch {
 	case err != nil:
-		return status.Finding{}, err
+		return status.Result{}, err
 	case len(missing) > 0 && live == nil:
 		return status.Wait(condition, "WaitingForCertificates", "etcd starts once its certificates are issued"), nil
 	case len(missing) == 0:
-		store.StampCA(wanted, revisions)
-		var ready status.Finding
+		store.LabelCARevision(wanted, revisions)
+		var ready status.Result
 		if live != nil {
 			ready = quorum(store, live)
 		}
 		verdict, err := cluster.GatedStore(ctx, live, wanted, ready)
 		if err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
-		report.AddWorse(verdict)
+		report.SetWorst(verdict)
 		if err := cluster.Object(ctx, condition, wanted); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 		live = wanted
 	}
@@ -85,7 +85,7 @@ func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, 
 
 // quorum reports on the members that are ready. Fewer than all but enough is no reason to hold up anything; members that
 // are being replaced are: servers that restart meanwhile would find no store.
-func quorum(store etcd.Cluster, live *appsv1.StatefulSet) status.Finding {
+func quorum(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {
 	case live.Status.ObservedGeneration < live.Generation:

@@ -19,22 +19,22 @@ func TestQuorum(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		observed       int64
 		ready, updated int32
-		kind           status.Kind
+		kind           status.State
 		reason         string
 	}{
-		"all members":      {2, 3, 3, status.Fine, "Quorum"},
-		"a member lost":    {2, 2, 3, status.Fine, "Quorum"},
+		"all members":      {2, 3, 3, status.Satisfied, "Quorum"},
+		"a member lost":    {2, 2, 3, status.Satisfied, "Quorum"},
 		"two members lost": {2, 1, 3, status.Waiting, "NoQuorum"},
 		"members being replaced hold up what needs them": {2, 3, 1, status.Waiting, "Updating"},
 		"a change that was not seen yet does so too":     {1, 3, 3, status.Waiting, "Updating"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			finding := quorum(etcd.OfShard(desired.ShardOf(root)), &appsv1.StatefulSet{
+			result := quorum(etcd.NewForShard(desired.NewRootShard(root)), &appsv1.StatefulSet{
 				ObjectMeta: metav1.ObjectMeta{Name: "root-etcd", Generation: 2},
 				Status:     appsv1.StatefulSetStatus{ObservedGeneration: tc.observed, ReadyReplicas: tc.ready, UpdatedReplicas: tc.updated},
 			})
-			if finding.Kind != tc.kind || finding.Reason != tc.reason {
-				t.Errorf("got %+v", finding)
+			if result.State != tc.kind || result.Reason != tc.reason {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}

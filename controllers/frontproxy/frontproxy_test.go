@@ -23,11 +23,11 @@ func TestNames(t *testing.T) {
 		"one character too many":           {strings.Repeat("f", 21), strings.Repeat("r", 23), "have 44 characters together and may have 43"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			finding := checkSpec(
+			result := validateSpec(
 				&operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: tc.front}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: tc.root}})
-			if (finding.Kind == status.Fine) != (tc.text == "") || !strings.Contains(finding.Message, tc.text) {
-				t.Errorf("got %+v", finding)
+			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}
@@ -36,32 +36,32 @@ func TestNames(t *testing.T) {
 func TestWhatIsNotHonored(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		change func(*operatorv1alpha1.FrontProxySpec)
-		kind   status.Kind
+		kind   status.State
 		text   string
 	}{
-		"nothing is set": {func(*operatorv1alpha1.FrontProxySpec) {}, status.Fine, ""},
+		"nothing is set": {func(*operatorv1alpha1.FrontProxySpec) {}, status.Satisfied, ""},
 		"a port out of range is refused": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a"}
 		}, status.Stalled, "external.port is 0"},
 		"a private address is the RootShard's": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.External = &operatorv1alpha1.ExternalConfig{Hostname: "a", Port: 1, PrivateHostname: "b"}
-		}, status.Told, "spec.external.privateHostname"},
+		}, status.Warning, "spec.external.privateHostname"},
 		"dropping nothing does not make masters": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{""}}
-		}, status.Told, "spec.auth.dropGroups without system:masters"},
+		}, status.Warning, "spec.auth.dropGroups without system:masters"},
 		"dropping them by a pattern is honored": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{"system:*"}}
-		}, status.Fine, ""},
+		}, status.Satisfied, ""},
 		"passing them on is not": {func(s *operatorv1alpha1.FrontProxySpec) {
 			s.Auth = &operatorv1alpha1.AuthSpec{PassOnGroups: []string{"a", "system:masters"}}
-		}, status.Told, "spec.auth.passOnGroups with system:masters"},
+		}, status.Warning, "spec.auth.passOnGroups with system:masters"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			front := &operatorv1alpha1.FrontProxy{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 			tc.change(&front.Spec)
-			finding := checkSpec(front, &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root"}})
-			if finding.Kind != tc.kind || !strings.Contains(finding.Message, tc.text) {
-				t.Errorf("got %+v", finding)
+			result := validateSpec(front, &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root"}})
+			if result.State != tc.kind || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// checkSpec looks for what can never work, and else for what is not acted on.
-func checkSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Finding {
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
 	if front.Name == "proxy" {
@@ -31,26 +31,26 @@ func checkSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootSh
 	if external := front.Spec.External; external != nil && external.Hostname != "" && (external.Port < 1 || external.Port > 65535) {
 		return status.Stall(condition, "InvalidSpec", "external.port is %d and must be from 1 to 65535", external.Port)
 	}
-	if finding := shardbase.CheckIndex("sharedIndex", front.Spec.SharedIndex); finding.Type != "" {
-		return finding
+	if result := shardbase.ValidateSharedIndex("sharedIndex", front.Spec.SharedIndex); result.Type != "" {
+		return result
 	}
-	return status.SpecHonored(append(notHonored(front), shardbase.NotHonoredIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
+	return status.SpecHonored(append(ignoredFields(front), shardbase.IgnoredSharedIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
 }
 
-// notHonored lists what a FrontProxy asks for and does not get.
-func notHonored(front *operatorv1alpha1.FrontProxy) []status.Unheeded {
-	out := status.UnheededAuth(front.Spec.Auth)
+// ignoredFields lists what a FrontProxy asks for and does not get.
+func ignoredFields(front *operatorv1alpha1.FrontProxy) []status.IgnoredField {
+	out := status.IgnoredAuthFields(front.Spec.Auth)
 	if external := front.Spec.External; external != nil && (external.PrivateHostname != "" || external.PrivatePort != nil) {
-		out = append(out, status.Unheeded{Field: "external.privateHostname", Advice: "shards take the private address from the RootShard; set it there"})
+		out = append(out, status.IgnoredField{Field: "external.privateHostname", Advice: "shards take the private address from the RootShard; set it there"})
 	}
 	if auth := front.Spec.Auth; auth != nil {
-		const advice = "shards take no proxy's word that somebody is in " + status.Masters + "; use a Kubeconfig that targets the RootShard where it is needed"
-		if auth.DropGroups != nil && !desired.NamesGroup(auth.DropGroups, status.Masters) {
-			out = append(out, status.Unheeded{Field: "auth.dropGroups without " + status.Masters, Advice: advice})
+		const advice = "shards take no proxy's word that somebody is in " + status.SystemMasters + "; use a Kubeconfig that targets the RootShard where it is needed"
+		if auth.DropGroups != nil && !desired.MatchesGroup(auth.DropGroups, status.SystemMasters) {
+			out = append(out, status.IgnoredField{Field: "auth.dropGroups without " + status.SystemMasters, Advice: advice})
 		}
-		if slices.Contains(auth.PassOnGroups, status.Masters) {
-			out = append(out, status.Unheeded{Field: "auth.passOnGroups with " + status.Masters, Advice: advice})
+		if slices.Contains(auth.PassOnGroups, status.SystemMasters) {
+			out = append(out, status.IgnoredField{Field: "auth.passOnGroups with " + status.SystemMasters, Advice: advice})
 		}
 	}
-	return append(out, status.UnheededKeys("certificateTemplates", front.Spec.CertificateTemplates, pki.ProxyTemplateKeys())...)
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", front.Spec.CertificateTemplates, pki.ProxyTemplateKeys())...)
 }

@@ -58,20 +58,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // rootShard resolves the reference. Without it nothing can be made; what runs already is left alone, and looked at.
 func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
-	root, finding, err := shardbase.RootShard(ctx, r.Cluster, s.front.Namespace, s.front.Spec.RootShard)
+	root, result, err := shardbase.RootShard(ctx, r.Cluster, s.front.Namespace, s.front.Spec.RootShard)
 	if err != nil {
 		return err
 	}
-	s.report.Add(finding)
+	s.report.Set(result)
 	if root != nil {
-		finding := checkSpec(s.front, root)
-		s.report.Add(finding)
-		if finding.Kind != status.Stalled {
+		result := validateSpec(s.front, root)
+		s.report.Set(result)
+		if result.State != status.Stalled {
 			s.root = root
 			return nil
 		}
 	}
-	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.front.Namespace, desired.FrontProxy(s.front, nil).Server())
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.front.Namespace, desired.NewFrontProxy(s.front, nil).Server())
 	return err
 }
 
@@ -84,12 +84,12 @@ func (r *Reconciler) proxy(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	proxy := desired.FrontProxy(s.front, s.root, signers...)
-	finding, err := r.Cluster.Certificates(ctx, pki.Proxy(proxy, s.root))
-	if err := apply.Settle(&s.report, finding, err); err != nil {
+	proxy := desired.NewFrontProxy(s.front, s.root, signers...)
+	result, err := r.Cluster.Certificates(ctx, pki.Proxy(proxy, s.root))
+	if err := apply.Settle(&s.report, result, err); err != nil {
 		return err
 	}
-	gate := s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
+	gate := s.report.Get(operatorv1alpha1.ConditionCertificatesReady)
 	s.deployment, err = proxyserver.Reconcile(ctx, r.Cluster, &s.report, operatorv1alpha1.ConditionAvailable, s.root, proxy, r.Image, gate)
 	return err
 }

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// cleanUpPatience is how long a deletion waits for an installation that does not answer. The bindings that may be
+	// unreachableTimeout is how long a deletion waits for an installation that does not answer. The bindings that may be
 	// left behind name a group that only this Kubeconfig's certificate was in.
-	cleanUpPatience = 2 * time.Minute
-	// absentPatience is how long it waits while told that the workspace may not be entered. The operator may enter every
+	unreachableTimeout = 2 * time.Minute
+	// forbiddenTimeout is how long it waits while told that the workspace may not be entered. The operator may enter every
 	// workspace, so that is the answer for one that does not exist; and, for a moment, for one not known to the proxy yet.
-	absentPatience = 20 * time.Second
-	cleanUpRetry   = 5 * time.Second
+	forbiddenTimeout = 20 * time.Second
+	cleanupRequeue   = 5 * time.Second
 )
 
 // authorization makes the bindings in the workspace that the spec names, and removes those in another one. The workspace
@@ -31,13 +31,13 @@ func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
 	if s.target == nil {
 		return nil
 	}
-	if finding := checkWorkspace(wanted); finding.Kind == status.Stalled {
-		s.report.Add(finding)
+	if result := validateWorkspace(wanted); result.State == status.Stalled {
+		s.report.Set(result)
 		return nil
 	}
 	if recorded != "" && recorded != wanted {
-		if finding := r.inWorkspace(ctx, s.target, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) }); finding.Kind != status.Fine {
-			s.report.Add(finding)
+		if result := r.inWorkspace(ctx, s.target, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) }); result.State != status.Satisfied {
+			s.report.Set(result)
 			return nil
 		}
 		s.kubeconfig.Status.Authorization.ProvisionedCluster = ""
@@ -51,25 +51,25 @@ func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
 	}
 	if recorded != wanted {
 		s.kubeconfig.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: wanted}
-		s.report.Add(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "making the bindings in workspace %s", wanted))
+		s.report.Set(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "making the bindings in workspace %s", wanted))
 		s.again = true
 		return nil
 	}
-	s.report.Add(r.inWorkspace(ctx, s.target, wanted, func(b bindings) error { return b.provide(ctx, s.kubeconfig) }))
+	s.report.Set(r.inWorkspace(ctx, s.target, wanted, func(b bindings) error { return b.reconcile(ctx, s.kubeconfig) }))
 	return nil
 }
 
-// checkWorkspace refuses what is no path of a workspace. It becomes part of a URL that the operator calls with rights of
+// validateWorkspace refuses what is no path of a workspace. It becomes part of a URL that the operator calls with rights of
 // its own, so nothing else may stand there.
-func checkWorkspace(workspace string) status.Finding {
+func validateWorkspace(workspace string) status.Result {
 	if workspace == "" {
-		return status.Finding{}
+		return status.Result{}
 	}
 	if path, err := logicalcluster.ParsePath(workspace); err != nil || path == logicalcluster.Wildcard.Path() {
 		return status.Stall(operatorv1alpha1.ConditionAuthorizationProvisioned, "InvalidWorkspace",
 			"%q is no path of a workspace: correct authorization.clusterRoleBindings.cluster, or name the workspace in targetWorkspace", workspace)
 	}
-	return status.Finding{}
+	return status.Result{}
 }
 
 // cleanUp removes the bindings of a Kubeconfig that is deleted, and lets it go. It does not wait for ever: an
@@ -89,25 +89,25 @@ func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error)
 	if found == nil { // the bindings are gone with the installation
 		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
-	finding := r.inWorkspace(ctx, found, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
-	if finding.Kind == status.Fine {
+	result := r.inWorkspace(ctx, found, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
+	if result.State == status.Satisfied {
 		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
-	patience := cleanUpPatience
-	if finding.Reason == reasonForbidden {
-		patience = absentPatience
+	patience := unreachableTimeout
+	if result.Reason == reasonForbidden {
+		patience = forbiddenTimeout
 	}
 	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > patience {
 		r.Recorder.Eventf(s.kubeconfig, nil, corev1.EventTypeWarning, "BindingsLeftBehind", "Delete",
-			"bindings in workspace %s could not be removed: %s", recorded, finding.Message)
+			"bindings in workspace %s could not be removed: %s", recorded, result.Message)
 		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
 	}
-	finding.Message = "deletion waits to remove the bindings in workspace " + recorded + ": " + finding.Message
-	s.report.Add(finding)
+	result.Message = "deletion waits to remove the bindings in workspace " + recorded + ": " + result.Message
+	s.report.Set(result)
 	if err := r.look(s).WriteStatus(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: cleanUpRetry}, nil
+	return ctrl.Result{RequeueAfter: cleanupRequeue}, nil
 }
 
 func recordedWorkspace(k *operatorv1alpha1.Kubeconfig) string {

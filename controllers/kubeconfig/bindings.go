@@ -27,11 +27,11 @@ type bindings struct {
 }
 
 // inWorkspace calls do with the bindings of a workspace and says what came of it.
-func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace string, do func(bindings) error) status.Finding {
+func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace string, do func(bindings) error) status.Result {
 	const condition = operatorv1alpha1.ConditionAuthorizationProvisioned
 	config, httpClient, err := shardclient.New(r.Cluster).Connect(ctx, target.root, target.operator)
 	if err != nil {
-		return status.Wait(condition, "NoCredentials", "%s", shardclient.Text(err))
+		return status.Wait(condition, "NoCredentials", "%s", shardclient.StableMessage(err))
 	}
 	defer httpClient.CloseIdleConnections()
 	config.Host += "/clusters/" + workspace
@@ -46,20 +46,20 @@ func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace 
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, target.operator)
 	}
-	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, target.operator, shardclient.Text(err))
+	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, target.operator, shardclient.StableMessage(err))
 }
 
 func selector(k *operatorv1alpha1.Kubeconfig) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: operatorv1alpha1.LabelKubeconfig + "=" + string(k.UID)}
 }
 
-// provide makes the bindings be those the spec lists and no others.
-func (b bindings) provide(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
+// reconcile makes the bindings be those the spec lists and no others.
+func (b bindings) reconcile(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
 	have, err := b.client.List(ctx, selector(k))
 	if err != nil {
 		return err
 	}
-	wanted := wantedBindings(k)
+	wanted := desiredBindings(k)
 	for _, binding := range have.Items {
 		if !slices.ContainsFunc(wanted, func(w rbacv1.ClusterRoleBinding) bool { return w.Name == binding.Name }) {
 			if err := ignoreNotFound(b.client.Delete(ctx, binding.Name, metav1.DeleteOptions{})); err != nil {
@@ -68,14 +68,14 @@ func (b bindings) provide(ctx context.Context, k *operatorv1alpha1.Kubeconfig) e
 		}
 	}
 	for i := range wanted {
-		if err := b.provideOne(ctx, have.Items, &wanted[i]); err != nil {
+		if err := b.reconcileOne(ctx, have.Items, &wanted[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b bindings) provideOne(ctx context.Context, have []rbacv1.ClusterRoleBinding, wanted *rbacv1.ClusterRoleBinding) error {
+func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBinding, wanted *rbacv1.ClusterRoleBinding) error {
 	at := slices.IndexFunc(have, func(h rbacv1.ClusterRoleBinding) bool { return h.Name == wanted.Name })
 	if at < 0 {
 		_, err := b.client.Create(ctx, wanted, metav1.CreateOptions{FieldManager: apply.FieldManager})
@@ -117,8 +117,8 @@ func (b bindings) remove(ctx context.Context, k *operatorv1alpha1.Kubeconfig) er
 	return nil
 }
 
-// wantedBindings bind the group that only this Kubeconfig's certificate is in to each role.
-func wantedBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding {
+// desiredBindings bind the group that only this Kubeconfig's certificate is in to each role.
+func desiredBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding {
 	roles := slices.Compact(slices.Sorted(slices.Values(k.Spec.Authorization.ClusterRoleBindings.ClusterRoles)))
 	out := make([]rbacv1.ClusterRoleBinding, 0, len(roles))
 	for _, role := range roles {

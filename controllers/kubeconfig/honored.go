@@ -10,31 +10,31 @@ import (
 
 // specification reports what the spec asks for and does not get.
 func (r *Reconciler) specification(_ context.Context, s *scope) error {
-	s.report.Add(status.SpecHonored(notHonored(s.kubeconfig)))
+	s.report.Set(status.SpecHonored(ignoredFields(s.kubeconfig)))
 	return nil
 }
 
-// notHonored lists what a Kubeconfig asks for and does not get.
-func notHonored(k *operatorv1alpha1.Kubeconfig) []status.Unheeded {
-	var out []status.Unheeded
+// ignoredFields lists what a Kubeconfig asks for and does not get.
+func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
+	var out []status.IgnoredField
 	target := k.Spec.Target
 	ignored := func(set bool, field, winner string) {
 		if set {
-			out = append(out, status.Unheeded{Field: "target." + field, Advice: winner + " is set too and wins; remove one of them"})
+			out = append(out, status.IgnoredField{Field: "target." + field, Advice: winner + " is set too and wins; remove one of them"})
 		}
 	}
 	ignored(target.RootShardRef != nil && target.ShardRef != nil, "shardRef", "rootShardRef")
 	ignored(target.RootShardRef != nil && target.FrontProxyRef != nil, "frontProxyRef", "rootShardRef")
 	ignored(target.RootShardRef == nil && target.ShardRef != nil && target.FrontProxyRef != nil, "frontProxyRef", "shardRef")
 	throughProxy := target.FrontProxyRef != nil && target.RootShardRef == nil && target.ShardRef == nil
-	if throughProxy && slices.Contains(k.Spec.Groups, status.Masters) {
-		out = append(out, status.Unheeded{
+	if throughProxy && slices.Contains(k.Spec.Groups, status.SystemMasters) {
+		out = append(out, status.IgnoredField{
 			Field:  "groups",
-			Advice: "nobody is in " + status.Masters + " through a front proxy; target the RootShard, or bind a role with authorization",
+			Advice: "nobody is in " + status.SystemMasters + " through a front proxy; target the RootShard, or bind a role with authorization",
 		})
 	}
 	if k.Spec.Authorization != nil && k.Spec.TargetWorkspace != "" && k.Spec.Authorization.ClusterRoleBindings.Cluster != "" {
-		out = append(out, status.Unheeded{Field: "authorization.clusterRoleBindings.cluster", Advice: "targetWorkspace is set too and wins; remove this one"})
+		out = append(out, status.IgnoredField{Field: "authorization.clusterRoleBindings.cluster", Advice: "targetWorkspace is set too and wins; remove this one"})
 	}
 	return out
 }

@@ -16,16 +16,16 @@ import (
 func TestPhase(t *testing.T) {
 	const reference, available = operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ConditionAvailable
 	for sentence, tc := range map[string]struct {
-		findings []status.Finding
-		want     operatorv1alpha1.KubeconfigPhase
+		results []status.Result
+		want    operatorv1alpha1.KubeconfigPhase
 	}{
-		"a target alone is not ready": {[]status.Finding{status.OK(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseProvisioning},
-		"a written Secret is":         {[]status.Finding{status.OK(reference, "R", ""), status.OK(available, "R", "")}, operatorv1alpha1.KubeconfigPhaseReady},
-		"no target is a failure":      {[]status.Finding{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
+		"a target alone is not ready": {[]status.Result{status.OK(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseProvisioning},
+		"a written Secret is":         {[]status.Result{status.OK(reference, "R", ""), status.OK(available, "R", "")}, operatorv1alpha1.KubeconfigPhaseReady},
+		"no target is a failure":      {[]status.Result{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
 		"nothing known is neither":    {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			report := status.Report{Findings: tc.findings}
+			report := status.Report{Results: tc.results}
 			if have := phase(report.Conditions(nil, 1)); have != tc.want {
 				t.Errorf("got %s, want %s", have, tc.want)
 			}
@@ -87,7 +87,7 @@ func TestWorkspaces(t *testing.T) {
 			if tc.bindings == "" {
 				return
 			}
-			bindings := wantedBindings(k)
+			bindings := desiredBindings(k)
 			if len(bindings) != 2 || bindings[0].Name != "uid:a" || bindings[1].Name != "uid:b" || bindings[0].Subjects[0].Name != "kubeconfig:k" {
 				t.Errorf("bindings are %+v", bindings)
 			}
@@ -108,9 +108,9 @@ func TestWhatIsNotHonored(t *testing.T) {
 		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: nobody is in system:masters"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			finding := status.SpecHonored(notHonored(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}))
-			if (finding.Kind == status.Fine) != (tc.text == "") || !strings.Contains(finding.Message, tc.text) {
-				t.Errorf("got %+v", finding)
+			result := status.SpecHonored(ignoredFields(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}))
+			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}
@@ -121,8 +121,8 @@ func TestWorkspacesThatAreNone(t *testing.T) {
 		"": true, "root": true, "root:team:app": true, "2ns3kqlzv9z0nuk8": true,
 		"*": false, "root/api": false, "..": false, "root?a=b": false, "root:": false,
 	} {
-		if finding := checkWorkspace(workspace); (finding.Kind != status.Stalled) != good {
-			t.Errorf("%q: got %+v", workspace, finding)
+		if result := validateWorkspace(workspace); (result.State != status.Stalled) != good {
+			t.Errorf("%q: got %+v", workspace, result)
 		}
 	}
 }

@@ -21,15 +21,15 @@ func (r *Reconciler) secret(ctx context.Context, s *scope) error {
 	if s.target == nil {
 		return nil
 	}
-	finding, err := r.Cluster.Certificates(ctx, pki.Objects{Certificates: []*certmanagerv1.Certificate{pki.Kubeconfig(s.kubeconfig, s.target.root)}})
-	if err := apply.Settle(&s.report, finding, err); err != nil {
+	result, err := r.Cluster.Certificates(ctx, pki.Objects{Certificates: []*certmanagerv1.Certificate{pki.Kubeconfig(s.kubeconfig, s.target.root)}})
+	if err := apply.Settle(&s.report, result, err); err != nil {
 		return err
 	}
-	finding, err = r.provideSecret(ctx, s)
-	return apply.Settle(&s.report, finding, err)
+	result, err = r.provideSecret(ctx, s)
+	return apply.Settle(&s.report, result, err)
 }
 
-func (r *Reconciler) provideSecret(ctx context.Context, s *scope) (status.Finding, error) {
+func (r *Reconciler) provideSecret(ctx context.Context, s *scope) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionAvailable
 	k := s.kubeconfig
 	name := k.Spec.SecretRef.Name
@@ -38,33 +38,33 @@ func (r *Reconciler) provideSecret(ctx context.Context, s *scope) (status.Findin
 	}
 	existing, err := apply.Get[corev1.Secret](ctx, r.Cluster, k.Namespace, name)
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	owned, taken := ownership(existing, k)
 	if taken != "" {
 		return status.Stall(condition, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, taken), nil
 	}
 	// A certificate that is not the one the spec wants is not handed out: it may be another user's, from before.
-	if s.report.Find(operatorv1alpha1.ConditionCertificatesReady).Kind != status.Fine {
+	if s.report.Get(operatorv1alpha1.ConditionCertificatesReady).State != status.Satisfied {
 		return status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k)), nil
 	}
 	certificate, err := apply.Get[corev1.Secret](ctx, r.Cluster, k.Namespace, pki.KubeconfigCertificate(k))
 	if err != nil {
-		s.report.Add(status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretError, "Secret %s cannot be read", pki.KubeconfigCertificate(k)))
-		return status.Finding{}, err
+		s.report.Set(status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretError, "Secret %s cannot be read", pki.KubeconfigCertificate(k)))
+		return status.Result{}, err
 	}
 	if certificate == nil || len(certificate.Data[corev1.TLSCertKey]) == 0 {
 		return status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k)), nil
 	}
-	ca, finding, err := r.serverCAs(ctx, s)
-	if err != nil || finding.Type != "" {
-		return finding, err
+	ca, result, err := r.serverCAs(ctx, s)
+	if err != nil || result.Type != "" {
+		return result, err
 	}
 	return r.writeSecret(ctx, s, certificate, ca, owned)
 }
 
 // writeSecret writes the kubeconfig with the credentials of a certificate.
-func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *corev1.Secret, ca []byte, owned bool) (status.Finding, error) {
+func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *corev1.Secret, ca []byte, owned bool) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionAvailable
 	k := s.kubeconfig
 	file, err := desired.UserKubeconfig{
@@ -72,10 +72,10 @@ func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *cor
 		Cert: certificate.Data[corev1.TLSCertKey], Key: certificate.Data[corev1.TLSPrivateKeyKey], WithShardBase: s.target.shard,
 	}.File()
 	if err != nil {
-		return status.Finding{}, fmt.Errorf("writing the kubeconfig of Kubeconfig %s: %w", k.Name, err)
+		return status.Result{}, fmt.Errorf("writing the kubeconfig of Kubeconfig %s: %w", k.Name, err)
 	}
 	if err := r.Cluster.Object(ctx, condition, desired.UserSecret(k, file, owned)); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	if expiry, err := pki.Expiry(certificate.Data[corev1.TLSCertKey]); err == nil {
 		s.expires = &metav1.Time{Time: expiry}
@@ -89,21 +89,21 @@ func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *cor
 
 // serverCAs are the CAs that users of the kubeconfig trust: the one that signs servers, the root above it, which some TLS
 // libraries want, and those of the front proxy.
-func (r *Reconciler) serverCAs(ctx context.Context, s *scope) ([]byte, status.Finding, error) {
+func (r *Reconciler) serverCAs(ctx context.Context, s *scope) ([]byte, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionAvailable
 	root, namespace := s.target.root, s.kubeconfig.Namespace
 	own := desired.CASecret(root, desired.ServerCA)
 	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, namespace, own)
 	if err != nil {
-		s.report.Add(status.Wait(condition, operatorv1alpha1.ReasonServerCASecretError, "Secret %s cannot be read", own))
-		return nil, status.Finding{}, err
+		s.report.Set(status.Wait(condition, operatorv1alpha1.ReasonServerCASecretError, "Secret %s cannot be read", own))
+		return nil, status.Result{}, err
 	}
 	if secret == nil {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonServerCASecretNotReady, "waiting for Secret %s, which RootShard %s makes", own, root.Name), nil
 	}
-	ca, err := r.Cluster.BundleParts(ctx, condition, namespace, own,
+	ca, err := r.Cluster.ReadBundle(ctx, condition, namespace, own,
 		&corev1.LocalObjectReference{Name: desired.CASecret(root, desired.RootCA)}, s.target.trust)
-	return ca, status.Finding{}, err
+	return ca, status.Result{}, err
 }
 
 // ownership decides whether the Secret goes with the Kubeconfig: yes, unless others keep something in it. taken names

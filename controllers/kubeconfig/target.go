@@ -25,18 +25,18 @@ type target struct {
 
 // resolve finds the target and its installation. Of several references the first counts.
 func (r *Reconciler) resolve(ctx context.Context, s *scope) error {
-	found, finding, err := r.findTarget(ctx, s.kubeconfig)
+	found, result, err := r.findTarget(ctx, s.kubeconfig)
 	if err != nil {
 		return err
 	}
-	s.report.Add(finding)
+	s.report.Set(result)
 	s.target = found
 	return nil
 }
 
-func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Finding, error) {
+func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionReferenceValid
-	notFound := func(format string, args ...any) (*target, status.Finding, error) {
+	notFound := func(format string, args ...any) (*target, status.Result, error) {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, format, args...), nil
 	}
 	spec, namespace := kubeconfig.Spec.Target, kubeconfig.Namespace
@@ -44,7 +44,7 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 	case spec.RootShardRef != nil:
 		root, err := r.rootShard(ctx, namespace, spec.RootShardRef.Name)
 		if err != nil {
-			return nil, status.Finding{}, err
+			return nil, status.Result{}, err
 		}
 		if root == nil {
 			return notFound("RootShard %s does not exist in namespace %s: create it, or correct target.rootShardRef", spec.RootShardRef.Name, namespace)
@@ -55,7 +55,7 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 	case spec.ShardRef != nil:
 		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, r.Cluster, namespace, spec.ShardRef.Name)
 		if err != nil {
-			return nil, status.Finding{}, err
+			return nil, status.Result{}, err
 		}
 		if shard == nil {
 			return notFound("Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, namespace)
@@ -65,12 +65,12 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 			return nil, problem, err
 		}
 		return valid(&target{
-			name: "Shard/" + shard.Name, root: root, url: desired.FurtherShard(shard, root).BaseURL(), operator: desired.InternalProxyURL(root), shard: true,
+			name: "Shard/" + shard.Name, root: root, url: desired.NewShard(shard, root).BaseURL(), operator: desired.InternalProxyURL(root), shard: true,
 		})
 	case spec.FrontProxyRef != nil:
 		front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, r.Cluster, namespace, spec.FrontProxyRef.Name)
 		if err != nil {
-			return nil, status.Finding{}, err
+			return nil, status.Result{}, err
 		}
 		if front == nil {
 			return notFound("FrontProxy %s does not exist in namespace %s: create it, or correct target.frontProxyRef", spec.FrontProxyRef.Name, namespace)
@@ -89,7 +89,7 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 }
 
 // rootShardOf is the RootShard that a target names, or nil and what is wrong with that name.
-func (r *Reconciler) rootShardOf(ctx context.Context, owner, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Finding, error) {
+func (r *Reconciler) rootShardOf(ctx context.Context, owner, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
 	const condition, reason = operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceNotFound
 	if ref.Reference == nil || ref.Reference.Name == "" {
 		return nil, status.Wait(condition, reason, "%s names no RootShard: set its rootShard.ref.name", owner), nil
@@ -98,10 +98,10 @@ func (r *Reconciler) rootShardOf(ctx context.Context, owner, namespace string, r
 	if err == nil && root == nil {
 		return nil, status.Wait(condition, reason, "RootShard %s, which %s names, does not exist in namespace %s: create it", ref.Reference.Name, owner, namespace), nil
 	}
-	return root, status.Finding{}, err
+	return root, status.Result{}, err
 }
 
-func valid(t *target) (*target, status.Finding, error) {
+func valid(t *target) (*target, status.Result, error) {
 	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s is there", t.name), nil
 }
 

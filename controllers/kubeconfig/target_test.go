@@ -19,7 +19,7 @@ func TestTargets(t *testing.T) {
 		return operatorv1alpha1.RootShardReference{Reference: ref(root)}
 	}
 	external := operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}
-	r := &Reconciler{Cluster: apply.Cluster{Client: memory.Cluster(t,
+	r := &Reconciler{Cluster: apply.Cluster{Client: memory.NewClient(t,
 		&operatorv1alpha1.RootShard{ObjectMeta: meta("root"), Spec: operatorv1alpha1.RootShardSpec{External: external}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("root")}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("of-nobody")},
@@ -44,12 +44,12 @@ func TestTargets(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: meta("k"), Spec: operatorv1alpha1.KubeconfigSpec{Target: tc.target}}
-			found, finding, err := r.findTarget(t.Context(), kubeconfig)
+			found, result, err := r.findTarget(t.Context(), kubeconfig)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(finding.Message, tc.complaint) || (found == nil) != (tc.complaint != "") {
-				t.Fatalf("got %+v", finding)
+			if !strings.Contains(result.Message, tc.complaint) || (found == nil) != (tc.complaint != "") {
+				t.Fatalf("got %+v", result)
 			}
 			if found == nil {
 				return

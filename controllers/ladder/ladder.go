@@ -36,7 +36,7 @@ func Read[T any, P interface {
 	return object, nil
 }
 
-// ErrStop ends a ladder without being a failure: a finding in the report says why.
+// ErrStop ends a ladder without being a failure: a result in the report says why.
 var ErrStop = errors.New("stop")
 
 // Climb takes steps over a scope, in order, up to the first that fails or stops.
@@ -55,11 +55,11 @@ func Climb[S any](ctx context.Context, scope S, steps ...func(context.Context, S
 // Leave ends the ladder of an object that nothing can be made of. Its pods, if there are any, stay as they are, and are
 // reported on. It returns their Deployment, or nil, and ErrStop.
 func Leave(ctx context.Context, c apply.Cluster, report *status.Report, namespace, deployment string) (*appsv1.Deployment, error) {
-	live, finding, err := c.Observe(ctx, operatorv1alpha1.ConditionAvailable, namespace, deployment)
+	live, result, err := c.Observe(ctx, operatorv1alpha1.ConditionAvailable, namespace, deployment)
 	if err != nil {
 		return nil, err
 	}
-	report.Add(finding)
+	report.Set(result)
 	return live, ErrStop
 }
 
@@ -75,7 +75,7 @@ func (l Look) WriteStatus(ctx context.Context) error {
 	was, is := l.Before.GetConditions(), l.Object.GetConditions()
 	written, err := l.Cluster.WriteStatus(ctx, l.Before, l.Object)
 	if written {
-		status.Emit(l.Recorder, l.Object, was, is)
+		status.RecordEvents(l.Recorder, l.Object, was, is)
 	}
 	return err
 }

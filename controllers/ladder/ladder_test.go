@@ -59,7 +59,7 @@ func TestEnd(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			before := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
-			cluster := interceptor.NewClient(memory.Cluster(t, before).(client.WithWatch), interceptor.Funcs{
+			cluster := interceptor.NewClient(memory.NewClient(t, before).(client.WithWatch), interceptor.Funcs{
 				SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 					if tc.write != nil {
 						return tc.write
@@ -94,7 +94,7 @@ func TestEnd(t *testing.T) {
 }
 
 func TestAnObjectThatCannotBeReadIsToldApart(t *testing.T) {
-	cluster := interceptor.NewClient(memory.Cluster(t).(client.WithWatch), interceptor.Funcs{
+	cluster := interceptor.NewClient(memory.NewClient(t).(client.WithWatch), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("boom")
 		},

@@ -51,10 +51,10 @@ type Controller interface {
 // must not hold up those of others.
 const workers = 4
 
-// Add lets a manager run a controller. around may put something around its reconciler.
+// Add lets a manager run a controller. around may wrap its reconciler.
 func Add(mgr ctrl.Manager, cluster apply.Cluster, c Controller, around func(name string, inner reconcile.Reconciler) reconcile.Reconciler) error {
 	w := c.Watches()
-	wake := cluster.Wake(w.List)
+	wake := cluster.EnqueueNamespace(w.List)
 	builder := ctrl.NewControllerManagedBy(mgr).Named(w.Name).For(w.Kind)
 	for _, kind := range w.Owned {
 		builder = builder.Owns(kind)

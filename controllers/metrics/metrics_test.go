@@ -39,7 +39,7 @@ func TestObjectsAreCountedAndTheirConditionsTold(t *testing.T) {
 	}
 	beta := &operatorv1alpha1.Shard{ObjectMeta: meta("kcp", "beta")}
 	beta.Status.Phase = operatorv1alpha1.ShardPhaseRunning
-	cluster := memory.Cluster(t, alpha, beta,
+	cluster := memory.NewClient(t, alpha, beta,
 		&operatorv1alpha1.Shard{ObjectMeta: meta("other", "alpha")},
 		&operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")},
 	)
@@ -71,7 +71,7 @@ kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
 }
 
 func TestAReplicaThatDoesNotLeadTellsNothingOfObjects(t *testing.T) {
-	objects := metrics.NewObjects(memory.Cluster(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
+	objects := metrics.NewObjects(memory.NewClient(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
 	if n := testutil.CollectAndCount(objects); n != 0 {
 		t.Errorf("it tells %d series", n)
 	}

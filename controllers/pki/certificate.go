@@ -15,12 +15,12 @@ const (
 	leafRenewBefore = 168 * time.Hour
 )
 
-// Scope is whom certificates are made for: where they stand and what they carry.
-type Scope struct {
-	Namespace string
-	Owner     []metav1.OwnerReference
-	Labels    map[string]string // of Certificates and Issuers
-	Secrets   map[string]string // labels of their Secrets
+// Owner is whom certificates are made for: where they stand and what they carry.
+type Owner struct {
+	Namespace    string
+	References   []metav1.OwnerReference
+	Labels       map[string]string // of Certificates and Issuers
+	SecretLabels map[string]string // labels of their Secrets
 }
 
 // usages of the leaf certificates, named after what the holder does with them.
@@ -41,14 +41,14 @@ type leaf struct {
 	usages        []certmanagerv1.KeyUsage
 	dnsNames      []string // or IP addresses; each goes where it belongs
 	keepKey       bool     // a renewal keeps the private key
-	elliptic      bool
+	ecdsa         bool
 }
 
-func (s Scope) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: s.Labels, OwnerReferences: s.Owner}
+func (s Owner) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: s.Namespace, Labels: s.Labels, OwnerReferences: s.References}
 }
 
-func (s Scope) leaf(l leaf) *certmanagerv1.Certificate {
+func (s Owner) leaf(l leaf) *certmanagerv1.Certificate {
 	names, addresses := splitNames(l.dnsNames)
 	out := s.certificate(l.name, ownIssuer(l.issuer), leafDuration, leafRenewBefore)
 	out.Spec.CommonName = l.commonName
@@ -60,7 +60,7 @@ func (s Scope) leaf(l leaf) *certmanagerv1.Certificate {
 	if l.keepKey {
 		out.Spec.PrivateKey.RotationPolicy = certmanagerv1.RotationPolicyNever
 	}
-	if l.elliptic {
+	if l.ecdsa {
 		out.Spec.PrivateKey.Algorithm, out.Spec.PrivateKey.Size = certmanagerv1.ECDSAKeyAlgorithm, 256
 	}
 	return out
@@ -68,7 +68,7 @@ func (s Scope) leaf(l leaf) *certmanagerv1.Certificate {
 
 // authority is a CA with an issuer of the same name. Its key stays when it is renewed: what it signed before, and every
 // bundle that holds it, stays valid.
-func (s Scope) authority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
+func (s Owner) authority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
 	out := s.certificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true
 	out.Spec.CommonName = name
@@ -76,11 +76,11 @@ func (s Scope) authority(name string, signedBy cmmeta.IssuerReference) (*certman
 	return out, s.caIssuer(name, name)
 }
 
-func (s Scope) caIssuer(name, secret string) *certmanagerv1.Issuer {
+func (s Owner) caIssuer(name, secret string) *certmanagerv1.Issuer {
 	return s.issuer(name, certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: secret}})
 }
 
-func (s Scope) issuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
+func (s Owner) issuer(name string, config certmanagerv1.IssuerConfig) *certmanagerv1.Issuer {
 	return &certmanagerv1.Issuer{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.IssuerKind},
 		ObjectMeta: s.meta(name),
@@ -88,13 +88,13 @@ func (s Scope) issuer(name string, config certmanagerv1.IssuerConfig) *certmanag
 	}
 }
 
-func (s Scope) certificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
+func (s Owner) certificate(name string, issuer cmmeta.IssuerReference, duration, renewBefore time.Duration) *certmanagerv1.Certificate {
 	return &certmanagerv1.Certificate{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind},
 		ObjectMeta: s.meta(name),
 		Spec: certmanagerv1.CertificateSpec{
 			SecretName:     name,
-			SecretTemplate: &certmanagerv1.CertificateSecretTemplate{Labels: s.Secrets},
+			SecretTemplate: &certmanagerv1.CertificateSecretTemplate{Labels: s.SecretLabels},
 			IssuerRef:      issuer,
 			Duration:       &metav1.Duration{Duration: duration},
 			RenewBefore:    &metav1.Duration{Duration: renewBefore},

@@ -16,7 +16,7 @@ func ProxyTemplateKeys() []string { return []string{"kubeconfig", "requestheader
 
 // Proxy is the certificates of a front proxy or internal proxy.
 func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
-	s := Scope{Namespace: root.Namespace, Owner: p.Owner(), Labels: p.Labels(), Secrets: p.OwnerLabels()}
+	s := Owner{Namespace: root.Namespace, References: p.Owner(), Labels: p.Labels(), SecretLabels: p.OwnerLabels()}
 	var out Objects
 	for key, l := range map[string]leaf{
 		"server":        {issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages, dnsNames: p.ServingNames()},
@@ -47,17 +47,17 @@ func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 // Kubeconfig is the client certificate of a Kubeconfig. It carries the object's own labels, and the root shard's name so
 // that the installation is still known when the target is gone.
 func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) *certmanagerv1.Certificate {
-	s := Scope{
-		Namespace: kubeconfig.Namespace,
-		Owner:     desired.OwnedBy("Kubeconfig", kubeconfig),
-		Labels:    under(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, kubeconfig.Labels),
-		Secrets:   map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name},
+	s := Owner{
+		Namespace:    kubeconfig.Namespace,
+		References:   desired.OwnedBy("Kubeconfig", kubeconfig),
+		Labels:       mergeMissing(map[string]string{operatorv1alpha1.LabelRootShard: root.Name}, kubeconfig.Labels),
+		SecretLabels: map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name},
 	}
 	certificate := s.leaf(leaf{
 		name:          KubeconfigCertificate(kubeconfig),
 		issuer:        desired.CAName(root, desired.ClientCA),
 		commonName:    kubeconfig.Spec.Username,
-		organizations: set(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
+		organizations: sortedSet(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
 		usages:        clientUsages,
 	})
 	// The validity can be any; cert-manager's own choice, the last third, fits all.
@@ -80,9 +80,9 @@ const EtcdPeerName = "etcd-peer"
 // ManagedEtcd is the certificates of an etcd. Its CA signs itself: no other certificate of the installation, a user's
 // least of all, can ever open the store.
 func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
-	s := Scope{
-		Namespace: owner.Namespace, Owner: owner.References,
-		Labels: desired.AppLabels(desired.ComponentEtcd, owner.Name), Secrets: owner.SecretLabels,
+	s := Owner{
+		Namespace: owner.Namespace, References: owner.References,
+		Labels: desired.AppLabels(desired.ComponentEtcd, owner.Name), SecretLabels: owner.SecretLabels,
 	}
 	var out Objects
 	self := SelfSignedIssuer(owner.Name)
@@ -91,9 +91,9 @@ func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
 	out.Issuers = append(out.Issuers, s.SelfSigned(self), issuer)
 	out.Certificates = append(out.Certificates, ca,
 		// etcd's own gateway calls the server with the server's certificate, so that one is a client's too.
-		s.leaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, elliptic: true}),
-		s.leaf(leaf{name: etcd.Peer, issuer: etcd.CA, commonName: EtcdPeerName, usages: servingPeerUsages, dnsNames: etcd.Hosts, elliptic: true}),
-		s.leaf(leaf{name: etcd.Client, issuer: etcd.CA, commonName: "etcd-client", usages: clientUsages, elliptic: true}),
+		s.leaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
+		s.leaf(leaf{name: etcd.Peer, issuer: etcd.CA, commonName: EtcdPeerName, usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
+		s.leaf(leaf{name: etcd.Client, issuer: etcd.CA, commonName: "etcd-client", usages: clientUsages, ecdsa: true}),
 	)
 	return out
 }

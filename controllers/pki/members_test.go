@@ -16,11 +16,11 @@ import (
 
 func TestRenderedCertificatesOfMembers(t *testing.T) {
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
-	shard := desired.FurtherShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root)
-	views := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml")
+	shard := desired.NewShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root)
+	virtualWorkspace := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml")
 	cache := golden.Sample[operatorv1alpha1.CacheServer](t, "full/cacheserver.yaml")
 	golden.Check(t, "full_shard", pki.Shard(shard, cache).Certificates...)
-	golden.Check(t, "full_virtualworkspace", pki.VirtualWorkspace(desired.VirtualWorkspaceOf(views, shard), views, cache).Certificates...)
+	golden.Check(t, "full_virtualworkspace", pki.VirtualWorkspace(desired.NewVirtualWorkspace(virtualWorkspace, shard), virtualWorkspace, cache).Certificates...)
 	objects := pki.CacheServer(cache, desired.ParentRootShard(root))
 	golden.Check(t, "full_cacheserver", objects.Certificates...)
 	golden.Check(t, "full_cacheserver_issuers", objects.Issuers...)
@@ -30,17 +30,17 @@ func TestRenderedCertificatesOfMembers(t *testing.T) {
 func TestEachShardIsKnownToTheCacheByItsName(t *testing.T) {
 	cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
 	alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
-	views := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp"}}
+	virtualWorkspace := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp"}}
 	installation := rootShard()
 	installation.Name = "main"
-	member := desired.FurtherShard(alpha, installation)
+	member := desired.NewShard(alpha, installation)
 	for sentence, tc := range map[string]struct {
 		objects    pki.Objects
 		name, user string
 	}{
 		"the root shard goes by root":      {pki.RootShard(installation, cache), "main-cache-client", "system:kcp:shard:root"},
 		"another one by its own name":      {pki.Shard(member, cache), "alpha-cache-client", "system:kcp:shard:alpha"},
-		"a server of views is not a shard": {pki.VirtualWorkspace(desired.VirtualWorkspaceOf(views, member), views, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
+		"a server of views is not a shard": {pki.VirtualWorkspace(desired.NewVirtualWorkspace(virtualWorkspace, member), virtualWorkspace, cache), "views-cache-client", "system:kcp:virtual-workspace:views"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			spec := find(t, tc.objects, tc.name).Spec

@@ -34,7 +34,7 @@ func TestRenderedCertificates(t *testing.T) {
 			objects := pki.RootShard(root, nil)
 			golden.Check(t, name+"_issuers", objects.Issuers...)
 			golden.Check(t, name+"_rootshard", objects.Certificates...)
-			golden.Check(t, name+"_frontproxy", pki.Proxy(desired.FrontProxy(front, root), root).Certificates...)
+			golden.Check(t, name+"_frontproxy", pki.Proxy(desired.NewFrontProxy(front, root), root).Certificates...)
 			golden.Check(t, name+"_kubeconfig", pki.Kubeconfig(golden.Sample[operatorv1alpha1.Kubeconfig](t, files.kubeconfig), root))
 		})
 	}

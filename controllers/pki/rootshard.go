@@ -20,19 +20,19 @@ func SelfSignedIssuer(owner string) string { return owner + "-selfsigned" }
 // RootShard is the tree of CAs of an installation and the certificates of its root shard and internal proxy. cache is the
 // cache server that the root shard uses, or nil.
 func RootShard(root *operatorv1alpha1.RootShard, cache *operatorv1alpha1.CacheServer) Objects {
-	shard := desired.ShardOf(root)
+	shard := desired.NewRootShard(root)
 	out := authorities(root, shardScope(shard))
 	out.Append(Shard(shard, cache))
-	out.Append(Proxy(desired.InternalProxy(root), root))
+	out.Append(Proxy(desired.NewInternalProxy(root), root))
 	sortCertificates(out.Certificates)
 	return out
 }
 
 // authorities are the root CA, unless the user brought one, and those below it.
-func authorities(root *operatorv1alpha1.RootShard, s Scope) Objects {
+func authorities(root *operatorv1alpha1.RootShard, s Owner) Objects {
 	var out Objects
 	rootName := desired.CAName(root, desired.RootCA)
-	if desired.BroughtCA(root) != "" {
+	if desired.ProvidedCA(root) != "" {
 		out.Issuers = append(out.Issuers, s.caIssuer(rootName, desired.CASecret(root, desired.RootCA)))
 	} else {
 		signer := ownIssuer(SelfSignedIssuer(root.Name))
@@ -50,7 +50,7 @@ func authorities(root *operatorv1alpha1.RootShard, s Scope) Objects {
 	return out
 }
 
-func (o *Objects) addAuthority(s Scope, root *operatorv1alpha1.RootShard, templateKey, name string, signer cmmeta.IssuerReference) {
+func (o *Objects) addAuthority(s Owner, root *operatorv1alpha1.RootShard, templateKey, name string, signer cmmeta.IssuerReference) {
 	certificate, issuer := s.authority(name, signer)
 	if template, ok := root.Spec.CertificateTemplates[templateKey]; ok {
 		applyTemplate(certificate, template)
@@ -60,7 +60,7 @@ func (o *Objects) addAuthority(s Scope, root *operatorv1alpha1.RootShard, templa
 }
 
 // SelfSigned is an issuer that lets every certificate sign itself.
-func (s Scope) SelfSigned(name string) *certmanagerv1.Issuer {
+func (s Owner) SelfSigned(name string) *certmanagerv1.Issuer {
 	return s.issuer(name, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}})
 }
 

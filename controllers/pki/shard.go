@@ -20,7 +20,7 @@ const cacheClientGroup = "system:kcp:shard"
 // Shard is the certificates of a shard's server. cache is the cache server that it uses, or nil.
 func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 	s := shardScope(shard)
-	leaves := memberLeaves(shard)
+	leaves := secondaryShardLeaves(shard)
 	if shard.IsRoot() {
 		leaves = rootShardLeaves(shard)
 	}
@@ -32,15 +32,15 @@ func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 
 // cacheClientLeaf is the certificate by which a cache server knows one of its clients.
 func cacheClientLeaf(cache *operatorv1alpha1.CacheServer, user string) leaf {
-	return leaf{issuer: desired.CacheServerOf(cache).CA(), commonName: user, organizations: []string{cacheClientGroup}, usages: clientUsages}
+	return leaf{issuer: desired.NewCacheServer(cache).CA(), commonName: user, organizations: []string{cacheClientGroup}, usages: clientUsages}
 }
 
-func shardScope(shard desired.Shard) Scope {
-	return Scope{Namespace: shard.Namespace(), Owner: shard.Owner(), Labels: shard.Labels(), Secrets: shard.OwnerLabels()}
+func shardScope(shard desired.Shard) Owner {
+	return Owner{Namespace: shard.Namespace(), References: shard.Owner(), Labels: shard.Labels(), SecretLabels: shard.OwnerLabels()}
 }
 
 // leaves are certificates by template key, each as its template changes it.
-func (s Scope) leaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
+func (s Owner) leaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
 	var out Objects
 	for key, l := range leaves {
 		l.name = name(key)
@@ -73,8 +73,8 @@ func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	}
 }
 
-// memberLeaves are the certificates of a shard beside the root shard by template key.
-func memberLeaves(shard desired.Shard) map[string]leaf {
+// secondaryShardLeaves are the certificates of a shard beside the root shard by template key.
+func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 	root, suffix := shard.Root(), "-shard-"+shard.Name()
 	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
 	return map[string]leaf{
@@ -113,13 +113,13 @@ func VirtualWorkspaceTemplateKeys() []string {
 
 // VirtualWorkspace is the certificates of a server of virtual workspaces at the address external. cache is the cache
 // server of its target, or nil.
-func VirtualWorkspace(v desired.VirtualWorkspace, views *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
+func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
 	root := v.Root()
-	s := Scope{Namespace: views.Namespace, Owner: v.Owner(), Labels: v.Labels(), Secrets: v.OwnerLabels()}
+	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.Owner(), Labels: v.Labels(), SecretLabels: v.OwnerLabels()}
 	leaves := map[string]leaf{
 		"server": {
 			issuer: desired.CAName(root, desired.ServerCA), usages: servingUsages,
-			dnsNames: []string{"localhost", v.Host(), views.Spec.External.Hostname},
+			dnsNames: []string{"localhost", v.Host(), virtualWorkspace.Spec.External.Hostname},
 		},
 		"client": {
 			issuer: desired.CAName(root, desired.ClientCA), commonName: v.Server(), organizations: []string{"system:masters"}, usages: clientUsages,
@@ -129,10 +129,10 @@ func VirtualWorkspace(v desired.VirtualWorkspace, views *operatorv1alpha1.Virtua
 		// Whoever is no shard reads, and has no part of the cache to write.
 		leaves[desired.CacheClient] = cacheClientLeaf(cache, "system:kcp:virtual-workspace:"+v.Name())
 	}
-	out := s.leaves(leaves, v.Certificate, views.Spec.CertificateTemplates)
+	out := s.leaves(leaves, v.Certificate, virtualWorkspace.Spec.CertificateTemplates)
 	for _, certificate := range out.Certificates {
 		if certificate.Name == v.Certificate("client") {
-			certificate.Labels = under(certificate.Labels, views.Labels)
+			certificate.Labels = mergeMissing(certificate.Labels, virtualWorkspace.Labels)
 		}
 	}
 	return out
@@ -149,11 +149,11 @@ const cacheGroup = "system:kcp:cache"
 // CacheServer is a cache server's own certificate authority and the certificates below it. Its clients are known by the
 // same authority, so no certificate of an installation opens a cache by accident. parent is the cache above it, or nil.
 func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
-	c := desired.CacheServerOf(cache)
-	s := Scope{Namespace: cache.Namespace, Owner: c.Owner(), Labels: c.Labels(), Secrets: c.SecretLabels()}
+	c := desired.NewCacheServer(cache)
+	s := Owner{Namespace: cache.Namespace, References: c.Owner(), Labels: c.Labels(), SecretLabels: c.SecretLabels()}
 	var out Objects
-	if c.BroughtCA() != "" {
-		out.Issuers = append(out.Issuers, s.caIssuer(c.CA(), c.BroughtCA()))
+	if c.ProvidedCA() != "" {
+		out.Issuers = append(out.Issuers, s.caIssuer(c.CA(), c.ProvidedCA()))
 	} else {
 		signer := ownIssuer(SelfSignedIssuer(cache.Name))
 		if ref := cache.Spec.Certificates.IssuerRef; ref != nil {

@@ -18,8 +18,8 @@ const groupName = "cert-manager.io"
 // the certificate trusted for its part.
 func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1alpha1.CertificateTemplate) {
 	if m := template.Metadata; m != nil {
-		certificate.Annotations = under(certificate.Annotations, m.Annotations)
-		certificate.Labels = under(certificate.Labels, m.Labels)
+		certificate.Annotations = mergeMissing(certificate.Annotations, m.Annotations)
+		certificate.Labels = mergeMissing(certificate.Labels, m.Labels)
 	}
 	t := template.Spec
 	if t == nil {
@@ -29,9 +29,9 @@ func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1al
 	switch {
 	case t.IssuerRef != nil && len(t.DNSNames) > 0:
 		// Another issuer, often a public one, signs only the names that its template lists. An address is a name too.
-		spec.DNSNames, spec.IPAddresses = set(t.DNSNames), set(t.IPAddresses)
+		spec.DNSNames, spec.IPAddresses = sortedSet(t.DNSNames), sortedSet(t.IPAddresses)
 	default:
-		spec.DNSNames, spec.IPAddresses = set(spec.DNSNames, t.DNSNames), set(spec.IPAddresses, t.IPAddresses)
+		spec.DNSNames, spec.IPAddresses = sortedSet(spec.DNSNames, t.DNSNames), sortedSet(spec.IPAddresses, t.IPAddresses)
 	}
 	if t.IssuerRef != nil {
 		spec.IssuerRef = issuerReference(*t.IssuerRef)
@@ -46,8 +46,8 @@ func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1al
 		if spec.SecretTemplate == nil {
 			spec.SecretTemplate = &certmanagerv1.CertificateSecretTemplate{}
 		}
-		spec.SecretTemplate.Annotations = under(spec.SecretTemplate.Annotations, s.Annotations)
-		spec.SecretTemplate.Labels = under(spec.SecretTemplate.Labels, s.Labels)
+		spec.SecretTemplate.Annotations = mergeMissing(spec.SecretTemplate.Annotations, s.Annotations)
+		spec.SecretTemplate.Labels = mergeMissing(spec.SecretTemplate.Labels, s.Labels)
 	}
 	applySubject(spec, t.Subject)
 	applyPrivateKey(spec, t.PrivateKey)
@@ -61,13 +61,13 @@ func applySubject(spec *certmanagerv1.CertificateSpec, t *operatorv1alpha1.Certi
 		spec.Subject = &certmanagerv1.X509Subject{}
 	}
 	s := spec.Subject
-	s.Organizations = set(s.Organizations, t.Organizations)
-	s.Countries = set(s.Countries, t.Countries)
-	s.OrganizationalUnits = set(s.OrganizationalUnits, t.OrganizationalUnits)
-	s.Localities = set(s.Localities, t.Localities)
-	s.Provinces = set(s.Provinces, t.Provinces)
-	s.StreetAddresses = set(s.StreetAddresses, t.StreetAddresses)
-	s.PostalCodes = set(s.PostalCodes, t.PostalCodes)
+	s.Organizations = sortedSet(s.Organizations, t.Organizations)
+	s.Countries = sortedSet(s.Countries, t.Countries)
+	s.OrganizationalUnits = sortedSet(s.OrganizationalUnits, t.OrganizationalUnits)
+	s.Localities = sortedSet(s.Localities, t.Localities)
+	s.Provinces = sortedSet(s.Provinces, t.Provinces)
+	s.StreetAddresses = sortedSet(s.StreetAddresses, t.StreetAddresses)
+	s.PostalCodes = sortedSet(s.PostalCodes, t.PostalCodes)
 	if t.SerialNumber != "" {
 		s.SerialNumber = t.SerialNumber
 	}
@@ -97,8 +97,8 @@ func issuerReference(ref operatorv1alpha1.IssuerReference) cmmeta.IssuerReferenc
 	return cmmeta.IssuerReference{Name: ref.Name, Kind: ref.Kind, Group: ref.Group}
 }
 
-// under adds the entries of more whose keys are not taken.
-func under(base, more map[string]string) map[string]string {
+// mergeMissing adds the entries of more whose keys are not taken.
+func mergeMissing(base, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return base
 	}
@@ -107,8 +107,8 @@ func under(base, more map[string]string) map[string]string {
 	return out
 }
 
-// set unites lists: sorted, each element once, without empty ones. It is nil when there are none.
-func set(lists ...[]string) []string {
+// sortedSet unites lists: sorted, each element once, without empty ones. It is nil when there are none.
+func sortedSet(lists ...[]string) []string {
 	var out []string
 	for _, element := range slices.Sorted(slices.Values(slices.Concat(lists...))) {
 		if element != "" && (len(out) == 0 || out[len(out)-1] != element) {
@@ -120,7 +120,7 @@ func set(lists ...[]string) []string {
 
 // splitNames sorts host names and IP addresses apart: a certificate holds them in different places.
 func splitNames(hosts []string) (names, addresses []string) {
-	for _, host := range set(hosts) {
+	for _, host := range sortedSet(hosts) {
 		if net.ParseIP(host) != nil {
 			addresses = append(addresses, host)
 		} else {

@@ -15,29 +15,29 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Reconcile applies everything of a proxy but its certificates and reports on its pods. Gates are the findings about what
+// Reconcile applies everything of a proxy but its certificates and reports on its pods. Gates are the results about what
 // it stands on. It returns the Deployment as it is now, or nil.
-func Reconcile(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, error) {
-	finding, err := provide(ctx, cluster, report, conditionType, root, proxy, image, gates)
-	return cluster.SettleWorkload(ctx, report, conditionType, root.Namespace, proxy.Server(), finding, err)
+func Reconcile(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates ...status.Result) (*appsv1.Deployment, error) {
+	result, err := provide(ctx, cluster, report, conditionType, root, proxy, image, gates)
+	return cluster.SettleWorkload(ctx, report, conditionType, root.Namespace, proxy.Server(), result, err)
 }
 
-func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates []status.Finding) (status.Finding, error) {
+func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, conditionType string, root *operatorv1alpha1.RootShard, proxy desired.Proxy, image desired.Image, gates []status.Result) (status.Result, error) {
 	config, err := desired.ProxyConfig(proxy)
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	kubeconfig, err := desired.ProxyKubeconfig(proxy)
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	for _, object := range []client.Object{desired.ProxyService(proxy), config, kubeconfig} {
 		if err := cluster.Object(ctx, conditionType, object); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	if err := bundles(ctx, cluster, conditionType, root, proxy); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	return cluster.Workload(ctx, report, conditionType, desired.ProxyDeployment(proxy, image), gates...)
 }

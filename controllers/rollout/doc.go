@@ -35,38 +35,38 @@ type Component struct {
 
 // before is the order in which components of an installation roll.
 func (c Component) before(other Component) bool {
-	if c.alongside(other) {
+	if c.sameStage(other) {
 		return c.Workload < other.Workload
 	}
-	return c.ahead(other)
+	return c.precedes(other)
 }
 
-// ahead says whether a component is to be as its spec wants it before another one begins.
-func (c Component) ahead(other Component) bool {
+// precedes says whether a component is to be as its spec wants it before another one begins.
+func (c Component) precedes(other Component) bool {
 	return c.Stage < other.Stage || c.Stage == other.Stage && c.Depth < other.Depth
 }
 
-// alongside says whether neither of two components is ahead.
-func (c Component) alongside(other Component) bool {
+// sameStage says whether neither of two components is ahead.
+func (c Component) sameStage(other Component) bool {
 	return c.Stage == other.Stage && c.Depth == other.Depth
 }
 
 // State is a component as it was observed.
 type State struct {
 	Component
-	Pending bool   // its pods wait to be replaced
-	Ready   bool   // all its pods run the newest revision and are ready
-	Serves  bool   // at least one of its pods is ready
-	Unknown string // why it cannot be said whether it is as its spec wants it; "" when it can
-	Paused  bool   // the user stopped this one
-	Now     bool   // the user wants this one replaced at once
+	Pending       bool   // its pods wait to be replaced
+	Ready         bool   // all its pods run the newest revision and are ready
+	Serving       bool   // at least one of its pods is ready
+	UnknownReason string // why it cannot be said whether it is as its spec wants it; "" when it can
+	Paused        bool   // the user stopped this one
+	Now           bool   // the user wants this one replaced at once
 }
 
-// settled says what keeps a component from being as its spec wants it, or "".
-func (s State) settled() string {
+// unsettledReason says what keeps a component from being as its spec wants it, or "".
+func (s State) unsettledReason() string {
 	switch {
-	case s.Unknown != "":
-		return s.Unknown
+	case s.UnknownReason != "":
+		return s.UnknownReason
 	case s.Pending:
 		return "it is not rolled yet"
 	case !s.Ready:
@@ -107,9 +107,9 @@ type Input struct {
 	Slot    Slot
 	Timeout time.Duration // for new pods to become healthy
 
-	Paused bool      // the user stopped the installation
-	Now    bool      // the user wants all pods replaced at once
-	Seen   time.Time // when the change of Self was seen first
+	Paused    bool      // the user stopped the installation
+	Now       bool      // the user wants all pods replaced at once
+	ChangedAt time.Time // when the change of Self was seen first
 
 	Problems []Problem // with the health of all servers; counts in Base and Healthy
 }
@@ -137,30 +137,30 @@ const (
 	Pass Outcome = iota
 	// Exempt allows at once, without turn: no slot is needed.
 	Exempt
-	// Refused has to wait for what the message names.
-	Refused
+	// Blocked has to wait for what the message names.
+	Blocked
 	// Stopped waits for the user.
 	Stopped
 )
 
-// Verdict is an outcome with what the user reads about it. Its texts stay the same while the state does.
-type Verdict struct {
+// Decision is an outcome with what the user reads about it. Its texts stay the same while the state does.
+type Decision struct {
 	Outcome Outcome
 	Reason  string
 	Message string
 }
 
-var pass = Verdict{}
+var pass = Decision{}
 
-func refuse(reason, format string, args ...any) Verdict {
-	return Verdict{Outcome: Refused, Reason: reason, Message: fmt.Sprintf(format, args...)}
+func blocked(reason, format string, args ...any) Decision {
+	return Decision{Outcome: Blocked, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // Chain is checks in the order in which they are asked. The first that does not pass decides.
-type Chain []func(Input) Verdict
+type Chain []func(Input) Decision
 
 // Decide asks the checks.
-func (c Chain) Decide(in Input) Verdict {
+func (c Chain) Decide(in Input) Decision {
 	for _, check := range c {
 		if verdict := check(in); verdict.Outcome != Pass {
 			return verdict

@@ -14,7 +14,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func fine(title string, stage rollout.Stage) rollout.State {
 	return rollout.State{
 		Component: rollout.Component{Title: title, Workload: strings.ToLower(strings.ReplaceAll(title, " ", "-")), Stage: stage},
-		Ready:     true, Serves: true,
+		Ready:     true, Serving: true,
 	}
 }
 
@@ -23,7 +23,7 @@ func change() rollout.Input {
 	self := fine("Shard alpha", rollout.StageShard)
 	self.Pending = true
 	return rollout.Input{
-		Time: now, Seen: now.Add(-time.Minute), Timeout: 10 * time.Minute, Self: self,
+		Time: now, ChangedAt: now.Add(-time.Minute), Timeout: 10 * time.Minute, Self: self,
 		Others: []rollout.State{
 			fine("CacheServer cache", rollout.StageCache),
 			fine("RootShard root", rollout.StageRootShard),
@@ -49,60 +49,60 @@ func TestMayRoll(t *testing.T) {
 	}{
 		"allows a change on a healthy base": {func(*rollout.Input) {}, rollout.Pass, "", ""},
 		"refuses while the installation is paused": {func(in *rollout.Input) { in.Paused = true },
-			rollout.Refused, rollout.ReasonPaused, "paused"},
+			rollout.Blocked, rollout.ReasonPaused, "paused"},
 		"refuses while the component is paused": {func(in *rollout.Input) { in.Self.Paused = true },
-			rollout.Refused, rollout.ReasonPaused, "paused"},
+			rollout.Blocked, rollout.ReasonPaused, "paused"},
 		"does not mind that a component beside it is paused": {func(in *rollout.Input) { in.Others[beta].Paused = true },
 			rollout.Pass, "", ""},
 		"allows what the user wants now, whatever is wrong": {func(in *rollout.Input) {
 			in.Now, in.Paused, in.Slot = true, true, rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
 		"allows a component that serves nobody, as on a first start": {func(in *rollout.Input) {
-			in.Self.Serves, in.Others[root].Ready, in.Slot = false, false, rollout.Slot{Holder: "shard-beta", Since: now}
+			in.Self.Serving, in.Others[root].Ready, in.Slot = false, false, rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
-		"refuses a component that serves nobody while paused": {func(in *rollout.Input) { in.Self.Serves, in.Paused = false, true },
-			rollout.Refused, rollout.ReasonPaused, ""},
+		"refuses a component that serves nobody while paused": {func(in *rollout.Input) { in.Self.Serving, in.Paused = false, true },
+			rollout.Blocked, rollout.ReasonPaused, ""},
 		"refuses while another shard holds the slot": {func(in *rollout.Input) { in.Slot = rollout.Slot{Holder: "shard-beta", Since: now} },
-			rollout.Refused, rollout.ReasonSlotTaken, "waiting for Shard beta"},
+			rollout.Blocked, rollout.ReasonSlotHeld, "waiting for Shard beta"},
 		"says that a rollout has stopped when the holder's time is over": {func(in *rollout.Input) {
 			in.Slot = rollout.Slot{Holder: "shard-beta", Since: now.Add(-time.Hour)}
-		}, rollout.Refused, rollout.ReasonStopped, "stopped at Shard beta"},
+		}, rollout.Blocked, rollout.ReasonStopped, "stopped at Shard beta"},
 		"takes the slot of a component that is gone": {func(in *rollout.Input) {
 			in.Slot = rollout.Slot{Holder: "shard-gamma", Since: now}
 		}, rollout.Pass, "", ""},
 		"allows the holder of the slot to go on with a newer revision": {func(in *rollout.Input) {
 			in.Slot, in.Self.Ready, in.Others[door].Ready = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}, false, false
 		}, rollout.Exempt, "", ""},
-		"waits for changes that are applied together": {func(in *rollout.Input) { in.Seen = now.Add(-time.Second) },
-			rollout.Refused, rollout.ReasonGathering, ""},
+		"waits for changes that are applied together": {func(in *rollout.Input) { in.ChangedAt = now.Add(-time.Second) },
+			rollout.Blocked, rollout.ReasonGatheringChanges, ""},
 		"refuses before the cache server has rolled": {func(in *rollout.Input) { in.Others[cache].Pending = true },
-			rollout.Refused, rollout.ReasonOutOfTurn, "CacheServer cache"},
+			rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache"},
 		"refuses while the root shard is not ready": {func(in *rollout.Input) { in.Others[root].Ready = false },
-			rollout.Refused, rollout.ReasonOutOfTurn, "RootShard root, which rolls out first: its pods"},
-		"refuses while it is not known what the root shard wants": {func(in *rollout.Input) { in.Others[root].Unknown = "its spec is new" },
-			rollout.Refused, rollout.ReasonOutOfTurn, "its spec is new"},
+			rollout.Blocked, rollout.ReasonWaitingForTurn, "RootShard root, which rolls out first: its pods"},
+		"refuses while it is not known what the root shard wants": {func(in *rollout.Input) { in.Others[root].UnknownReason = "its spec is new" },
+			rollout.Blocked, rollout.ReasonWaitingForTurn, "its spec is new"},
 		"waits for the cache above": {func(in *rollout.Input) {
 			in.Self = fine("CacheServer europe", rollout.StageCache)
 			in.Self.Pending, in.Self.Depth = true, 1
 			in.Others[cache].Pending = true
-		}, rollout.Refused, rollout.ReasonOutOfTurn, "CacheServer cache, which rolls out first: it is not rolled yet"},
+		}, rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache, which rolls out first: it is not rolled yet"},
 		"waits for no cache below": {func(in *rollout.Input) {
 			in.Self = fine("CacheServer world", rollout.StageCache)
 			in.Self.Pending = true
 			in.Others[cache].Pending, in.Others[cache].Depth = true, 1
 		}, rollout.Pass, "", ""},
-		"does not wait for proxies that wait for it": {func(in *rollout.Input) { in.Others[door].Pending, in.Others[door].Unknown = true, "new" },
+		"does not wait for proxies that wait for it": {func(in *rollout.Input) { in.Others[door].Pending, in.Others[door].UnknownReason = true, "new" },
 			rollout.Pass, "", ""},
 		"goes before a shard that comes later": {func(in *rollout.Input) { in.Others[beta].Pending = true },
 			rollout.Pass, "", ""},
 		"waits for a shard that comes earlier": {func(in *rollout.Input) {
 			in.Others[beta].Workload, in.Others[beta].Pending = "shard-aaa", true
-		}, rollout.Refused, rollout.ReasonOutOfTurn, "Shard beta"},
+		}, rollout.Blocked, rollout.ReasonWaitingForTurn, "Shard beta"},
 		"goes before an earlier shard that is paused": {func(in *rollout.Input) {
 			in.Others[beta].Workload, in.Others[beta].Pending, in.Others[beta].Paused = "shard-aaa", true, true
 		}, rollout.Pass, "", ""},
 		"never rolls while pods are missing elsewhere": {func(in *rollout.Input) { in.Others[door].Ready = false },
-			rollout.Refused, rollout.ReasonWeakened, "FrontProxy door"},
+			rollout.Blocked, rollout.ReasonInstallationWeakened, "FrontProxy door"},
 		"rolls although pods are missing where the cure waits for it": {func(in *rollout.Input) {
 			in.Others[door].Ready, in.Others[door].Pending = false, true
 		}, rollout.Pass, "", ""},
@@ -112,7 +112,7 @@ func TestMayRoll(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			in := change()
 			tc.given(&in)
-			verdict := rollout.MayRoll.Decide(in)
+			verdict := rollout.Preconditions.Decide(in)
 			if verdict.Outcome != tc.outcome || verdict.Reason != tc.reason || !strings.Contains(verdict.Message, tc.says) {
 				t.Errorf("got %+v", verdict)
 			}
@@ -138,10 +138,10 @@ func TestJudge(t *testing.T) {
 		says    string
 	}{
 		"done when pods are replaced and all servers are healthy": {func(*rollout.Input) {}, rollout.Pass, ""},
-		"goes on while pods are replaced":                         {func(in *rollout.Input) { in.Self.Ready = false }, rollout.Refused, "pods are being replaced"},
-		"waits for the server's own word":                         {problem(rollout.CheckReadyz), rollout.Refused, "Shard alpha does not say that it is ready: boom"},
-		"waits for a workspace to be written and read":            {problem(rollout.CheckProbe), rollout.Refused, "written and read: boom"},
-		"waits for replication":                                   {problem(rollout.CheckLag), rollout.Refused, "in time: boom"},
+		"goes on while pods are replaced":                         {func(in *rollout.Input) { in.Self.Ready = false }, rollout.Blocked, "pods are being replaced"},
+		"waits for the server's own word":                         {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha does not say that it is ready: boom"},
+		"waits for a workspace to be written and read":            {problem(rollout.CheckProbe), rollout.Blocked, "written and read: boom"},
+		"waits for replication":                                   {problem(rollout.CheckLag), rollout.Blocked, "in time: boom"},
 		"stops when pods are not ready in time":                   {late(func(in *rollout.Input) { in.Self.Ready = false }), rollout.Stopped, "within 10m0s"},
 		"stops with the reason":                                   {late(problem(rollout.CheckProbe)), rollout.Stopped, "written and read: boom. Correct the spec"},
 		"is done although it took longer":                         {late(func(*rollout.Input) {}), rollout.Pass, ""},
@@ -151,7 +151,7 @@ func TestJudge(t *testing.T) {
 			in.Self.Pending = false
 			in.Slot = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Minute)}
 			tc.given(&in)
-			verdict := rollout.Judge(in)
+			verdict := rollout.Progress(in)
 			if verdict.Outcome != tc.outcome || !strings.Contains(verdict.Message, tc.says) {
 				t.Errorf("got %+v", verdict)
 			}
@@ -165,7 +165,7 @@ func TestBaseNamesTheServerThatIsWrong(t *testing.T) {
 		{Check: rollout.CheckLag, Title: "Shard beta", Message: "no heartbeat"},
 		{Check: rollout.CheckReadyz, Title: "CacheServer cache", Message: "etcd"},
 	}
-	if verdict := rollout.Base.Decide(in); verdict.Reason != rollout.ReasonNotReady || !strings.Contains(verdict.Message, "CacheServer cache") {
+	if verdict := rollout.Baseline.Decide(in); verdict.Reason != rollout.ReasonNotReady || !strings.Contains(verdict.Message, "CacheServer cache") {
 		t.Errorf("got %+v", verdict)
 	}
 }

@@ -43,17 +43,17 @@ type scope struct {
 	before *operatorv1alpha1.RootShard
 	report status.Report
 
-	references   status.Finding // of what the spec names; without a type when all is there
-	around       desired.Surroundings
-	certificates status.Finding
-	store        status.Finding
+	references   status.Result // of what the spec names; without a type when all is there
+	dependencies desired.Dependencies
+	certificates status.Result
+	store        status.Result
 	deployment   *appsv1.Deployment // of the server, nil while there is none
 }
 
-func (s *scope) shard() desired.Shard { return desired.ShardOf(s.root) }
+func (s *scope) shard() desired.Shard { return desired.NewRootShard(s.root) }
 
 // Reconcile brings one RootShard to its spec. Each step stands on those before it; one that has to wait leaves its
-// finding, and those after it say that they wait for it.
+// result, and those after it say that they wait for it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	root, err := ladder.Read[operatorv1alpha1.RootShard](ctx, r.Cluster, req)
 	if err != nil || root == nil {
@@ -70,9 +70,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // specification ends the ladder where nothing can come of the spec. What runs already is left alone, and looked at.
 func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
-	finding := checkSpec(s.root)
-	s.report.Add(finding)
-	if finding.Kind != status.Stalled {
+	result := validateSpec(s.root)
+	s.report.Set(result)
+	if result.State != status.Stalled {
 		return nil
 	}
 	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.root.Namespace, desired.RootShardServer(s.root))
@@ -94,22 +94,22 @@ func (r *Reconciler) membership(ctx context.Context, s *scope) error {
 
 // surroundings looks for what the spec names, and for the other shards of the installation.
 func (r *Reconciler) surroundings(ctx context.Context, s *scope) (err error) {
-	s.around, s.references, err = shardbase.Surroundings(ctx, r.Cluster, s.shard())
-	s.report.AddWorse(s.references)
+	s.dependencies, s.references, err = shardbase.OfShard(ctx, r.Cluster, s.shard())
+	s.report.SetWorst(s.references)
 	return err
 }
 
 // issue makes the PKI.
 func (r *Reconciler) issue(ctx context.Context, s *scope) error {
-	objects := pki.RootShard(s.root, s.around.Cache)
+	objects := pki.RootShard(s.root, s.dependencies.Cache)
 	if etcd.IsManaged(s.root.Spec.Etcd) {
-		objects.Append(etcd.OfShard(s.shard()).Certificates())
+		objects.Append(etcd.NewForShard(s.shard()).Certificates())
 	}
-	finding, err := r.Cluster.Authorities(ctx, s.root.Namespace, objects, s.root.Spec.Certificates)
-	if err := apply.Settle(&s.report, finding, err); err != nil {
+	result, err := r.Cluster.CertificatesWithCA(ctx, s.root.Namespace, objects, s.root.Spec.Certificates)
+	if err := apply.Settle(&s.report, result, err); err != nil {
 		return err
 	}
-	s.certificates = s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
+	s.certificates = s.report.Get(operatorv1alpha1.ConditionCertificatesReady)
 	return nil
 }
 
@@ -121,13 +121,13 @@ func (r *Reconciler) etcd(ctx context.Context, s *scope) (err error) {
 
 // server makes the root shard's own server, with the files it reads.
 func (r *Reconciler) server(ctx context.Context, s *scope) (err error) {
-	s.deployment, err = shardbase.Server(ctx, r.Cluster, &s.report, s.shard(), s.around, r.Image, s.references, s.certificates, s.store)
+	s.deployment, err = shardbase.Server(ctx, r.Cluster, &s.report, s.shard(), s.dependencies, r.Image, s.references, s.certificates, s.store)
 	return err
 }
 
 // internalProxy makes the proxy through which the operator reaches workspaces.
 func (r *Reconciler) internalProxy(ctx context.Context, s *scope) error {
 	_, err := proxyserver.Reconcile(ctx, r.Cluster, &s.report, operatorv1alpha1.ConditionProxyAvailable,
-		s.root, desired.InternalProxy(s.root), r.Image, s.certificates)
+		s.root, desired.NewInternalProxy(s.root), r.Image, s.certificates)
 	return err
 }

@@ -16,10 +16,10 @@ import (
 func TestCheckSpec(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		change func(*operatorv1alpha1.RootShard)
-		kind   status.Kind
+		kind   status.State
 		text   string
 	}{
-		"the least is honored": {func(*operatorv1alpha1.RootShard) {}, status.Fine, ""},
+		"the least is honored": {func(*operatorv1alpha1.RootShard) {}, status.Satisfied, ""},
 		"a long name is refused": {
 			func(r *operatorv1alpha1.RootShard) { r.Name = strings.Repeat("a", 41) }, status.Stalled, "has 41 characters and may have 40"},
 		"a name with a dot is refused": {func(r *operatorv1alpha1.RootShard) { r.Name = "a.b" }, status.Stalled, "contains a dot"},
@@ -30,55 +30,55 @@ func TestCheckSpec(t *testing.T) {
 		"a base URL without TLS is refused": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.ShardBaseURL = "http://root" }, status.Stalled, "must be an https URL"},
 		"a cache server is honored": {
-			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, status.Fine, ""},
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, status.Satisfied, ""},
 		"a cache server without a name is told of": {
-			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{} }, status.Told, "spec.cache.ref"},
+			func(r *operatorv1alpha1.RootShard) { r.Spec.Cache.Ref = &corev1.LocalObjectReference{} }, status.Warning, "spec.cache.ref"},
 		"a virtual workspace server is honored": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "v"}
-			}, status.Fine, ""},
+			}, status.Satisfied, ""},
 		"two sources of trust are told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Certificates = operatorv1alpha1.Certificates{
 					IssuerRef: &operatorv1alpha1.IssuerReference{Name: "i"}, CASecretRef: &corev1.LocalObjectReference{Name: "s"},
 				}
-			}, status.Told, "spec.certificates.issuerRef: caSecretRef is set too and wins"},
+			}, status.Warning, "spec.certificates.issuerRef: caSecretRef is set too and wins"},
 		"groups to drop are told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Auth = &operatorv1alpha1.AuthSpec{DropGroups: []string{"a"}}
-			}, status.Told, "set it on the FrontProxy"},
+			}, status.Warning, "set it on the FrontProxy"},
 		"an unknown certificate is told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"sever": {}}
-			}, status.Told, "spec.certificateTemplates.sever: there is no such certificate"},
+			}, status.Warning, "spec.certificateTemplates.sever: there is no such certificate"},
 		"an authorizer without an address is told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Authorization = &operatorv1alpha1.AuthorizationSpec{Webhook: &operatorv1alpha1.AuthorizationWebhook{Version: "v1"}}
-			}, status.Told, "spec.authorization.webhook.version"},
+			}, status.Warning, "spec.authorization.webhook.version"},
 		"members that cannot come back are told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{
 					Replicas: ptr.To[int32](3), Storage: &operatorv1alpha1.EtcdStorage{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 				}}
-			}, status.Told, "spec.etcd.managed.replicas"},
+			}, status.Warning, "spec.etcd.managed.replicas"},
 		"credentials of etcd without a name are refused": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Endpoints: []string{"https://etcd:2379"}, TLSConfig: &operatorv1alpha1.EtcdTLSConfig{}}
 			}, status.Stalled, "etcd.tlsConfig.secretRef.name is empty"},
 		"a CA Secret without a name is told of": {
 			func(r *operatorv1alpha1.RootShard) { r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{} },
-			status.Told, "spec.certificates.caSecretRef: it names no Secret"},
+			status.Warning, "spec.certificates.caSecretRef: it names no Secret"},
 		"a template for a CA that is not made is told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "s"}
 				r.Spec.CertificateTemplates = operatorv1alpha1.CertificateTemplates{"root-ca": {}}
-			}, status.Told, "spec.certificateTemplates.root-ca: the root CA comes from caSecretRef"},
+			}, status.Warning, "spec.certificateTemplates.root-ca: the root CA comes from caSecretRef"},
 		"an audit webhook without an address is told of": {
 			func(r *operatorv1alpha1.RootShard) {
 				r.Spec.Audit = &operatorv1alpha1.AuditSpec{Webhook: &operatorv1alpha1.AuditWebhook{}}
-			}, status.Told, "spec.audit.webhook: there is no webhook to send to"},
+			}, status.Warning, "spec.audit.webhook: there is no webhook to send to"},
 		"a private port without a name is told of": {
-			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Told, "spec.external.privatePort"},
+			func(r *operatorv1alpha1.RootShard) { r.Spec.External.PrivatePort = ptr.To[int32](1) }, status.Warning, "spec.external.privatePort"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			root := &operatorv1alpha1.RootShard{
@@ -86,16 +86,16 @@ func TestCheckSpec(t *testing.T) {
 				Spec:       operatorv1alpha1.RootShardSpec{External: operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}},
 			}
 			tc.change(root)
-			finding := checkSpec(root)
-			if finding.Kind != tc.kind || !strings.Contains(finding.Message, tc.text) {
-				t.Errorf("got %+v", finding)
+			result := validateSpec(root)
+			if result.State != tc.kind || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}
 }
 
 func TestTheFullSampleIsHonored(t *testing.T) {
-	if finding := checkSpec(golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")); finding.Kind != status.Fine {
-		t.Errorf("got %+v", finding)
+	if result := validateSpec(golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")); result.State != status.Satisfied {
+		t.Errorf("got %+v", result)
 	}
 }

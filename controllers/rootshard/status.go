@@ -36,8 +36,8 @@ func computeStatus(s *scope) {
 // maxNameLength lets the longest derived name that is bounded, the common name of a CA, stay within 64 characters.
 const maxNameLength = 64 - len("-requestheader-client-ca")
 
-// checkSpec looks for what can never work, and else for what is not acted on.
-func checkSpec(root *operatorv1alpha1.RootShard) status.Finding {
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {
 	case len(root.Name) > maxNameLength:
@@ -47,23 +47,23 @@ func checkSpec(root *operatorv1alpha1.RootShard) status.Finding {
 	case root.Spec.External.Hostname == "" || root.Spec.External.Port < 1 || root.Spec.External.Port > 65535:
 		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address of the front proxy, with a port from 1 to 65535")
 	}
-	if finding := shardbase.Check(root.Spec.CommonShardSpec); finding.Type != "" {
-		return finding
+	if result := shardbase.ValidateShard(root.Spec.CommonShardSpec); result.Type != "" {
+		return result
 	}
-	if finding := checkIndex(root); finding.Type != "" {
-		return finding
+	if result := validateSharedIndex(root); result.Type != "" {
+		return result
 	}
-	return status.SpecHonored(notHonored(root))
+	return status.SpecHonored(ignoredFields(root))
 }
 
-func checkIndex(root *operatorv1alpha1.RootShard) status.Finding {
+func validateSharedIndex(root *operatorv1alpha1.RootShard) status.Result {
 	if index := root.Spec.SharedIndex; index != nil {
-		if finding := shardbase.CheckIndex("sharedIndex", &index.SharedIndexClient); finding.Type != "" {
-			return finding
+		if result := shardbase.ValidateSharedIndex("sharedIndex", &index.SharedIndexClient); result.Type != "" {
+			return result
 		}
 	}
 	if proxy := root.Spec.Proxy; proxy != nil {
-		return shardbase.CheckIndex("proxy.sharedIndex", proxy.SharedIndex)
+		return shardbase.ValidateSharedIndex("proxy.sharedIndex", proxy.SharedIndex)
 	}
-	return status.Finding{}
+	return status.Result{}
 }

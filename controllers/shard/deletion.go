@@ -21,10 +21,10 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=deletecollection
 
 const (
-	// forcePatience is how long a forced deletion waits for a root shard that does not answer, to remove the registration
+	// forceTimeout is how long a forced deletion waits for a root shard that does not answer, to remove the registration
 	// there.
-	forcePatience = 2 * time.Minute
-	deletionRetry = 10 * time.Second
+	forceTimeout    = 2 * time.Minute
+	deletionRequeue = 10 * time.Second
 )
 
 // errGone ends the ladder of a Shard that was let go: there is no status to write any more.
@@ -47,32 +47,32 @@ func (r *Reconciler) deletion(ctx context.Context, s *scope) error {
 	if !controllerutil.ContainsFinalizer(s.shard, operatorv1alpha1.FinalizerShard) {
 		return errGone // others hold it; what is made for it goes with it
 	}
-	if s.root == nil || shardbase.Named(s.shard, s.root).Kind == status.Stalled {
-		return r.letGo(ctx, s) // the installation is gone, or nothing was ever made for the Shard, whose name is another's
+	if s.root == nil || shardbase.ValidateShardName(s.shard, s.root).State == status.Stalled {
+		return r.removeFinalizer(ctx, s) // the installation is gone, or nothing was ever made for the Shard, whose name is another's
 	}
 	if s.shard.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true" {
-		return r.giveUp(ctx, s)
+		return r.forceFinalize(ctx, s)
 	}
-	finding := r.mayGo(ctx, s)
-	if finding.Kind == status.Fine {
-		return r.letGo(ctx, s)
+	result := r.unregisterIfEmpty(ctx, s)
+	if result.State == status.Satisfied {
+		return r.removeFinalizer(ctx, s)
 	}
-	s.report.Add(finding)
-	if goesDown(s.shard) {
+	s.report.Set(result)
+	if deletedInForeground(s.shard) {
 		return ladder.ErrStop
 	}
 	return nil
 }
 
-// goesDown says whether the cluster is taking down what was made for the Shard, as it does of a deletion in the foreground
+// deletedInForeground says whether the cluster is taking down what was made for the Shard, as it does of a deletion in the foreground
 // before anything else. To make it anew meanwhile would be in vain; afterwards it is, with the data.
-func goesDown(shard *operatorv1alpha1.Shard) bool {
+func deletedInForeground(shard *operatorv1alpha1.Shard) bool {
 	return controllerutil.ContainsFinalizer(shard, metav1.FinalizerDeleteDependents)
 }
 
-// mayGo takes the shard out of the installation once nothing is on it. New workspaces are kept off first: one that is
+// unregisterIfEmpty takes the shard out of the installation once nothing is on it. New workspaces are kept off first: one that is
 // placed after the count would be lost. A shard that the installation does not know never had any.
-func (r *Reconciler) mayGo(ctx context.Context, s *scope) status.Finding {
+func (r *Reconciler) unregisterIfEmpty(ctx context.Context, s *scope) status.Result {
 	const condition = operatorv1alpha1.ConditionWorkspacesGone
 	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and what is on the shard is lost"
 	known, err := r.Shards.Registered(ctx, s.root, s.shard)
@@ -84,7 +84,7 @@ func (r *Reconciler) mayGo(ctx context.Context, s *scope) status.Finding {
 		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s, which does not take the shard out of service: %v; see to it, %s", s.root.Name, err, force)
 	case !known:
 		return status.OK(condition, "NeverRegistered", "the installation does not know the shard")
-	case goesDown(s.shard):
+	case deletedInForeground(s.shard):
 		return status.Wait(condition, "ServersGoDown", "deletion in the foreground takes the servers down before what is on the shard is counted; then they come back for that")
 	}
 	count, err := r.Shards.LogicalClusters(ctx, s.root, s.shard)
@@ -100,25 +100,25 @@ func (r *Reconciler) mayGo(ctx context.Context, s *scope) status.Finding {
 	return status.OK(condition, "Empty", "no workspace is on the shard")
 }
 
-// giveUp takes the shard out of the installation with all that is on it. It does not wait for ever for the root shard.
-func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
+// forceFinalize takes the shard out of the installation with all that is on it. It does not wait for ever for the root shard.
+func (r *Reconciler) forceFinalize(ctx context.Context, s *scope) error {
 	err := r.Shards.Unregister(ctx, s.root, s.shard)
 	if err == nil {
-		return r.letGo(ctx, s)
+		return r.removeFinalizer(ctx, s)
 	}
-	if s.now.Sub(s.shard.DeletionTimestamp.Time) > forcePatience {
+	if s.now.Sub(s.shard.DeletionTimestamp.Time) > forceTimeout {
 		r.Recorder.Eventf(s.shard, nil, corev1.EventTypeWarning, "RegistrationLeftBehind", "Delete",
 			"Shard %s could not be removed inside the installation of RootShard %s: %v", s.shard.Name, s.root.Name, err)
-		return r.letGo(ctx, s)
+		return r.removeFinalizer(ctx, s)
 	}
-	s.report.Add(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable",
-		"deletion is forced and waits %s for RootShard %s to remove the shard: %v", forcePatience, s.root.Name, err))
+	s.report.Set(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable",
+		"deletion is forced and waits %s for RootShard %s to remove the shard: %v", forceTimeout, s.root.Name, err))
 	return nil
 }
 
-// letGo ends the Shard: what was made for it goes with it, and the volumes of its etcd, which stay in all other cases.
-func (r *Reconciler) letGo(ctx context.Context, s *scope) error {
-	volumes := client.MatchingLabels(etcd.ShardClaims(s.shard.Name))
+// removeFinalizer ends the Shard: what was made for it goes with it, and the volumes of its etcd, which stay in all other cases.
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) error {
+	volumes := client.MatchingLabels(etcd.ShardVolumeClaimLabels(s.shard.Name))
 	if err := r.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {
 		return fmt.Errorf("deleting the volumes of the etcd of Shard %s: %w", s.shard.Name, err)
 	}

@@ -55,14 +55,14 @@ type scope struct {
 	now    time.Time
 	report status.Report
 
-	references   status.Finding // of what the spec names; without a type when all is there
-	around       desired.Surroundings
-	certificates status.Finding
-	store        status.Finding
+	references   status.Result // of what the spec names; without a type when all is there
+	dependencies desired.Dependencies
+	certificates status.Result
+	store        status.Result
 	deployment   *appsv1.Deployment
 }
 
-func (s *scope) member() desired.Shard { return desired.FurtherShard(s.shard, s.root) }
+func (s *scope) member() desired.Shard { return desired.NewShard(s.shard, s.root) }
 
 // Reconcile brings one Shard to its spec. Each step stands on those before it. While a Shard waits to be deleted its
 // server is kept up: what is on it must be reachable to be taken off.
@@ -83,19 +83,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	result, err := ladder.Look{Cluster: r.Cluster, Recorder: r.Recorder, Before: before, Object: s.shard}.End(ctx, &s.report, err)
 	if err == nil && shard.DeletionTimestamp != nil {
 		// What ends the wait happens inside the installation, where nothing tells the operator.
-		result.RequeueAfter = deletionRetry
+		result.RequeueAfter = deletionRequeue
 	}
 	return result, err
 }
 
 // rootShard resolves the reference to the installation.
 func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
-	root, finding, err := shardbase.RootShard(ctx, r.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
+	root, result, err := shardbase.RootShard(ctx, r.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
 	if err != nil {
 		return err
 	}
 	s.root = root
-	s.report.Add(finding)
+	s.report.Set(result)
 	return nil
 }
 
@@ -103,34 +103,34 @@ func (r *Reconciler) rootShard(ctx context.Context, s *scope) error {
 // already is left alone, and looked at.
 func (r *Reconciler) specification(ctx context.Context, s *scope) (err error) {
 	if s.root != nil {
-		finding := checkSpec(s.shard, s.root)
-		s.report.Add(finding)
-		if finding.Kind != status.Stalled {
+		result := validateSpec(s.shard, s.root)
+		s.report.Set(result)
+		if result.State != status.Stalled {
 			return nil
 		}
 	}
-	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.shard.Namespace, desired.FurtherShard(s.shard, nil).Server())
+	s.deployment, err = ladder.Leave(ctx, r.Cluster, &s.report, s.shard.Namespace, desired.NewShard(s.shard, nil).Server())
 	return err
 }
 
 // surroundings looks for what the spec names, and for the other shards of the installation.
 func (r *Reconciler) surroundings(ctx context.Context, s *scope) (err error) {
-	s.around, s.references, err = shardbase.Surroundings(ctx, r.Cluster, s.member())
-	s.report.AddWorse(s.references)
+	s.dependencies, s.references, err = shardbase.OfShard(ctx, r.Cluster, s.member())
+	s.report.SetWorst(s.references)
 	return err
 }
 
 // issue makes the certificates, below the authorities of the installation.
 func (r *Reconciler) issue(ctx context.Context, s *scope) error {
-	objects := pki.Shard(s.member(), s.around.Cache)
+	objects := pki.Shard(s.member(), s.dependencies.Cache)
 	if etcd.IsManaged(s.shard.Spec.Etcd) {
-		objects.Append(etcd.OfShard(s.member()).Certificates())
+		objects.Append(etcd.NewForShard(s.member()).Certificates())
 	}
-	finding, err := r.Cluster.Certificates(ctx, objects)
-	if err := apply.Settle(&s.report, finding, err); err != nil {
+	result, err := r.Cluster.Certificates(ctx, objects)
+	if err := apply.Settle(&s.report, result, err); err != nil {
 		return err
 	}
-	s.certificates = s.report.Find(operatorv1alpha1.ConditionCertificatesReady)
+	s.certificates = s.report.Get(operatorv1alpha1.ConditionCertificatesReady)
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (r *Reconciler) etcd(ctx context.Context, s *scope) (err error) {
 // server makes the shard's server, with the files it reads. It does not wait for the root shard: the server does, and
 // says so.
 func (r *Reconciler) server(ctx context.Context, s *scope) (err error) {
-	s.deployment, err = shardbase.Server(ctx, r.Cluster, &s.report, s.member(), s.around, r.Image, s.references, s.certificates, s.store)
+	s.deployment, err = shardbase.Server(ctx, r.Cluster, &s.report, s.member(), s.dependencies, r.Image, s.references, s.certificates, s.store)
 	return err
 }
 

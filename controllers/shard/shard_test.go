@@ -59,7 +59,7 @@ func (s *site) Unregister(context.Context, *operatorv1alpha1.RootShard, *operato
 
 func newSite(t *testing.T, objects ...client.Object) *site {
 	t.Helper()
-	return &site{t: t, clock: time.Now(), known: true, client: memory.Cluster(t, objects...)}
+	return &site{t: t, clock: time.Now(), known: true, client: memory.NewClient(t, objects...)}
 }
 
 // reconcile looks at Shard alpha once.
@@ -188,7 +188,7 @@ func TestOnlyTheVolumesOfTheShardGoWithIt(t *testing.T) {
 	}
 	others := desired.AppLabels(desired.ComponentEtcd, "alpha") // of a RootShard or CacheServer of that name
 	s := newSite(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }),
-		claim("own", etcd.ShardClaims("alpha")), claim("others", others))
+		claim("own", etcd.ShardVolumeClaimLabels("alpha")), claim("others", others))
 	s.count = 1
 	if err := s.client.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)
@@ -260,9 +260,9 @@ func TestNames(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			root := rootShard()
 			root.Name = "main"
-			finding := checkSpec(alpha(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
-			if (finding.Kind == status.Fine) != (tc.text == "") || !strings.Contains(finding.Message, tc.text) {
-				t.Errorf("got %+v", finding)
+			result := validateSpec(alpha(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
+			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
+				t.Errorf("got %+v", result)
 			}
 		})
 	}
@@ -270,7 +270,7 @@ func TestNames(t *testing.T) {
 
 func TestTheFullSampleIsHonored(t *testing.T) {
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
-	if finding := checkSpec(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root); finding.Kind != status.Fine {
-		t.Errorf("got %+v", finding)
+	if result := validateSpec(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root); result.State != status.Satisfied {
+		t.Errorf("got %+v", result)
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// checkSpec looks for what can never work, and else for what is not acted on.
-func checkSpec(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Finding {
-	if finding := shardbase.Named(shard, root); finding.Type != "" {
-		return finding
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Result {
+	if result := shardbase.ValidateShardName(shard, root); result.Type != "" {
+		return result
 	}
-	if finding := shardbase.Check(shard.Spec.CommonShardSpec); finding.Type != "" {
-		return finding
+	if result := shardbase.ValidateShard(shard.Spec.CommonShardSpec); result.Type != "" {
+		return result
 	}
-	if finding := shardbase.CheckIndex("sharedIndex", shard.Spec.SharedIndex); finding.Type != "" {
-		return finding
+	if result := shardbase.ValidateSharedIndex("sharedIndex", shard.Spec.SharedIndex); result.Type != "" {
+		return result
 	}
-	out := shardbase.NotHonored(desired.FurtherShard(shard, root), pki.ShardTemplateKeys())
+	out := shardbase.IgnoredShardFields(desired.NewShard(shard, root), pki.ShardTemplateKeys())
 	if ref := shard.Spec.Cache.Ref; ref != nil && ref.Name == "" {
-		out = append(out, status.Unheeded{Field: "cache.ref", Advice: "it names no CacheServer; set its name or remove it"})
+		out = append(out, status.IgnoredField{Field: "cache.ref", Advice: "it names no CacheServer; set its name or remove it"})
 	}
-	out = append(out, shardbase.NotHonoredIndex(root, "sharedIndex", shard.Spec.SharedIndex)...)
+	out = append(out, shardbase.IgnoredSharedIndex(root, "sharedIndex", shard.Spec.SharedIndex)...)
 	return status.SpecHonored(out)
 }

@@ -13,49 +13,49 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Surroundings observes what a shard refers to. A finding that is not fine names the first reference that leads nowhere.
-func Surroundings(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Surroundings, status.Finding, error) {
-	out := desired.Surroundings{}
-	cache, finding, err := Cache(ctx, c, shard)
-	if err != nil || finding.Kind != status.Fine {
-		return out, finding, err
+// OfShard observes what a shard refers to. A result that is not fine names the first reference that leads nowhere.
+func OfShard(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
+	out := desired.Dependencies{}
+	cache, result, err := Cache(ctx, c, shard)
+	if err != nil || result.State != status.Satisfied {
+		return out, result, err
 	}
 	out.Cache = cache
 	if ref := shard.Spec().KCPVirtualWorkspace; ref != nil && ref.Name != "" {
-		out.Views, err = apply.Get[operatorv1alpha1.VirtualWorkspace](ctx, c, shard.Namespace(), ref.Name)
+		out.VirtualWorkspace, err = apply.Get[operatorv1alpha1.VirtualWorkspace](ctx, c, shard.Namespace(), ref.Name)
 		if err != nil {
-			return out, status.Finding{}, err
+			return out, status.Result{}, err
 		}
-		if out.Views == nil {
-			return out, Missing("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
+		if out.VirtualWorkspace == nil {
+			return out, NotFound("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
 		}
-		if !serves(out.Views, shard) {
+		if !targets(out.VirtualWorkspace, shard) {
 			return out, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
 				"VirtualWorkspace %s, which kcpVirtualWorkspace names, stands beside another shard: correct its target, or name another one", ref.Name), nil
 		}
 	}
 	shards, err := Shards(ctx, c, shard.Root())
 	if err != nil {
-		return out, status.Finding{}, err
+		return out, status.Result{}, err
 	}
 	out.Signers, err = Signers(ctx, c, shard.Root(), shards)
-	return out, status.Finding{}, err
+	return out, status.Result{}, err
 }
 
 // Cache is the CacheServer that a shard uses, or nil where the root shard holds the cache.
-func Cache(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Finding, error) {
+func Cache(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Result, error) {
 	name, field := shard.CacheRef()
 	if name == "" {
-		return nil, status.Finding{}, nil
+		return nil, status.Result{}, nil
 	}
 	cache, err := apply.Get[operatorv1alpha1.CacheServer](ctx, c, shard.Namespace(), name)
 	if err != nil {
-		return nil, status.Finding{}, err
+		return nil, status.Result{}, err
 	}
 	if cache == nil {
-		return nil, Missing("CacheServer", name, shard.Namespace(), field), nil
+		return nil, NotFound("CacheServer", name, shard.Namespace(), field), nil
 	}
-	return cache, status.Finding{}, nil
+	return cache, status.Result{}, nil
 }
 
 // Shards are the names of the Shards of an installation, sorted.
@@ -67,7 +67,7 @@ func Shards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootSha
 	var out []string
 	for _, shard := range list.Items {
 		// The schema admits a Shard that names no RootShard.
-		if ref := shard.Spec.RootShard.Reference; ref != nil && ref.Name == root.Name && Named(&shard, root).Kind == status.Fine {
+		if ref := shard.Spec.RootShard.Reference; ref != nil && ref.Name == root.Name && ValidateShardName(&shard, root).State == status.Satisfied {
 			out = append(out, shard.Name)
 		}
 	}
@@ -91,18 +91,18 @@ func Signers(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootSh
 	return out, nil
 }
 
-// serves says whether a server of virtual workspaces stands beside a shard. One whose target cannot be told is not judged
+// targets says whether a server of virtual workspaces stands beside a shard. One whose target cannot be told is not judged
 // here: its own conditions say what is wrong with it.
-func serves(views *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
-	target := views.Spec.Target
+func targets(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
+	target := virtualWorkspace.Spec.Target
 	if target.RootShardRef != nil {
 		return shard.IsRoot() && target.RootShardRef.Name == shard.Name()
 	}
 	return target.ShardRef == nil || (!shard.IsRoot() && target.ShardRef.Name == shard.Name())
 }
 
-// Missing is the finding about an object that a field of a spec names and that is not there.
-func Missing(kind, name, namespace, field string) status.Finding {
+// NotFound is the result about an object that a field of a spec names and that is not there.
+func NotFound(kind, name, namespace, field string) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionSpecHonored, operatorv1alpha1.ReasonReferenceNotFound,
 		"%s %s, which %s names, does not exist in namespace %s: create it, or correct %s", kind, name, field, namespace, field)
 }

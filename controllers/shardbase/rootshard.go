@@ -8,8 +8,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// RootShard resolves the reference of an object to its installation. The RootShard is nil where the finding is not fine.
-func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Finding, error) {
+// RootShard resolves the reference of an object to its installation. The RootShard is nil where the result is not fine.
+func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionRootShard
 	// The schema admits an object that names no RootShard.
 	if ref.Reference == nil || ref.Reference.Name == "" {
@@ -18,7 +18,7 @@ func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref opera
 	name := ref.Reference.Name
 	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, c, namespace, name)
 	if err != nil {
-		return nil, status.Finding{}, err
+		return nil, status.Result{}, err
 	}
 	if root == nil || root.DeletionTimestamp != nil {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,

@@ -16,31 +16,31 @@ import (
 
 const condition = operatorv1alpha1.ConditionAvailable
 
-// Server applies everything of a shard's server but its certificates and reports on its pods. Gates are the findings about
+// Server applies everything of a shard's server but its certificates and reports on its pods. Gates are the results about
 // what it stands on. It returns the Deployment as it is now, or nil.
-func Server(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, around desired.Surroundings, image desired.Image, gates ...status.Finding) (*appsv1.Deployment, error) {
-	finding, err := provide(ctx, c, report, shard, around, image, gates)
-	return c.SettleWorkload(ctx, report, condition, shard.Namespace(), shard.Server(), finding, err)
+func Server(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, dependencies desired.Dependencies, image desired.Image, gates ...status.Result) (*appsv1.Deployment, error) {
+	result, err := provide(ctx, c, report, shard, dependencies, image, gates)
+	return c.SettleWorkload(ctx, report, condition, shard.Namespace(), shard.Server(), result, err)
 }
 
-func provide(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, around desired.Surroundings, image desired.Image, gates []status.Finding) (status.Finding, error) {
+func provide(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, dependencies desired.Dependencies, image desired.Image, gates []status.Result) (status.Result, error) {
 	if err := c.Object(ctx, condition, desired.ShardService(shard)); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	kubeconfigs, err := desired.ShardKubeconfigs(shard)
 	if err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	for _, secret := range kubeconfigs {
 		if err := c.Object(ctx, condition, secret); err != nil {
-			return status.Finding{}, err
+			return status.Result{}, err
 		}
 	}
 	if err := bundles(ctx, c, shard); err != nil {
-		return status.Finding{}, err
+		return status.Result{}, err
 	}
 	connection := etcd.Connection(shard.AsOwner(), shard.Spec().Etcd)
-	return c.Workload(ctx, report, condition, desired.ShardDeployment(shard, image, connection, around), gates...)
+	return c.Workload(ctx, report, condition, desired.ShardDeployment(shard, image, connection, dependencies), gates...)
 }
 
 // bundles merge the CAs that the user adds to those of the installation.
@@ -64,18 +64,18 @@ func bundles(ctx context.Context, c apply.Cluster, shard desired.Shard) error {
 	return nil
 }
 
-// Store runs the store of a shard, where it is the operator's to run, and reports on its quorum. The finding has no type
+// Store runs the store of a shard, where it is the operator's to run, and reports on its quorum. The result has no type
 // where the store is the user's.
-func Store(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, image desired.Image) (status.Finding, error) {
+func Store(ctx context.Context, c apply.Cluster, report *status.Report, shard desired.Shard, image desired.Image) (status.Result, error) {
 	if etcd.IsManaged(shard.Spec().Etcd) {
-		if err := etcdserver.Reconcile(ctx, c, report, etcd.OfShard(shard), image); err != nil {
-			return status.Finding{}, err
+		if err := etcdserver.Reconcile(ctx, c, report, etcd.NewForShard(shard), image); err != nil {
+			return status.Result{}, err
 		}
-		return report.Find(operatorv1alpha1.ConditionEtcdAvailable), nil
+		return report.Get(operatorv1alpha1.ConditionEtcdAvailable), nil
 	}
-	finding, err := etcdserver.Abandoned(ctx, c, shard.AsOwner())
-	if err == nil && finding.Type != "" {
-		report.Add(finding)
+	result, err := etcdserver.Abandoned(ctx, c, shard.AsOwner())
+	if err == nil && result.Type != "" {
+		report.Set(result)
 	}
-	return finding, err
+	return result, err
 }

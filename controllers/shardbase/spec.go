@@ -12,43 +12,43 @@ import (
 
 const specHonored = operatorv1alpha1.ConditionSpecHonored
 
-// Check looks for what can never work in what RootShards and Shards have in common. The finding has no type where nothing
+// ValidateShard looks for what can never work in what RootShards and Shards have in common. The result has no type where nothing
 // is wrong.
-func Check(spec operatorv1alpha1.CommonShardSpec) status.Finding {
-	if finding := CheckEtcd(spec.Etcd); finding.Type != "" {
-		return finding
+func ValidateShard(spec operatorv1alpha1.CommonShardSpec) status.Result {
+	if result := ValidateEtcd(spec.Etcd); result.Type != "" {
+		return result
 	}
 	if base := spec.ShardBaseURL; base != "" && (!strings.HasPrefix(base, "https://") || desired.URLHost(base) == "") {
 		return status.Stall(specHonored, "InvalidSpec", "shardBaseURL is %q and must be an https URL", base)
 	}
-	return status.Finding{}
+	return status.Result{}
 }
 
-// CheckIndex looks for what can never work about the shared index: credentials without a name.
-func CheckIndex(field string, client *operatorv1alpha1.SharedIndexClient) status.Finding {
+// ValidateSharedIndex looks for what can never work about the shared index: credentials without a name.
+func ValidateSharedIndex(field string, client *operatorv1alpha1.SharedIndexClient) status.Result {
 	if client != nil && client.TLSConfig != nil && client.TLSConfig.SecretRef.Name == "" {
 		return status.Stall(specHonored, "InvalidSpec", "%s.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig", field)
 	}
-	return status.Finding{}
+	return status.Result{}
 }
 
-// NotHonoredIndex lists credentials for a shared index that the installation does not have.
-func NotHonoredIndex(root *operatorv1alpha1.RootShard, field string, client *operatorv1alpha1.SharedIndexClient) []status.Unheeded {
+// IgnoredSharedIndex lists credentials for a shared index that the installation does not have.
+func IgnoredSharedIndex(root *operatorv1alpha1.RootShard, field string, client *operatorv1alpha1.SharedIndexClient) []status.IgnoredField {
 	if client == nil || root.Spec.SharedIndex != nil {
 		return nil
 	}
-	return []status.Unheeded{{Field: field, Advice: "the installation has no shared index; set sharedIndex on RootShard " + root.Name + ", or remove it here"}}
+	return []status.IgnoredField{{Field: field, Advice: "the installation has no shared index; set sharedIndex on RootShard " + root.Name + ", or remove it here"}}
 }
 
-// CheckEtcd looks for what can never work about a store.
-func CheckEtcd(spec *operatorv1alpha1.EtcdConfig) status.Finding {
+// ValidateEtcd looks for what can never work about a store.
+func ValidateEtcd(spec *operatorv1alpha1.EtcdConfig) status.Result {
 	switch {
 	case spec != nil && spec.Managed == nil && len(spec.Endpoints) == 0:
 		return status.Stall(specHonored, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have one made")
 	case spec != nil && spec.TLSConfig != nil && spec.TLSConfig.SecretRef.Name == "":
 		return status.Stall(specHonored, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
 	}
-	return status.Finding{}
+	return status.Result{}
 }
 
 // maxShardName lets the longest common name that is made from it stay within the 64 characters of a certificate.
@@ -58,11 +58,11 @@ const maxShardName = 64 - len("external-logical-cluster-admin-shard-")
 // into them.
 var reservedDirectories = []string{"ca", "client", "external-logical-cluster-admin", "logical-cluster-admin", "mounts-proxy", "oidc", "server", "service-account"}
 
-// Named says whether a Shard can go by its name in an installation. The finding has no type where it can.
-func Named(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Finding {
+// ValidateShardName says whether a Shard can go by its name in an installation. The result has no type where it can.
+func ValidateShardName(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Result {
 	const again = "recreate the Shard under another name"
 	switch name := shard.Name; {
-	case name == desired.ShardOf(root).ShardName():
+	case name == desired.NewRootShard(root).ShardName():
 		return status.Stall(specHonored, "NameTaken", "inside the installation the shard of RootShard %s is called %s: %s", root.Name, name, again)
 	case name == root.Name:
 		return status.Stall(specHonored, "NameTaken", "the certificates of a Shard named %s have the names of those of its RootShard: %s", name, again)
@@ -73,19 +73,19 @@ func Named(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) stat
 	case len(name) > maxShardName:
 		return status.Stall(specHonored, "InvalidName", "the name has %d characters and may have %d, because names of certificates are made from it: %s", len(name), maxShardName, again)
 	}
-	return status.Finding{}
+	return status.Result{}
 }
 
-// NotHonored lists what RootShards and Shards ask for alike and do not get.
-func NotHonored(shard desired.Shard, templates []string) []status.Unheeded {
+// IgnoredShardFields lists what RootShards and Shards ask for alike and do not get.
+func IgnoredShardFields(shard desired.Shard, templates []string) []status.IgnoredField {
 	spec := shard.Spec()
-	out := status.UnheededAuth(spec.Auth)
+	out := status.IgnoredAuthFields(spec.Auth)
 	add := func(set bool, field, advice string) {
 		if set {
-			out = append(out, status.Unheeded{Field: field, Advice: advice})
+			out = append(out, status.IgnoredField{Field: field, Advice: advice})
 		}
 	}
-	if etcd.IsManaged(spec.Etcd) && etcd.OfShard(shard).LosesMembers() {
+	if etcd.IsManaged(spec.Etcd) && etcd.NewForShard(shard).LosesRestartedMembers() {
 		add(true, "etcd.managed.replicas", "on emptyDir volumes a member whose pod is replaced has lost its data and cannot join again, so several of them survive no more than one; use a volume claim")
 	}
 	add(spec.KCPVirtualWorkspace != nil && spec.KCPVirtualWorkspace.Name == "", "kcpVirtualWorkspace", "it names no VirtualWorkspace; set its name or remove it")
@@ -104,15 +104,15 @@ func NotHonored(shard desired.Shard, templates []string) []status.Unheeded {
 		add(spec.Audit.Webhook.ConfigSecretName == "", "audit.webhook", "there is no webhook to send to; set audit.webhook.configSecretName")
 		add(spec.Audit.Policy == nil || spec.Audit.Policy.ConfigMap == nil, "audit.webhook", "without a policy nothing is recorded; set audit.policy.configMap")
 	}
-	return append(out, status.UnheededKeys("certificateTemplates", spec.CertificateTemplates, templates)...)
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", spec.CertificateTemplates, templates)...)
 }
 
-// NotHonoredCertificates lists what is asked of the trust that an object makes of its own and not given.
-func NotHonoredCertificates(spec operatorv1alpha1.Certificates, templates operatorv1alpha1.CertificateTemplates) []status.Unheeded {
-	var out []status.Unheeded
+// IgnoredCertificateFields lists what is asked of the trust that an object makes of its own and not given.
+func IgnoredCertificateFields(spec operatorv1alpha1.Certificates, templates operatorv1alpha1.CertificateTemplates) []status.IgnoredField {
+	var out []status.IgnoredField
 	add := func(set bool, field, advice string) {
 		if set {
-			out = append(out, status.Unheeded{Field: field, Advice: advice})
+			out = append(out, status.IgnoredField{Field: field, Advice: advice})
 		}
 	}
 	brought := spec.CASecretRef != nil && spec.CASecretRef.Name != ""

@@ -50,13 +50,13 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 		return nil, nil, err
 	}
 	if secret == nil {
-		return nil, nil, Tell("waiting for certificate %s", name)
+		return nil, nil, Errorf("waiting for certificate %s", name)
 	}
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	cas, err := c.cluster.BundleParts(ctx, condition, root.Namespace, desired.CASecret(root, desired.ServerCA),
+	cas, err := c.cluster.ReadBundle(ctx, condition, root.Namespace, desired.CASecret(root, desired.ServerCA),
 		&corev1.LocalObjectReference{Name: desired.CASecret(root, desired.RootCA)}, root.Spec.CABundleSecretRef)
 	if err != nil {
 		return nil, nil, err
@@ -64,23 +64,23 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, httpClient(cas, pair), nil
 }
 
-// connectTo makes a client of a server whose certificate the user may have had issued by anybody, for any name: one that
+// connectPinned makes a client of a server whose certificate the user may have had issued by anybody, for any name: one that
 // shows the certificate in the Secret serving is believed, whoever signed it. The client authenticates as the operator.
-func (c *Clients) connectTo(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) (*rest.Config, *http.Client, error) {
+func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) (*rest.Config, *http.Client, error) {
 	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
 	if err != nil {
 		return nil, nil, err
 	}
 	if secret == nil {
-		return nil, nil, Tell("waiting for certificate %s", serving)
+		return nil, nil, Errorf("waiting for certificate %s", serving)
 	}
 	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
 	if block == nil {
-		return nil, nil, Tell("Secret %s holds no certificate", serving)
+		return nil, nil, Errorf("Secret %s holds no certificate", serving)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, nil, Tell("Secret %s holds no certificate", serving)
+		return nil, nil, Errorf("Secret %s holds no certificate", serving)
 	}
 	config, connections, err := c.Connect(ctx, root, url)
 	if err != nil {
@@ -104,21 +104,21 @@ func httpClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: transport, Timeout: callTimeout}
 }
 
-// in calls do with a client of one logical cluster at a server, as the operator.
-func (c *Clients) in(ctx context.Context, root *operatorv1alpha1.RootShard, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
-	return c.inAs(ctx, root, pki.OperatorCertificate(root), url, cluster, do)
+// withCluster calls do with a client of one logical cluster at a server, as the operator.
+func (c *Clients) withCluster(ctx context.Context, root *operatorv1alpha1.RootShard, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+	return c.withClusterAs(ctx, root, pki.OperatorCertificate(root), url, cluster, do)
 }
 
-func (c *Clients) inAs(ctx context.Context, root *operatorv1alpha1.RootShard, certificate, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+func (c *Clients) withClusterAs(ctx context.Context, root *operatorv1alpha1.RootShard, certificate, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
 	config, connections, err := c.connectAs(ctx, root, certificate, url)
 	if err != nil {
 		return err
 	}
-	return inCluster(config, connections, cluster, do)
+	return withClient(config, connections, cluster, do)
 }
 
-// inCluster calls do with a client of one logical cluster, and closes the connections.
-func inCluster(config *rest.Config, connections *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
+// withClient calls do with a client of one logical cluster, and closes the connections.
+func withClient(config *rest.Config, connections *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
 	defer connections.CloseIdleConnections()
 	config.Host += cluster.URLPath()
 	client, err := dynamic.NewForConfigAndClient(config, connections)
@@ -128,12 +128,12 @@ func inCluster(config *rest.Config, connections *http.Client, cluster logicalclu
 	return do(client)
 }
 
-// Text says of an error what stays the same from one attempt to the next, for conditions. Ports and request numbers are
+// StableMessage says of an error what stays the same from one attempt to the next, for conditions. Ports and request numbers are
 // left out.
-func Text(err error) string {
+func StableMessage(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var wrongName x509.HostnameError
-	var told *told
+	var told *stableError
 	var found *status.Error
 	switch apiStatus := apierrors.APIStatus(nil); {
 	case errors.As(err, &told):
@@ -152,22 +152,24 @@ func Text(err error) string {
 	return "no connection"
 }
 
-// told is an error whose text stays the same; cause may say more.
-type told struct {
+// stableError is an error whose text stays the same; cause may say more.
+type stableError struct {
 	text  string
 	cause error
 }
 
-func (t *told) Error() string { return t.text }
+func (t *stableError) Error() string { return t.text }
 
-func (t *told) Unwrap() error { return t.cause }
+func (t *stableError) Unwrap() error { return t.cause }
 
-// Tell is an error whose text stays the same.
-func Tell(format string, args ...any) error { return &told{text: fmt.Sprintf(format, args...)} }
+// Errorf is an error whose text stays the same.
+func Errorf(format string, args ...any) error {
+	return &stableError{text: fmt.Sprintf(format, args...)}
+}
 
-// explain is err with a text that stays the same. What it leaves out is logged.
-func explain(ctx context.Context, err error, format string, args ...any) error {
+// describeError is err with a text that stays the same. What it leaves out is logged.
+func describeError(ctx context.Context, err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "attempt", what, "error", err.Error())
-	return &told{text: what + ": " + Text(err), cause: err}
+	return &stableError{text: what + ": " + StableMessage(err), cause: err}
 }

@@ -36,8 +36,8 @@ func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootSha
 // CacheReady asks a cache server whether it is ready. It shows no certificate: the server has CAs of its own, and this
 // question needs none.
 func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error {
-	server := desired.CacheServerOf(cache)
-	cas, err := c.cluster.BundleParts(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, server.CASecret())
+	server := desired.NewCacheServer(cache)
+	cas, err := c.cluster.ReadBundle(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, server.CASecret())
 	if err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ func (c *Clients) ProxyReady(ctx context.Context, proxy desired.Proxy) error {
 	return c.readyAt(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
 }
 
-// ViewsReady asks a server of virtual workspaces, one of our own, whether it is ready.
-func (c *Clients) ViewsReady(ctx context.Context, views desired.VirtualWorkspace) error {
-	return c.readyAt(ctx, views.Root(), views.ServiceURL(), views.Certificate("server"))
+// VirtualWorkspaceReady asks a server of virtual workspaces, one of our own, whether it is ready.
+func (c *Clients) VirtualWorkspaceReady(ctx context.Context, virtualWorkspace desired.VirtualWorkspace) error {
+	return c.readyAt(ctx, virtualWorkspace.Root(), virtualWorkspace.ServiceURL(), virtualWorkspace.Certificate("server"))
 }
 
 func (c *Clients) readyAt(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) error {
-	_, connections, err := c.connectTo(ctx, root, url, serving)
+	_, connections, err := c.connectPinned(ctx, root, url, serving)
 	if err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func readyz(ctx context.Context, connections *http.Client, url string) error {
 	if err != nil {
 		return fmt.Errorf("asking %s: %w", url, err)
 	}
-	return Tell("/readyz is %d%s", res.StatusCode, failing(string(body)))
+	return Errorf("/readyz is %d%s", res.StatusCode, failedChecks(string(body)))
 }
 
-// failing are the names of the checks that fail, as servers list them: "[-]etcd failed: reason withheld".
-func failing(page string) string {
+// failedChecks are the names of the checks that fail, as servers list them: "[-]etcd failed: reason withheld".
+func failedChecks(page string) string {
 	var names []string
 	for line := range strings.SplitSeq(page, "\n") {
 		if name, ok := strings.CutPrefix(line, "[-]"); ok {
@@ -101,12 +101,12 @@ func failing(page string) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// Silent says of shards of an installation, by the names they have inside it, why what they publish does not reach the
+// MissingHeartbeats says of shards of an installation, by the names they have inside it, why what they publish does not reach the
 // root shard. Their heartbeats go the way of everything that shards tell one another; the root shard notes on
 // each Shard when they fail to come.
-func (c *Clients) Silent(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
+func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
 	unheard := map[string]string{}
-	err := c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		list, err := client.Resource(shardsResource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("listing shards: %w", err)
@@ -116,7 +116,7 @@ func (c *Clients) Silent(ctx context.Context, root *operatorv1alpha1.RootShard) 
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, shard); err != nil {
 				return fmt.Errorf("reading shard %s: %w", list.Items[i].GetName(), err)
 			}
-			if why := silent(shard); why != "" {
+			if why := heartbeatProblem(shard); why != "" {
 				unheard[shard.Name] = why
 			}
 		}
@@ -147,13 +147,13 @@ func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, 
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return 0, Tell("/metrics is %d", res.StatusCode)
+		return 0, Errorf("/metrics is %d", res.StatusCode)
 	}
-	return largest(res.Body, lagMetric)
+	return maxMetric(res.Body, lagMetric)
 }
 
-// largest is the largest value, in seconds, of a metric on a page.
-func largest(page io.Reader, metric string) (time.Duration, error) {
+// maxMetric is the largest value, in seconds, of a metric on a page.
+func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	var out time.Duration
 	lines := bufio.NewScanner(page)
 	const longestLine = 1 << 20
@@ -175,8 +175,8 @@ func largest(page io.Reader, metric string) (time.Duration, error) {
 	return out, nil
 }
 
-// silent says why a shard is not heard of. One without the condition was never heard of or has nobody to be heard by.
-func silent(shard *corev1alpha1.Shard) string {
+// heartbeatProblem says why a shard is not heard of. One without the condition was never heard of or has nobody to be heard by.
+func heartbeatProblem(shard *corev1alpha1.Shard) string {
 	for _, condition := range shard.Status.Conditions {
 		if condition.Type == conditionsv1alpha1.Ready && condition.Status != "True" {
 			return fmt.Sprintf("%s: %s", condition.Reason, condition.Message)

@@ -44,14 +44,14 @@ var (
 func (c *Clients) Probe(ctx context.Context, shard desired.Shard, doors ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	takes, err := c.takesWorkspaces(ctx, shard)
+	takes, err := c.schedulable(ctx, shard)
 	switch {
 	case err != nil:
 		return err
 	case takes:
 		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName(), doors)
 	}
-	return c.inAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
+	return c.withClusterAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
 		func(inside dynamic.Interface) error {
 			value, err := write(ctx, inside)
 			if err != nil {
@@ -61,10 +61,10 @@ func (c *Clients) Probe(ctx context.Context, shard desired.Shard, doors ...desir
 		})
 }
 
-// takesWorkspaces says whether new workspaces may go to a shard: nobody keeps them off, and it is not full.
-func (c *Clients) takesWorkspaces(ctx context.Context, shard desired.Shard) (bool, error) {
+// schedulable says whether new workspaces may go to a shard: nobody keeps them off, and it is not full.
+func (c *Clients) schedulable(ctx context.Context, shard desired.Shard) (bool, error) {
 	takes := false
-	err := c.in(ctx, shard.Root(), desired.RootShardBaseURL(shard.Root()), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	err := c.withCluster(ctx, shard.Root(), desired.RootShardBaseURL(shard.Root()), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		object, err := client.Resource(shardsResource).Get(ctx, shard.ShardName(), metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("looking for the shard: %w", err)
@@ -82,18 +82,18 @@ func (c *Clients) takesWorkspaces(ctx context.Context, shard desired.Shard) (boo
 
 // probeThrough probes with a workspace that is made through the proxy at url.
 func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, url, shard string, doors []desired.Proxy) error {
-	return c.in(ctx, root, url, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
+	return c.withCluster(ctx, root, url, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
 		workspaces := inRoot.Resource(workspacesResource)
 		probe, err := probeWorkspace(ctx, workspaces, shard)
 		if err != nil {
 			return fmt.Errorf("making a workspace: %w", err)
 		}
-		if err := becomesReady(ctx, workspaces, probe); err != nil {
+		if err := waitReady(ctx, workspaces, probe); err != nil {
 			return err
 		}
 		path := logicalcluster.Root.Path().Join(probe)
 		value := ""
-		err = c.in(ctx, root, url, path, func(inside dynamic.Interface) (err error) {
+		err = c.withCluster(ctx, root, url, path, func(inside dynamic.Interface) (err error) {
 			if value, err = write(ctx, inside); err != nil {
 				return err
 			}
@@ -103,8 +103,8 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 			return err
 		}
 		for _, door := range doors {
-			if err := c.readThrough(ctx, door, path, value); err != nil {
-				return Tell("through FrontProxy %s: %s", door.Name(), Text(err))
+			if err := c.readThroughProxy(ctx, door, path, value); err != nil {
+				return Errorf("through FrontProxy %s: %s", door.Name(), StableMessage(err))
 			}
 		}
 		if err := workspaces.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -141,7 +141,7 @@ func probeWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, s
 	return made.GetName(), nil
 }
 
-func becomesReady(ctx context.Context, workspaces dynamic.ResourceInterface, name string) error {
+func waitReady(ctx context.Context, workspaces dynamic.ResourceInterface, name string) error {
 	return poll(ctx, "a workspace does not become ready", func(ctx context.Context) error {
 		workspace, err := workspaces.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -149,19 +149,19 @@ func becomesReady(ctx context.Context, workspaces dynamic.ResourceInterface, nam
 		}
 		phase, _, _ := unstructured.NestedString(workspace.Object, "status", "phase")
 		if phase != "Ready" {
-			return Tell("its phase is %q", phase)
+			return Errorf("its phase is %q", phase)
 		}
 		return nil
 	})
 }
 
-// readThrough reads, through a front proxy, what a probe has written.
-func (c *Clients) readThrough(ctx context.Context, door desired.Proxy, path logicalcluster.Path, value string) error {
-	config, connections, err := c.connectTo(ctx, door.Root(), door.ServiceURL(), door.Certificate("server"))
+// readThroughProxy reads, through a front proxy, what a probe has written.
+func (c *Clients) readThroughProxy(ctx context.Context, door desired.Proxy, path logicalcluster.Path, value string) error {
+	config, connections, err := c.connectPinned(ctx, door.Root(), door.ServiceURL(), door.Certificate("server"))
 	if err != nil {
 		return err
 	}
-	return inCluster(config, connections, path, func(inside dynamic.Interface) error { return read(ctx, inside, value) })
+	return withClient(config, connections, path, func(inside dynamic.Interface) error { return read(ctx, inside, value) })
 }
 
 // probeObject is the ConfigMap that probes write.
@@ -188,7 +188,7 @@ func read(ctx context.Context, inside dynamic.Interface, value string) error {
 			return err
 		}
 		if found, _, _ := unstructured.NestedString(read.Object, "data", "written"); found != value {
-			return Tell("it is not what was written")
+			return Errorf("it is not what was written")
 		}
 		return nil
 	})
@@ -210,12 +210,12 @@ func poll(ctx context.Context, what string, try func(context.Context) error) err
 	case last == nil:
 		last = context.DeadlineExceeded
 	}
-	return Tell("%s: %s", what, Text(last))
+	return Errorf("%s: %s", what, StableMessage(last))
 }
 
 // removeProbes deletes the workspaces that failed probes have left on a shard.
 func (c *Clients) removeProbes(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
-	return c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	return c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		workspaces := client.Resource(workspacesResource)
 		left, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
 		if err != nil {

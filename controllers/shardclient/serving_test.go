@@ -53,13 +53,13 @@ func TestAServerIsKnownByItsCertificateWhoeverSignedIt(t *testing.T) {
 		"not while the Secret holds no certificate": {[]byte("none"), "127.0.0.1", "Secret serving holds no certificate"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			clients := New(apply.Cluster{Client: memory.Cluster(t,
+			clients := New(apply.Cluster{Client: memory.NewClient(t,
 				secret("root-kcp-operator", shown), secret("root-server-ca", anothers), secret("root-ca", anothers), secret("serving", tc.serving),
 			)})
 			root := &operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}}
 			have := ""
 			if err := clients.readyAt(t.Context(), root, "https://"+tc.host+":"+address.Port(), "serving"); err != nil {
-				have = Text(err)
+				have = StableMessage(err)
 			}
 			if have != tc.want {
 				t.Errorf("got %q, want %q", have, tc.want)

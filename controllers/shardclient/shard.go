@@ -21,13 +21,13 @@ var logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logi
 // LogicalClusters counts the logical clusters on a shard that somebody would miss: all but those every shard has for
 // itself ("system:..."). The error says why they cannot be counted.
 func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error) {
-	member := desired.FurtherShard(shard, root)
+	member := desired.NewShard(shard, root)
 	if err := c.removeProbes(ctx, root, member.ShardName()); err != nil {
-		return 0, explain(ctx, err, "asking RootShard %s", root.Name)
+		return 0, describeError(ctx, err, "asking RootShard %s", root.Name)
 	}
 	count := 0
 	// Nobody but a shard itself may ask about all logical clusters at once.
-	err := c.inAs(ctx, root, member.Certificate("client"), member.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+	err := c.withClusterAs(ctx, root, member.Certificate("client"), member.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
 		options := metav1.ListOptions{Limit: 500}
 		for {
 			page, err := client.Resource(logicalClustersResource).List(ctx, options)
@@ -45,7 +45,7 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 		}
 	})
 	if err != nil {
-		return 0, explain(ctx, err, "asking Shard %s", shard.Name)
+		return 0, describeError(ctx, err, "asking Shard %s", shard.Name)
 	}
 	return count, nil
 }
@@ -78,12 +78,12 @@ func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootSha
 }
 
 func (c *Clients) registration(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard, do func(dynamic.ResourceInterface, string) error) error {
-	name := desired.FurtherShard(shard, root).ShardName()
-	err := c.in(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
+	name := desired.NewShard(shard, root).ShardName()
+	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		return do(client.Resource(shardsResource), name)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return explain(ctx, err, "asking RootShard %s about shard %s", root.Name, name)
+		return describeError(ctx, err, "asking RootShard %s about shard %s", root.Name, name)
 	}
 	return nil
 }

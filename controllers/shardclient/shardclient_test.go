@@ -35,7 +35,7 @@ func TestReadyz(t *testing.T) {
 			defer server.Close()
 			have := ""
 			if err := readyz(t.Context(), server.Client(), server.URL); err != nil {
-				have = Text(err)
+				have = StableMessage(err)
 			}
 			if have != tc.want {
 				t.Errorf("got %q, want %q", have, tc.want)
@@ -56,7 +56,7 @@ func TestLargest(t *testing.T) {
 		"what is no number":      {"lag{} many\n", 0, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			have, err := largest(strings.NewReader(tc.page), "lag")
+			have, err := maxMetric(strings.NewReader(tc.page), "lag")
 			if have != tc.want || (err == nil) != tc.ok {
 				t.Errorf("got %s, %v", have, err)
 			}
@@ -72,20 +72,20 @@ func TestTextStaysTheSame(t *testing.T) {
 	}{
 		"what a server says":               {fmt.Errorf("attempt 7: %w", missing), missing.Error()},
 		"what was found before":            {status.Wait("C", "R", "waiting for Secret s").AsError(), "waiting for Secret s"},
-		"what has a text already":          {fmt.Errorf("attempt 7: %w", Tell("it is so")), "it is so"},
-		"an explanation of a server's":     {explain(context.Background(), missing, "asking Shard alpha"), "asking Shard alpha: " + missing.Error()},
+		"what has a text already":          {fmt.Errorf("attempt 7: %w", Errorf("it is so")), "it is so"},
+		"an explanation of a server's":     {describeError(context.Background(), missing, "asking Shard alpha"), "asking Shard alpha: " + missing.Error()},
 		"a server that does not answer":    {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
 		"a certificate of somebody else's": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
 		"a certificate for another name":   {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},
 		"no connection at all":             {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "no connection"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if have := Text(tc.err); have != tc.want {
+			if have := StableMessage(tc.err); have != tc.want {
 				t.Errorf("got %q, want %q", have, tc.want)
 			}
 		})
 	}
-	if err := explain(context.Background(), missing, "asking"); !apierrors.IsNotFound(err) || errors.Unwrap(err) == nil {
+	if err := describeError(context.Background(), missing, "asking"); !apierrors.IsNotFound(err) || errors.Unwrap(err) == nil {
 		t.Error("an explanation hides what it explains")
 	}
 }

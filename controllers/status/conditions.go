@@ -10,7 +10,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Reasons of the summary conditions where no finding has a better one.
+// Reasons of the summary conditions where no result has a better one.
 const (
 	reasonAsWanted     = "AsWanted"
 	reasonNotStalled   = "NotStalled"
@@ -22,51 +22,51 @@ const (
 
 // Report is everything one reconcile found about an object, in the order in which parts depend on each other.
 type Report struct {
-	Findings []Finding
+	Results []Result
 	// Transient is an error that the next attempt may not have.
 	Transient error
 }
 
-// Add notes a finding. A second one of the same type replaces the first.
-func (r *Report) Add(finding Finding) {
-	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Type == finding.Type })
+// Set notes a result. A second one of the same type replaces the first.
+func (r *Report) Set(result Result) {
+	at := slices.IndexFunc(r.Results, func(f Result) bool { return f.Type == result.Type })
 	if at >= 0 {
-		r.Findings[at] = finding
+		r.Results[at] = result
 		return
 	}
-	r.Findings = append(r.Findings, finding)
+	r.Results = append(r.Results, result)
 }
 
-// AddWorse notes a finding of a part that has several pieces: of two findings of one type the worse one stays. One
+// SetWorst notes a result of a part that has several pieces: of two results of one type the worse one stays. One
 // without a type says nothing.
-func (r *Report) AddWorse(finding Finding) {
-	severity := map[Kind]int{Fine: 0, Told: 1, Waiting: 2, Stalled: 3}
-	if finding.Type == "" {
+func (r *Report) SetWorst(result Result) {
+	severity := map[State]int{Satisfied: 0, Warning: 1, Waiting: 2, Stalled: 3}
+	if result.Type == "" {
 		return
 	}
-	if had := r.Find(finding.Type); had.Type == "" || severity[finding.Kind] > severity[had.Kind] {
-		r.Add(finding)
+	if had := r.Get(result.Type); had.Type == "" || severity[result.State] > severity[had.State] {
+		r.Set(result)
 	}
 }
 
-// first is the first finding of a kind: the one whose part others wait for.
-func (r *Report) first(kind Kind) (Finding, bool) {
-	for _, finding := range r.Findings {
-		if finding.Kind == kind {
-			return finding, true
+// first is the first result of a kind: the one whose part others wait for.
+func (r *Report) first(kind State) (Result, bool) {
+	for _, result := range r.Results {
+		if result.State == kind {
+			return result, true
 		}
 	}
-	return Finding{}, false
+	return Result{}, false
 }
 
-// Find is the finding of a condition type, or the zero one when that was not looked at.
-func (r *Report) Find(conditionType string) Finding {
-	for _, finding := range r.Findings {
-		if finding.Type == conditionType {
-			return finding
+// Get is the result of a condition type, or the zero one when that was not looked at.
+func (r *Report) Get(conditionType string) Result {
+	for _, result := range r.Results {
+		if result.Type == conditionType {
+			return result
 		}
 	}
-	return Finding{}
+	return Result{}
 }
 
 // How often something that may come without an event is looked for. Where the user has to act most changes make an
@@ -80,7 +80,7 @@ const (
 
 // RequeueAfter is when to look again although nothing happened; 0 is never.
 func (r *Report) RequeueAfter() time.Duration {
-	if rollout := r.Find(operatorv1alpha1.ConditionRolledOut); rollout.Type != "" && rollout.Kind != Fine {
+	if rollout := r.Get(operatorv1alpha1.ConditionRolledOut); rollout.Type != "" && rollout.State != Satisfied {
 		return rolloutInterval
 	}
 	if _, waiting := r.first(Waiting); waiting {
@@ -104,8 +104,8 @@ func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []m
 			Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
 		})
 	}
-	for _, finding := range r.Findings {
-		put(finding.Type, finding.status(), finding.Reason, finding.Message)
+	for _, result := range r.Results {
+		put(result.Type, result.status(), result.Reason, result.Message)
 	}
 	ready, reconciling, stalled := r.summary()
 	put(operatorv1alpha1.ConditionReady, ready.status(), ready.Reason, ready.Message)
@@ -115,22 +115,22 @@ func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []m
 }
 
 // summary is the triple that kstatus reads. Of Reconciling and Stalled at most one is true.
-func (r *Report) summary() (ready, reconciling, stalled Finding) {
-	idle := Finding{Kind: Waiting, Reason: reasonNothingToDo}
-	notStalled := Finding{Kind: Waiting, Reason: reasonNotStalled}
+func (r *Report) summary() (ready, reconciling, stalled Result) {
+	idle := Result{State: Waiting, Reason: reasonNothingToDo}
+	notStalled := Result{State: Waiting, Reason: reasonNotStalled}
 	if f, ok := r.first(Stalled); ok {
-		why := Finding{Kind: Fine, Reason: f.Reason, Message: f.Message}
-		return f, Finding{Kind: Waiting, Reason: reasonNeedsUser}, why
+		why := Result{State: Satisfied, Reason: f.Reason, Message: f.Message}
+		return f, Result{State: Waiting, Reason: reasonNeedsUser}, why
 	}
 	if r.Transient != nil {
-		failed := Finding{Kind: Waiting, Reason: reasonRetrying, Message: "the last attempt failed and is repeated: " + r.Transient.Error()}
-		return failed, Finding{Kind: Fine, Reason: reasonRetrying, Message: failed.Message}, notStalled
+		failed := Result{State: Waiting, Reason: reasonRetrying, Message: "the last attempt failed and is repeated: " + r.Transient.Error()}
+		return failed, Result{State: Satisfied, Reason: reasonRetrying, Message: failed.Message}, notStalled
 	}
 	if f, ok := r.first(Waiting); ok {
-		return f, Finding{Kind: Fine, Reason: f.Reason, Message: f.Message}, notStalled
+		return f, Result{State: Satisfied, Reason: f.Reason, Message: f.Message}, notStalled
 	}
-	ready = Finding{Kind: Fine, Reason: reasonAsWanted, Message: "everything is as the spec wants it"}
-	if f, ok := r.first(Told); ok {
+	ready = Result{State: Satisfied, Reason: reasonAsWanted, Message: "everything is as the spec wants it"}
+	if f, ok := r.first(Warning); ok {
 		ready.Message = "running; see condition " + f.Type
 	}
 	return ready, idle, notStalled

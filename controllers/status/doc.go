@@ -8,61 +8,61 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kind says who has to act on a finding.
-type Kind int
+// State says who has to act on a result.
+type State int
 
 const (
-	// Fine needs nobody.
-	Fine Kind = iota
+	// Satisfied needs nobody.
+	Satisfied State = iota
 	// Waiting needs time: something the operator started, or will notice, has to happen.
 	Waiting
 	// Stalled needs the user: nothing moves until what the message names is changed.
 	Stalled
-	// Told is for the user to know. It does not keep the object from being ready.
-	Told
+	// Warning is for the user to know. It does not keep the object from being ready.
+	Warning
 )
 
-// Finding is one fact about one part of an object. Type is the condition it stands in; its texts are deterministic, so
+// Result is one fact about one part of an object. Type is the condition it stands in; its texts are deterministic, so
 // that conditions do not change unless the world did.
-type Finding struct {
+type Result struct {
 	Type    string
-	Kind    Kind
+	State   State
 	Reason  string
 	Message string
 }
 
 // OK is a part that is as it should be.
-func OK(conditionType, reason, format string, args ...any) Finding {
-	return Finding{conditionType, Fine, reason, fmt.Sprintf(format, args...)}
+func OK(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Satisfied, reason, fmt.Sprintf(format, args...)}
 }
 
 // Wait is a part that will be as it should be without anybody's help.
-func Wait(conditionType, reason, format string, args ...any) Finding {
-	return Finding{conditionType, Waiting, reason, fmt.Sprintf(format, args...)}
+func Wait(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Waiting, reason, fmt.Sprintf(format, args...)}
 }
 
 // Stall is a part that the user has to change something for.
-func Stall(conditionType, reason, format string, args ...any) Finding {
-	return Finding{conditionType, Stalled, reason, fmt.Sprintf(format, args...)}
+func Stall(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Stalled, reason, fmt.Sprintf(format, args...)}
 }
 
-// Tell is a part that does less than the spec says, which the user should know.
-func Tell(conditionType, reason, format string, args ...any) Finding {
-	return Finding{conditionType, Told, reason, fmt.Sprintf(format, args...)}
+// Warn is a part that does less than the spec says, which the user should know.
+func Warn(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Warning, reason, fmt.Sprintf(format, args...)}
 }
 
-func (f Finding) status() metav1.ConditionStatus {
-	if f.Kind == Fine {
+func (f Result) status() metav1.ConditionStatus {
+	if f.State == Satisfied {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
 }
 
-// Error is a finding as an error, for steps that cannot go on.
-type Error struct{ Finding Finding }
+// Error is a result as an error, for steps that cannot go on.
+type Error struct{ Result Result }
 
-// Error is the finding's message.
-func (e *Error) Error() string { return e.Finding.Message }
+// Error is the result's message.
+func (e *Error) Error() string { return e.Result.Message }
 
-// AsError wraps a finding that ends a step.
-func (f Finding) AsError() error { return &Error{Finding: f} }
+// AsError wraps a result that ends a step.
+func (f Result) AsError() error { return &Error{Result: f} }

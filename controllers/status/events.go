@@ -47,8 +47,8 @@ func Transitions(before, after []metav1.Condition) []Event {
 	return out
 }
 
-// Emit records the transitions on an object.
-func Emit(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition) {
+// RecordEvents records the transitions on an object.
+func RecordEvents(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition) {
 	const maxNote = 1024
 	for _, event := range Transitions(before, after) {
 		note := event.Note

@@ -7,44 +7,44 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Masters is the group that may do everything. Shards believe it of client certificates, and never of a proxy.
-const Masters = "system:masters"
+// SystemMasters is the group that may do everything. Shards believe it of client certificates, and never of a proxy.
+const SystemMasters = "system:masters"
 
-// Unheeded is a field of a spec that is set and not acted on.
-type Unheeded struct {
+// IgnoredField is a field of a spec that is set and not acted on.
+type IgnoredField struct {
 	Field  string // its path below spec
 	Advice string // why, and what to do
 }
 
-// SpecHonored is the finding about fields that are not acted on.
-func SpecHonored(fields []Unheeded) Finding {
+// SpecHonored is the result about fields that are not acted on.
+func SpecHonored(fields []IgnoredField) Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	if len(fields) == 0 {
 		return OK(condition, "AllFieldsHonored", "every field of the spec is acted on")
 	}
-	slices.SortFunc(fields, func(a, b Unheeded) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(fields, func(a, b IgnoredField) int { return strings.Compare(a.Field, b.Field) })
 	parts := make([]string, len(fields))
 	for i, field := range fields {
 		parts[i] = "spec." + field.Field + ": " + field.Advice
 	}
-	return Tell(condition, "FieldsNotHonored", "these fields have no effect: %s", strings.Join(parts, "; "))
+	return Warn(condition, "FieldsNotHonored", "these fields have no effect: %s", strings.Join(parts, "; "))
 }
 
-// UnheededKeys are the keys of a map of certificate templates that name no certificate.
-func UnheededKeys(field string, templates operatorv1alpha1.CertificateTemplates, known []string) []Unheeded {
-	var out []Unheeded
+// UnknownTemplateKeys are the keys of a map of certificate templates that name no certificate.
+func UnknownTemplateKeys(field string, templates operatorv1alpha1.CertificateTemplates, known []string) []IgnoredField {
+	var out []IgnoredField
 	for key := range templates {
 		if !slices.Contains(known, key) {
-			out = append(out, Unheeded{field + "." + key, "there is no such certificate; known are " + strings.Join(known, ", ")})
+			out = append(out, IgnoredField{field + "." + key, "there is no such certificate; known are " + strings.Join(known, ", ")})
 		}
 	}
 	return out
 }
 
-// UnheededAuth are the settings of authentication that no server acts on.
-func UnheededAuth(auth *operatorv1alpha1.AuthSpec) []Unheeded {
+// IgnoredAuthFields are the settings of authentication that no server acts on.
+func IgnoredAuthFields(auth *operatorv1alpha1.AuthSpec) []IgnoredField {
 	if auth == nil || auth.OIDC == nil || auth.OIDC.ClientSecret == "" {
 		return nil
 	}
-	return []Unheeded{{"auth.oidc.clientSecret", "a server that checks tokens needs none; remove it"}}
+	return []IgnoredField{{"auth.oidc.clientSecret", "a server that checks tokens needs none; remove it"}}
 }

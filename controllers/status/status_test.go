@@ -19,24 +19,24 @@ func TestSummary(t *testing.T) {
 	fine := status.OK("A", "Good", "good")
 	waiting := status.Wait("B", "Slow", "waiting for b")
 	stalled := status.Stall("C", "Wrong", "correct c")
-	told := status.Tell("D", "Less", "d is ignored")
+	told := status.Warn("D", "Less", "d is ignored")
 	for sentence, tc := range map[string]struct {
-		findings                    []status.Finding
+		results                     []status.Result
 		err                         error
 		ready, reconciling, stalled string // status/reason
 		message                     string // of Ready
 	}{
-		"all fine is ready":                              {[]status.Finding{fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
-		"one that waits is reconciling":                  {[]status.Finding{fine, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
-		"the user is asked before anything is waited on": {[]status.Finding{waiting, stalled}, nil, "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
-		"what is only told keeps nothing from ready":     {[]status.Finding{told, fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
-		"an error is retried":                            {[]status.Finding{fine}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
-		"the user is asked even when an error came up":   {[]status.Finding{stalled}, errors.New("boom"), "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
+		"all fine is ready":                              {[]status.Result{fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "everything"},
+		"one that waits is reconciling":                  {[]status.Result{fine, waiting}, nil, "False/Slow", "True/Slow", "False/NotStalled", "waiting for b"},
+		"the user is asked before anything is waited on": {[]status.Result{waiting, stalled}, nil, "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
+		"what is only told keeps nothing from ready":     {[]status.Result{told, fine}, nil, "True/AsWanted", "False/NothingToDo", "False/NotStalled", "see condition D"},
+		"an error is retried":                            {[]status.Result{fine}, errors.New("boom"), "False/Retrying", "True/Retrying", "False/NotStalled", "boom"},
+		"the user is asked even when an error came up":   {[]status.Result{stalled}, errors.New("boom"), "False/Wrong", "False/NeedsUser", "True/Wrong", "correct c"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			report := status.Report{Transient: tc.err}
-			for _, finding := range tc.findings {
-				report.Add(finding)
+			for _, result := range tc.results {
+				report.Set(result)
 			}
 			conditions := report.Conditions(nil, 7)
 			for conditionType, want := range map[string]string{"Ready": tc.ready, "Reconciling": tc.reconciling, "Stalled": tc.stalled} {
@@ -57,12 +57,12 @@ func TestSummary(t *testing.T) {
 
 func TestConditionsDoNotFlap(t *testing.T) {
 	report := status.Report{}
-	report.Add(status.Wait("B", "Slow", "waiting"))
+	report.Set(status.Wait("B", "Slow", "waiting"))
 	first := report.Conditions(nil, 1)
 	if events := status.Transitions(first, report.Conditions(first, 1)); len(events) != 0 {
 		t.Errorf("the same report makes events: %v", events)
 	}
-	report.Add(status.Wait("B", "Slow", "waiting still"))
+	report.Set(status.Wait("B", "Slow", "waiting still"))
 	second := report.Conditions(first, 1)
 	if condition := meta.FindStatusCondition(second, "B"); condition.Message != "waiting still" {
 		t.Errorf("a new message is not written: %q", condition.Message)
@@ -73,10 +73,10 @@ func TestConditionsDoNotFlap(t *testing.T) {
 }
 
 func TestTransitions(t *testing.T) {
-	report := func(findings ...status.Finding) []metav1.Condition {
+	report := func(results ...status.Result) []metav1.Condition {
 		r := status.Report{}
-		for _, finding := range findings {
-			r.Add(finding)
+		for _, result := range results {
+			r.Set(result)
 		}
 		return r.Conditions(nil, 1)
 	}
@@ -118,20 +118,20 @@ func TestDeployment(t *testing.T) {
 	}
 	for sentence, tc := range map[string]struct {
 		live            *appsv1.Deployment
-		kind            status.Kind
+		kind            status.State
 		reason, version string
 	}{
 		"none yet": {nil, status.Waiting, operatorv1alpha1.ReasonDeploymentUnavailable, ""},
-		"all pods of the newest revision are ready":    {live(2, 2, 2, 2, 2, 2), status.Fine, operatorv1alpha1.ReasonReplicasUp, "v3"},
+		"all pods of the newest revision are ready":    {live(2, 2, 2, 2, 2, 2), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
 		"counts of the previous revision mean nothing": {live(2, 1, 2, 2, 2, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
 		"an old pod is still there":                    {live(2, 2, 2, 2, 2, 3), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
 		"a pod is not ready":                           {live(2, 2, 2, 2, 1, 2), status.Waiting, operatorv1alpha1.ReasonReplicasUnavailable, ""},
-		"none are wanted":                              {live(2, 2, 0, 0, 0, 0), status.Fine, operatorv1alpha1.ReasonReplicasUp, "v3"},
+		"none are wanted":                              {live(2, 2, 0, 0, 0, 0), status.Satisfied, operatorv1alpha1.ReasonReplicasUp, "v3"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			finding := status.Deployment(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
-			if finding.Kind != tc.kind || finding.Reason != tc.reason {
-				t.Errorf("got %+v", finding)
+			result := status.ForDeployment(operatorv1alpha1.ConditionAvailable, "root-kcp", tc.live)
+			if result.State != tc.kind || result.Reason != tc.reason {
+				t.Errorf("got %+v", result)
 			}
 			if version := status.Version(tc.live); version != tc.version {
 				t.Errorf("version is %q, want %q", version, tc.version)

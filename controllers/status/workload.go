@@ -10,8 +10,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Deployment is the finding about a component's pods. live is nil while there is no Deployment.
-func Deployment(conditionType, name string, live *appsv1.Deployment) Finding {
+// ForDeployment is the result about a component's pods. live is nil while there is no Deployment.
+func ForDeployment(conditionType, name string, live *appsv1.Deployment) Result {
 	if live == nil {
 		return Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "Deployment %s does not exist yet", name)
 	}
@@ -41,7 +41,7 @@ func Deployment(conditionType, name string, live *appsv1.Deployment) Finding {
 
 // Version is the image tag that all pods of a Deployment run, or "" while they differ.
 func Version(live *appsv1.Deployment) string {
-	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || Deployment("", "", live).Kind != Fine {
+	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || ForDeployment("", "", live).State != Satisfied {
 		return ""
 	}
 	image := live.Spec.Template.Spec.Containers[0].Image

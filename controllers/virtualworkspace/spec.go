@@ -11,26 +11,26 @@ import (
 // maxNameLength lets the longest name of a Service, which is at most 63 characters, be made from it.
 const maxNameLength = 63 - len("-virtual-workspace")
 
-// checkSpec looks for what can never work, and else for what is not acted on.
-func checkSpec(views *operatorv1alpha1.VirtualWorkspace) status.Finding {
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
-	external := views.Spec.External
+	external := virtualWorkspace.Spec.External
 	switch {
-	case len(views.Name) > maxNameLength:
-		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of Services are made from it: recreate the VirtualWorkspace under a shorter name", len(views.Name), maxNameLength)
-	case strings.Contains(views.Name, "."):
+	case len(virtualWorkspace.Name) > maxNameLength:
+		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of Services are made from it: recreate the VirtualWorkspace under a shorter name", len(virtualWorkspace.Name), maxNameLength)
+	case strings.Contains(virtualWorkspace.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the VirtualWorkspace under a name without dots")
 	case external.Hostname == "" || external.Port < 1 || external.Port > 65535:
 		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address that clients are given, with a port from 1 to 65535")
 	}
-	return status.SpecHonored(notHonored(views))
+	return status.SpecHonored(ignoredFields(virtualWorkspace))
 }
 
-// notHonored lists what a VirtualWorkspace asks for and does not get.
-func notHonored(views *operatorv1alpha1.VirtualWorkspace) []status.Unheeded {
-	var out []status.Unheeded
-	if external := views.Spec.External; external.PrivateHostname != "" || external.PrivatePort != nil {
-		out = append(out, status.Unheeded{Field: "external.privateHostname", Advice: "all clients are given one address; remove it"})
+// ignoredFields lists what a VirtualWorkspace asks for and does not get.
+func ignoredFields(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) []status.IgnoredField {
+	var out []status.IgnoredField
+	if external := virtualWorkspace.Spec.External; external.PrivateHostname != "" || external.PrivatePort != nil {
+		out = append(out, status.IgnoredField{Field: "external.privateHostname", Advice: "all clients are given one address; remove it"})
 	}
-	return append(out, status.UnheededKeys("certificateTemplates", views.Spec.CertificateTemplates, pki.VirtualWorkspaceTemplateKeys())...)
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", virtualWorkspace.Spec.CertificateTemplates, pki.VirtualWorkspaceTemplateKeys())...)
 }

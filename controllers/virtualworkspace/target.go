@@ -10,39 +10,39 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// findTarget resolves the shard that a server stands beside. The shard is nil where the finding is not fine.
-func (r *Reconciler) findTarget(ctx context.Context, views *operatorv1alpha1.VirtualWorkspace) (*desired.Shard, status.Finding, error) {
+// findTarget resolves the shard that a server stands beside. The shard is nil where the result is not fine.
+func (r *Reconciler) findTarget(ctx context.Context, virtualWorkspace *operatorv1alpha1.VirtualWorkspace) (*desired.Shard, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionReferenceValid
-	spec := views.Spec.Target
+	spec := virtualWorkspace.Spec.Target
 	switch {
 	case spec.RootShardRef != nil && spec.RootShardRef.Name != "":
 		ref := operatorv1alpha1.RootShardReference{Reference: spec.RootShardRef}
-		root, finding, err := shardbase.RootShard(ctx, r.Cluster, views.Namespace, ref)
+		root, result, err := shardbase.RootShard(ctx, r.Cluster, virtualWorkspace.Namespace, ref)
 		if err != nil {
-			return nil, status.Finding{}, err
+			return nil, status.Result{}, err
 		}
 		if root == nil {
-			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "%s", finding.Message), nil
+			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "%s", result.Message), nil
 		}
-		target := desired.ShardOf(root)
+		target := desired.NewRootShard(root)
 		return &target, status.OK(condition, operatorv1alpha1.ReasonReferenceValid, "RootShard %s is there", root.Name), nil
 	case spec.ShardRef != nil && spec.ShardRef.Name != "":
-		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, r.Cluster, views.Namespace, spec.ShardRef.Name)
+		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, r.Cluster, virtualWorkspace.Namespace, spec.ShardRef.Name)
 		if err != nil {
-			return nil, status.Finding{}, err
+			return nil, status.Result{}, err
 		}
 		if shard == nil {
 			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound,
-				"Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, views.Namespace), nil
+				"Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, virtualWorkspace.Namespace), nil
 		}
-		root, finding, err := shardbase.RootShard(ctx, r.Cluster, views.Namespace, shard.Spec.RootShard)
+		root, result, err := shardbase.RootShard(ctx, r.Cluster, virtualWorkspace.Namespace, shard.Spec.RootShard)
 		if err != nil {
-			return nil, status.Finding{}, err
+			return nil, status.Result{}, err
 		}
 		if root == nil {
-			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "of Shard %s: %s", shard.Name, finding.Message), nil
+			return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, "of Shard %s: %s", shard.Name, result.Message), nil
 		}
-		target := desired.FurtherShard(shard, root)
+		target := desired.NewShard(shard, root)
 		return &target, status.OK(condition, operatorv1alpha1.ReasonReferenceValid, "Shard %s is there", shard.Name), nil
 	}
 	return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound, "target names nothing: set rootShardRef or shardRef"), nil

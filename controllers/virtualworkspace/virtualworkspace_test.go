@@ -43,29 +43,29 @@ func TestBringingUp(t *testing.T) {
 		}, operatorv1alpha1.ConditionSpecHonored, "external.hostname and external.port must name the address"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			views := &operatorv1alpha1.VirtualWorkspace{
+			virtualWorkspace := &operatorv1alpha1.VirtualWorkspace{
 				ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp", UID: "1"}, Spec: operatorv1alpha1.VirtualWorkspaceSpec{External: address},
 			}
-			tc.change(views)
+			tc.change(virtualWorkspace)
 			alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
 			alpha.Spec.RootShard.Reference, alpha.Spec.Cache.Ref = ref("root"), ref("world")
-			cluster := memory.Cluster(t, views, alpha,
+			cluster := memory.NewClient(t, virtualWorkspace, alpha,
 				&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody", Namespace: "kcp"}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}, Spec: operatorv1alpha1.RootShardSpec{External: address}})
 			r := &Reconciler{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}}
-			key := client.ObjectKeyFromObject(views)
+			key := client.ObjectKeyFromObject(virtualWorkspace)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
 			}
-			if err := cluster.Get(t.Context(), key, views); err != nil {
+			if err := cluster.Get(t.Context(), key, virtualWorkspace); err != nil {
 				t.Fatal(err)
 			}
-			condition := meta.FindStatusCondition(views.Status.Conditions, tc.condition)
+			condition := meta.FindStatusCondition(virtualWorkspace.Status.Conditions, tc.condition)
 			if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, tc.text) {
 				t.Errorf("got %+v", condition)
 			}
-			if views.Status.Phase != operatorv1alpha1.VirtualWorkspacePhaseProvisioning {
-				t.Errorf("phase %s", views.Status.Phase)
+			if virtualWorkspace.Status.Phase != operatorv1alpha1.VirtualWorkspacePhaseProvisioning {
+				t.Errorf("phase %s", virtualWorkspace.Status.Phase)
 			}
 		})
 	}
@@ -73,8 +73,8 @@ func TestBringingUp(t *testing.T) {
 
 func TestTheFullSamplesAreHonored(t *testing.T) {
 	for _, name := range []string{"full/virtualworkspace.yaml", "full/virtualworkspace_custom.yaml"} {
-		if finding := checkSpec(golden.Sample[operatorv1alpha1.VirtualWorkspace](t, name)); finding.Kind != status.Fine {
-			t.Errorf("%s: %+v", name, finding)
+		if result := validateSpec(golden.Sample[operatorv1alpha1.VirtualWorkspace](t, name)); result.State != status.Satisfied {
+			t.Errorf("%s: %+v", name, result)
 		}
 	}
 }

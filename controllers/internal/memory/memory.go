@@ -13,8 +13,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Cluster holds the objects. The status of our kinds is a subresource, as it is in a cluster.
-func Cluster(t *testing.T, objects ...client.Object) client.Client {
+// NewClient holds the objects. The status of our kinds is a subresource, as it is in a cluster.
+func NewClient(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, operatorv1alpha1.AddToScheme} {

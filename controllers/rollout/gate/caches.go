@@ -7,11 +7,11 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
-// rootsWith are the RootShards that a cache server works for: directly, for one of their shards, or for a cache below it.
+// rootShardsUsing are the RootShards that a cache server works for: directly, for one of their shards, or for a cache below it.
 // Where caches are above each other in a circle, each is looked at once.
-func (o *observation) rootsWith(cache string) []string {
+func (o *snapshot) rootShardsUsing(cache string) []string {
 	out := map[string]bool{}
-	o.collectRoots(cache, out, map[string]bool{})
+	o.collectRootShards(cache, out, map[string]bool{})
 	var names []string
 	for i := range o.roots {
 		if out[o.roots[i].Name] {
@@ -21,7 +21,7 @@ func (o *observation) rootsWith(cache string) []string {
 	return names
 }
 
-func (o *observation) collectRoots(cache string, out, seen map[string]bool) {
+func (o *snapshot) collectRootShards(cache string, out, seen map[string]bool) {
 	if seen[cache] {
 		return
 	}
@@ -33,7 +33,7 @@ func (o *observation) collectRoots(cache string, out, seen map[string]bool) {
 	}
 	for i := range o.shards {
 		if ref := o.shards[i].Spec.Cache.Ref; ref != nil && ref.Name == cache {
-			for _, root := range named(o.shards[i].Spec.RootShard.Reference) {
+			for _, root := range referencedName(o.shards[i].Spec.RootShard.Reference) {
 				out[root] = true
 			}
 		}
@@ -44,19 +44,19 @@ func (o *observation) collectRoots(cache string, out, seen map[string]bool) {
 			continue
 		}
 		if o.caches[i].Name == cache {
-			for _, root := range named(parent.RootShardRef) {
+			for _, root := range referencedName(parent.RootShardRef) {
 				out[root] = true
 			}
 		}
-		if slices.Contains(named(parent.CacheServerRef), cache) {
-			o.collectRoots(o.caches[i].Name, out, seen)
+		if slices.Contains(referencedName(parent.CacheServerRef), cache) {
+			o.collectRootShards(o.caches[i].Name, out, seen)
 		}
 	}
 }
 
-// placeOfCache is where a cache server stands in the order: after all that are above it. One below the cache of a root
+// cacheOrder is where a cache server stands in the order: after all that are above it. One below the cache of a root
 // shard follows that.
-func (o *observation) placeOfCache(cache *operatorv1alpha1.CacheServer) (stage rollout.Stage, depth int) {
+func (o *snapshot) cacheOrder(cache *operatorv1alpha1.CacheServer) (stage rollout.Stage, depth int) {
 	for range o.caches { // no longer than any way up that is no circle
 		parent := cache.Spec.Parent
 		if parent == nil {
@@ -66,7 +66,7 @@ func (o *observation) placeOfCache(cache *operatorv1alpha1.CacheServer) (stage r
 			return rollout.StageRootShard, depth + 1
 		}
 		above := slices.IndexFunc(o.caches, func(c operatorv1alpha1.CacheServer) bool {
-			return slices.Contains(named(parent.CacheServerRef), c.Name)
+			return slices.Contains(referencedName(parent.CacheServerRef), c.Name)
 		})
 		if above < 0 {
 			break

@@ -24,7 +24,7 @@ func TestCachesFollowThoseAboveThem(t *testing.T) {
 	served.Spec.Cache.Ref = ref("europe")
 	shard := operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}}
 	shard.Spec.RootShard.Reference, shard.Spec.Cache.Ref = ref("embedded"), ref("asia-south")
-	all := &observation{
+	all := &snapshot{
 		roots:  []operatorv1alpha1.RootShard{embedded, served},
 		shards: []operatorv1alpha1.Shard{shard},
 		caches: []operatorv1alpha1.CacheServer{
@@ -50,8 +50,8 @@ func TestCachesFollowThoseAboveThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := slices.IndexFunc(all.caches, func(c operatorv1alpha1.CacheServer) bool { return c.Name == name })
-			stage, depth := all.placeOfCache(&all.caches[at])
-			if roots := all.rootsWith(name); stage != want.stage || depth != want.depth || !slices.Equal(roots, want.roots) {
+			stage, depth := all.cacheOrder(&all.caches[at])
+			if roots := all.rootShardsUsing(name); stage != want.stage || depth != want.depth || !slices.Equal(roots, want.roots) {
 				t.Errorf("stage %d, depth %d, of %v", stage, depth, roots)
 			}
 		})

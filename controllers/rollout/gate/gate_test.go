@@ -44,8 +44,8 @@ type site struct {
 
 // health is what the servers say of themselves, by title of the check.
 type health struct {
-	shard, cache, proxy, views, probe, door, silent error
-	lag                                             time.Duration
+	shard, cache, proxy, virtualWorkspace, probe, door, heartbeats error
+	lag                                                            time.Duration
 }
 
 func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string) error {
@@ -53,15 +53,17 @@ func (h *health) ShardReady(context.Context, *operatorv1alpha1.RootShard, string
 }
 func (h *health) CacheReady(context.Context, *operatorv1alpha1.CacheServer) error { return h.cache }
 func (h *health) ProxyReady(context.Context, desired.Proxy) error                 { return h.proxy }
-func (h *health) ViewsReady(context.Context, desired.VirtualWorkspace) error      { return h.views }
+func (h *health) VirtualWorkspaceReady(context.Context, desired.VirtualWorkspace) error {
+	return h.virtualWorkspace
+}
 func (h *health) Probe(_ context.Context, _ desired.Shard, doors ...desired.Proxy) error {
 	if len(doors) > 0 && h.door != nil {
 		return h.door
 	}
 	return h.probe
 }
-func (h *health) Silent(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
-	return nil, h.silent
+func (h *health) MissingHeartbeats(context.Context, *operatorv1alpha1.RootShard) (map[string]string, error) {
+	return nil, h.heartbeats
 }
 func (h *health) Lag(context.Context, desired.Shard) (time.Duration, error) { return h.lag, nil }
 
@@ -119,7 +121,7 @@ func (s *site) want(image string) {
 }
 
 // reconcile looks at one component, and returns what it says about the rollout.
-func (s *site) reconcile(name string) status.Finding {
+func (s *site) reconcile(name string) status.Result {
 	s.t.Helper()
 	kind := kindOf(s.owners[name])
 	labels := desired.AppLabels(kind, s.owners[name].GetName())
@@ -144,7 +146,7 @@ func (s *site) reconcile(name string) status.Finding {
 		s.order = append(s.order, name)
 		s.podsFollow(name, false)
 	}
-	return report.Find(operatorv1alpha1.ConditionRolledOut)
+	return report.Get(operatorv1alpha1.ConditionRolledOut)
 }
 
 func kindOf(object client.Object) string {
@@ -229,8 +231,8 @@ func TestANewVersionRollsOutInOrder(t *testing.T) {
 		t.Errorf("rolled out in the order %v", s.order)
 	}
 	for _, name := range all {
-		if finding := s.reconcile(name); finding.Kind != status.Fine {
-			t.Errorf("%s: %+v", name, finding)
+		if result := s.reconcile(name); result.State != status.Satisfied {
+			t.Errorf("%s: %+v", name, result)
 		}
 	}
 	if slot, _ := apply.Get[corev1.ConfigMap](t.Context(), s.client, namespace, "root-rollout"); slot == nil || slot.Data["component"] != "" {
@@ -262,15 +264,15 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 	for range 5 {
 		s.pass(func(string) {})
 	}
-	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Waiting || finding.Reason != rollout.ReasonRollingOut {
-		t.Errorf("while there is time: %+v", finding)
+	if result := s.reconcile("cache-cache-server"); result.State != status.Waiting || result.Reason != rollout.ReasonRollingOut {
+		t.Errorf("while there is time: %+v", result)
 	}
 	s.clock = s.clock.Add(4 * time.Minute)
-	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Stalled || finding.Reason != rollout.ReasonStopped {
-		t.Errorf("after its time: %+v", finding)
+	if result := s.reconcile("cache-cache-server"); result.State != status.Stalled || result.Reason != rollout.ReasonStopped {
+		t.Errorf("after its time: %+v", result)
 	}
-	if finding := s.reconcile("root-kcp"); finding.Kind != status.Waiting || finding.Reason != rollout.ReasonStopped || !strings.Contains(finding.Message, "CacheServer cache") {
-		t.Errorf("behind it: %+v", finding)
+	if result := s.reconcile("root-kcp"); result.State != status.Waiting || result.Reason != rollout.ReasonStopped || !strings.Contains(result.Message, "CacheServer cache") {
+		t.Errorf("behind it: %+v", result)
 	}
 	// What it was is put back: at once, and then all is as before.
 	s.want("example.com/atoll:v1")
@@ -282,8 +284,8 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 	if want := []string{"cache-cache-server", "cache-cache-server"}; !slices.Equal(s.order, want) {
 		t.Errorf("rolled %v", s.order)
 	}
-	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Fine {
-		t.Errorf("at the end: %+v", finding)
+	if result := s.reconcile("cache-cache-server"); result.State != status.Satisfied {
+		t.Errorf("at the end: %+v", result)
 	}
 }
 
@@ -300,12 +302,12 @@ func TestAnotherOperatorsClock(t *testing.T) {
 	s.clock = s.clock.Add(-time.Hour)
 	s.startOperator()
 	s.pass(func(string) {})
-	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Waiting || finding.Reason != rollout.ReasonRollingOut {
-		t.Errorf("while there is time: %+v", finding)
+	if result := s.reconcile("cache-cache-server"); result.State != status.Waiting || result.Reason != rollout.ReasonRollingOut {
+		t.Errorf("while there is time: %+v", result)
 	}
 	s.clock = s.clock.Add(4 * time.Minute)
-	if finding := s.reconcile("cache-cache-server"); finding.Kind != status.Stalled || finding.Reason != rollout.ReasonStopped {
-		t.Errorf("after its time: %+v", finding)
+	if result := s.reconcile("cache-cache-server"); result.State != status.Stalled || result.Reason != rollout.ReasonStopped {
+		t.Errorf("after its time: %+v", result)
 	}
 }
 
@@ -318,10 +320,10 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 		"of cache servers":                      {health{cache: boom}, rollout.ReasonNotReady},
 		"of shards":                             {health{shard: boom}, rollout.ReasonNotReady},
 		"of front proxies":                      {health{proxy: boom}, rollout.ReasonNotReady},
-		"of servers of virtual workspaces":      {health{views: boom}, rollout.ReasonNotReady},
+		"of servers of virtual workspaces":      {health{virtualWorkspace: boom}, rollout.ReasonNotReady},
 		"of workspaces through the front proxy": {health{door: boom}, rollout.ReasonProbeFails},
 		"of workspaces":                         {health{probe: boom}, rollout.ReasonProbeFails},
-		"of what shards tell one another":       {health{silent: boom}, rollout.ReasonLag},
+		"of what shards tell one another":       {health{heartbeats: boom}, rollout.ReasonLag},
 		"of replication":                        {health{lag: time.Minute}, rollout.ReasonLag},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -330,8 +332,8 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 			s.want("example.com/atoll:v2")
 			s.pass(func(string) {})
 			s.pass(func(string) {})
-			if finding := s.reconcile("cache-cache-server"); finding.Reason != tc.reason || len(s.order) != 0 {
-				t.Errorf("got %+v, rolled %v", finding, s.order)
+			if result := s.reconcile("cache-cache-server"); result.Reason != tc.reason || len(s.order) != 0 {
+				t.Errorf("got %+v, rolled %v", result, s.order)
 			}
 			s.health = health{}
 			s.pass(func(string) {})
@@ -349,8 +351,8 @@ func TestAPauseHoldsPodsAndNothingElse(t *testing.T) {
 	for range 3 {
 		s.pass(func(string) {})
 	}
-	if finding := s.reconcile("alpha-shard-kcp"); finding.Reason != rollout.ReasonPaused || len(s.order) != 0 {
-		t.Errorf("got %+v, rolled %v", finding, s.order)
+	if result := s.reconcile("alpha-shard-kcp"); result.Reason != rollout.ReasonPaused || len(s.order) != 0 {
+		t.Errorf("got %+v, rolled %v", result, s.order)
 	}
 	budgets := &policyv1.PodDisruptionBudgetList{}
 	if err := s.client.List(t.Context(), budgets); err != nil || len(budgets.Items) != len(all) {

@@ -22,13 +22,13 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// observation is all installations of a namespace, as they are.
-type observation struct {
-	roots   []operatorv1alpha1.RootShard
-	shards  []operatorv1alpha1.Shard
-	caches  []operatorv1alpha1.CacheServer
-	views   []operatorv1alpha1.VirtualWorkspace
-	proxies []operatorv1alpha1.FrontProxy
+// snapshot is all installations of a namespace, as they are.
+type snapshot struct {
+	roots             []operatorv1alpha1.RootShard
+	shards            []operatorv1alpha1.Shard
+	caches            []operatorv1alpha1.CacheServer
+	virtualWorkspaces []operatorv1alpha1.VirtualWorkspace
+	proxies           []operatorv1alpha1.FrontProxy
 
 	components []component
 }
@@ -36,30 +36,30 @@ type observation struct {
 // component is one workload with the custom resource it was made for.
 type component struct {
 	rollout.State
-	owner ladder.Object
-	kind  string
-	roots []string // names of the RootShards it belongs to
-	part  string   // what the conditions of its owner call it; "" for the server
+	owner  ladder.Object
+	kind   string
+	roots  []string // names of the RootShards it belongs to
+	prefix string   // what the conditions of its owner call it; "" for the server
 }
 
 // observe reads a namespace. Custom resources and workloads come from the caches of the manager.
-func (g *Gate) observe(ctx context.Context, namespace string) (*observation, error) {
+func (g *Gate) observe(ctx context.Context, namespace string) (*snapshot, error) {
 	var roots operatorv1alpha1.RootShardList
 	var shards operatorv1alpha1.ShardList
 	var caches operatorv1alpha1.CacheServerList
-	var views operatorv1alpha1.VirtualWorkspaceList
+	var virtualWorkspaces operatorv1alpha1.VirtualWorkspaceList
 	var proxies operatorv1alpha1.FrontProxyList
 	var deployments appsv1.DeploymentList
 	var stores appsv1.StatefulSetList
-	for _, list := range []client.ObjectList{&roots, &shards, &caches, &views, &proxies, &deployments, &stores} {
+	for _, list := range []client.ObjectList{&roots, &shards, &caches, &virtualWorkspaces, &proxies, &deployments, &stores} {
 		if err := g.cluster.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
-	all := &observation{roots: roots.Items, shards: shards.Items, caches: caches.Items, views: views.Items, proxies: proxies.Items}
-	all.customResources(deployments.Items, stores.Items)
+	all := &snapshot{roots: roots.Items, shards: shards.Items, caches: caches.Items, virtualWorkspaces: virtualWorkspaces.Items, proxies: proxies.Items}
+	all.addComponents(deployments.Items, stores.Items)
 	for i := range all.components {
-		g.judge(&all.components[i])
+		g.completeState(&all.components[i])
 	}
 	slices.SortFunc(all.components, func(a, b component) int {
 		return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Workload, b.Workload))
@@ -67,13 +67,13 @@ func (g *Gate) observe(ctx context.Context, namespace string) (*observation, err
 	return all, nil
 }
 
-// customResources makes the components of everything that is not on its way out.
-func (o *observation) customResources(deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
+// addComponents makes the components of everything that is not on its way out.
+func (o *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	for i := range o.caches {
 		cache := &o.caches[i]
-		stage, depth := o.placeOfCache(cache)
+		stage, depth := o.cacheOrder(cache)
 		first := len(o.components)
-		o.add("CacheServer", cache, o.rootsWith(cache.Name), stage, stage, deployments, stores)
+		o.add("CacheServer", cache, o.rootShardsUsing(cache.Name), stage, stage, deployments, stores)
 		for j := range o.components[first:] {
 			o.components[first+j].Depth = depth
 		}
@@ -84,20 +84,20 @@ func (o *observation) customResources(deployments []appsv1.Deployment, stores []
 	}
 	for i := range o.shards {
 		shard := &o.shards[i]
-		o.add("Shard", shard, named(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
+		o.add("Shard", shard, referencedName(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
 	}
-	for i := range o.views {
-		view := &o.views[i]
+	for i := range o.virtualWorkspaces {
+		view := &o.virtualWorkspaces[i]
 		o.add("VirtualWorkspace", view, o.rootOfTarget(view.Spec.Target), rollout.StageVirtualWorkspace, rollout.StageVirtualWorkspace, deployments, stores)
 	}
 	for i := range o.proxies {
 		proxy := &o.proxies[i]
-		o.add("FrontProxy", proxy, named(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
+		o.add("FrontProxy", proxy, referencedName(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
 	}
 }
 
 // add makes components of the workloads of one custom resource.
-func (o *observation) add(kind string, owner ladder.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
+func (o *snapshot) add(kind string, owner ladder.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	if owner.GetDeletionTimestamp() != nil {
 		return
 	}
@@ -110,12 +110,12 @@ func (o *observation) add(kind string, owner ladder.Object, roots []string, stag
 		}
 		state := rollout.State{
 			Component: rollout.Component{Title: title, Workload: live.Name, Stage: stage},
-			Ready:     status.Deployment("", live.Name, live).Kind == status.Fine,
-			Serves:    live.Status.ReadyReplicas > 0,
+			Ready:     status.ForDeployment("", live.Name, live).State == status.Satisfied,
+			Serving:   live.Status.ReadyReplicas > 0,
 		}
 		if live.Spec.Selector.MatchLabels["app.kubernetes.io/component"] == desired.ComponentRootShardProxy {
 			state.Title, state.Stage = "the internal proxy of "+title, rollout.StageProxy
-			o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, part: "internal proxy: "})
+			o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "internal proxy: "})
 			continue
 		}
 		found = true
@@ -130,44 +130,44 @@ func (o *observation) add(kind string, owner ladder.Object, roots []string, stag
 		state := rollout.State{
 			Component: rollout.Component{Title: "etcd of " + title, Workload: live.Name, Stage: store},
 			Ready:     live.Status.ObservedGeneration == live.Generation && live.Status.UpdatedReplicas == want && live.Status.ReadyReplicas == want,
-			Serves:    live.Status.ReadyReplicas > 0,
+			Serving:   live.Status.ReadyReplicas > 0,
 		}
-		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, part: "etcd: "})
+		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "etcd: "})
 	}
 	if !found {
-		state := rollout.State{Component: rollout.Component{Title: title, Stage: stage}, Unknown: "it has no pods yet"}
+		state := rollout.State{Component: rollout.Component{Title: title, Stage: stage}, UnknownReason: "it has no pods yet"}
 		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots})
 	}
 }
 
-// judge says of a component what was seen of it last, and what the user wants of it.
-func (g *Gate) judge(c *component) {
+// completeState says of a component what was seen of it last, and what the user wants of it.
+func (g *Gate) completeState(c *component) {
 	// What is said on a RootShard is said of the whole installation, and stands in the input.
 	if c.kind != "RootShard" {
-		c.Paused = wants(c.owner, operatorv1alpha1.AnnotationPauseRollout)
-		c.Now = wants(c.owner, operatorv1alpha1.AnnotationRolloutNow)
+		c.Paused = annotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
+		c.Now = annotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
 	}
-	if c.Unknown != "" {
+	if c.UnknownReason != "" {
 		return
 	}
-	last, ok := g.seen.recall(c.owner.GetNamespace(), c.Workload, c.owner.GetUID())
+	last, ok := g.components.get(c.owner.GetNamespace(), c.Workload, c.owner.GetUID())
 	switch {
 	case !ok || last.generation != c.owner.GetGeneration():
-		c.Unknown = notLookedAt(c.owner)
+		c.UnknownReason = notReconciledReason(c.owner)
 	default:
 		c.Pending = last.pending
 	}
 }
 
-// notLookedAt says why a component's spec is not acted on: it was not its turn yet, or something is wrong with it.
-func notLookedAt(owner ladder.Object) string {
+// notReconciledReason says why a component's spec is not acted on: it was not its turn yet, or something is wrong with it.
+func notReconciledReason(owner ladder.Object) string {
 	if stalled := meta.FindStatusCondition(owner.GetConditions(), operatorv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 		return stalled.Message
 	}
 	return "its spec has not been looked at yet"
 }
 
-func (o *observation) find(workload string) (component, bool) {
+func (o *snapshot) find(workload string) (component, bool) {
 	at := slices.IndexFunc(o.components, func(c component) bool { return c.Workload == workload })
 	if at < 0 {
 		return component{}, false
@@ -175,16 +175,16 @@ func (o *observation) find(workload string) (component, bool) {
 	return o.components[at], true
 }
 
-// sight is what there is to remember of a component.
-func (o *observation) sight(c component, pods apply.Pods) sight {
-	return sight{
+// record is what there is to remember of a component.
+func (o *snapshot) record(c component, pods apply.Pods) record {
+	return record{
 		namespace: c.owner.GetNamespace(), workload: c.Workload, owner: c.owner.GetUID(), generation: c.owner.GetGeneration(),
 		revision: pods.Revision, pending: pods.Change,
 	}
 }
 
 // rootsOf are the installations of a component, by name. One that belongs to none may roll as it likes.
-func (o *observation) rootsOf(c component) []*operatorv1alpha1.RootShard {
+func (o *snapshot) rootsOf(c component) []*operatorv1alpha1.RootShard {
 	var out []*operatorv1alpha1.RootShard
 	for i := range o.roots {
 		if slices.Contains(c.roots, o.roots[i].Name) && o.roots[i].DeletionTimestamp == nil {
@@ -197,11 +197,11 @@ func (o *observation) rootsOf(c component) []*operatorv1alpha1.RootShard {
 const defaultTimeout = 10 * time.Minute
 
 // input is what is decided by, for one component in one installation.
-func (o *observation) input(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
+func (o *snapshot) input(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
 	in := rollout.Input{
 		Time: now, Self: self.State, Timeout: defaultTimeout,
-		Paused: wants(root, operatorv1alpha1.AnnotationPauseRollout),
-		Now:    wants(root, operatorv1alpha1.AnnotationRolloutNow),
+		Paused: annotated(root, operatorv1alpha1.AnnotationPauseRollout),
+		Now:    annotated(root, operatorv1alpha1.AnnotationRolloutNow),
 	}
 	// What is no duration is as if it was left out; the default is a safe one.
 	if timeout, err := time.ParseDuration(root.Annotations[operatorv1alpha1.AnnotationRolloutTimeout]); err == nil && timeout > 0 {
@@ -215,19 +215,19 @@ func (o *observation) input(root *operatorv1alpha1.RootShard, self component, no
 	return in
 }
 
-func (o *observation) rootOfTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
+func (o *snapshot) rootOfTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
 	if target.ShardRef == nil {
-		return named(target.RootShardRef)
+		return referencedName(target.RootShardRef)
 	}
 	at := slices.IndexFunc(o.shards, func(s operatorv1alpha1.Shard) bool { return s.Name == target.ShardRef.Name })
 	if at < 0 {
 		return nil
 	}
-	return named(o.shards[at].Spec.RootShard.Reference)
+	return referencedName(o.shards[at].Spec.RootShard.Reference)
 }
 
-// named is the name in a reference, or nothing.
-func named(ref *corev1.LocalObjectReference) []string {
+// referencedName is the name in a reference, or nothing.
+func referencedName(ref *corev1.LocalObjectReference) []string {
 	if ref == nil || ref.Name == "" {
 		return nil
 	}

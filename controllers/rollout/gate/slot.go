@@ -25,8 +25,8 @@ const (
 
 func slotName(root *operatorv1alpha1.RootShard) string { return root.Name + "-rollout" }
 
-// slot reads the slot of an installation past any cache, so that it is the newest. One that nobody took is not there.
-func (g *Gate) slot(ctx context.Context, root *operatorv1alpha1.RootShard) (rollout.Slot, error) {
+// readSlot reads the slot of an installation past any cache, so that it is the newest. One that nobody took is not there.
+func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (rollout.Slot, error) {
 	object, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil || object == nil {
 		return rollout.Slot{}, err
@@ -44,8 +44,8 @@ func (g *Gate) slot(ctx context.Context, root *operatorv1alpha1.RootShard) (roll
 	return out, nil
 }
 
-// take puts another content into the slot, unless somebody else did meanwhile: then the error is an errTaken.
-func (g *Gate) take(ctx context.Context, root *operatorv1alpha1.RootShard, had, wanted rollout.Slot) error {
+// updateSlot puts another content into the slot, unless somebody else did meanwhile: then the error is an errTaken.
+func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard, had, wanted rollout.Slot) error {
 	live, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (g *Gate) take(ctx context.Context, root *operatorv1alpha1.RootShard, had, 
 		err = g.cluster.Create(ctx, object, client.FieldOwner(apply.FieldManager))
 	} else {
 		if live.Data[keyHolder] != had.Holder {
-			return taken(root)
+			return slotConflict(root)
 		}
 		object = live.DeepCopy()
 		object.Data = data
@@ -72,18 +72,18 @@ func (g *Gate) take(ctx context.Context, root *operatorv1alpha1.RootShard, had, 
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return taken(root)
+		return slotConflict(root)
 	case err != nil:
 		return fmt.Errorf("writing the rollout slot of RootShard %s: %w", root.Name, err)
 	}
 	return nil
 }
 
-// errTaken tells MayRoll that somebody was faster.
-type errTaken struct{ root string }
+// slotConflictError tells MayRoll that somebody was faster.
+type slotConflictError struct{ root string }
 
-func (e errTaken) Error() string {
+func (e slotConflictError) Error() string {
 	return "the rollout slot of RootShard " + e.root + " was taken meanwhile"
 }
 
-func taken(root *operatorv1alpha1.RootShard) error { return errTaken{root.Name} }
+func slotConflict(root *operatorv1alpha1.RootShard) error { return slotConflictError{root.Name} }
