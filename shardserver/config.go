@@ -29,7 +29,6 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
-	"github.com/atoll-dev/atoll/shardserver/arrivals"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
@@ -64,7 +63,6 @@ type Config struct {
 	typeIndex   *workspacetype.Index
 	virtual     *virtual.Set
 	connections *watchterminator.Connections
-	arrivals    *arrivals.Gate
 	tokenIssuer serviceaccount.TokenGenerator
 	tokenKeys   serviceaccount.PublicKeysGetter
 	rest        *restOptions
@@ -102,7 +100,6 @@ func newConfig(ctx context.Context, opts options.Completed, registry *storage.Re
 		Generic:  genericapiserver.NewConfig(legacyscheme.Codecs),
 		options:  opts,
 		registry: registry,
-		arrivals: arrivals.New(),
 		inFlight: quota.NewInFlight(),
 		keys: etcdkeys.New(etcdkeys.Config{
 			Transport: opts.Etcd.StorageConfig.Transport, Prefix: opts.Etcd.StorageConfig.Prefix, Registry: registry,
@@ -338,7 +335,7 @@ func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver
 	}
 	handler = c.virtual.WithRequest(handler)
 	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.Shard.Name, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
-	return c.arrivals.With(authentication.WithInClusterRewrite(handler))
+	return authentication.WithInClusterRewrite(handler)
 }
 
 func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {

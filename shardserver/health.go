@@ -1,10 +1,11 @@
 package shardserver
 
 import (
+	"runtime/debug"
+
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/headroom"
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 )
 
@@ -18,7 +19,7 @@ func (s *Server) addHealth() {
 		Keys:               s.config.keys,
 		MaxLogicalClusters: s.options.Shard.MaxLogicalClusters,
 		MaxObjects:         s.options.Shard.MaxObjects,
-		MemoryLimit:        headroom.Limit(),
+		MemoryLimit:        debug.SetMemoryLimit(-1),
 		Healthy: func() error {
 			if s.registration == nil {
 				return nil

@@ -156,12 +156,6 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		}()
 	}
-	port, err := s.config.arrivals.Listen(s.Generic.SecureServingInfo.Listener)
-	if err != nil {
-		return err
-	}
-	defer port.Close()
-	s.Generic.SecureServingInfo.Listener = port
 	s.ran = true
 	if err := s.Generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return err

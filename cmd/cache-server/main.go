@@ -16,6 +16,7 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/options"
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
 func main() {
@@ -60,6 +61,7 @@ system:kcp:cache with common name system:kcp:cache:<name> is a cache below this 
 				return fmt.Errorf("logging flags: %w", err)
 			}
 			defer logs.FlushLogs()
+			gomemlimit.Set()
 			config, err := o.Complete()
 			if err != nil {
 				return err

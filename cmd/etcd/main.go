@@ -7,14 +7,10 @@ import (
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
-	"github.com/atoll-dev/atoll/shardserver/headroom"
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
-// room is less than that of a shard: etcd holds little in its heap, and would collect garbage five times a second while
-// workspaces are made, which costs it a twelfth of its processor time.
-var room = headroom.Room{Least: 64 << 20, Most: 256 << 20}
-
 func main() {
-	headroom.Keep(room)
+	gomemlimit.Set()
 	etcdmain.Main(os.Args)
 }

@@ -14,6 +14,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/proxy"
 	"github.com/atoll-dev/atoll/proxy/options"
 )
@@ -63,6 +64,7 @@ mapping file says. It authenticates users and tells the shards who they are.`,
 				return fmt.Errorf("logging flags: %w", err)
 			}
 			defer logs.FlushLogs()
+			gomemlimit.Set()
 			config, err := proxy.NewConfig(completed)
 			if err != nil {
 				return err

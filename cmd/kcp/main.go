@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/atoll-dev/atoll/embeddedcache"
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/shardserver"
-	"github.com/atoll-dev/atoll/shardserver/headroom"
 	"github.com/atoll-dev/atoll/shardserver/options"
 )
 
@@ -91,7 +91,7 @@ func run(opts *options.Options) error {
 		return err
 	}
 	defer klog.Flush()
-	headroom.Keep(headroom.Wanted)
+	gomemlimit.Set()
 	completed, err := opts.Complete()
 	if err != nil {
 		return err

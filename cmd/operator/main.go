@@ -33,6 +33,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/shard"
 	"github.com/atoll-dev/atoll/controllers/shardclient"
 	"github.com/atoll-dev/atoll/controllers/virtualworkspace"
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
 // leaderElectionID is that of existing installations, so that no two operators ever act at once.
@@ -54,6 +55,7 @@ func run(args []string) error {
 		return err
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
+	gomemlimit.Set()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, operatorv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -14,6 +14,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
+	"github.com/atoll-dev/atoll/internal/gomemlimit"
 	"github.com/atoll-dev/atoll/proxy/virtualworkspaces"
 )
 
@@ -53,6 +54,7 @@ asking, and passes requests on.`,
 				return fmt.Errorf("logging flags: %w", err)
 			}
 			defer logs.FlushLogs()
+			gomemlimit.Set()
 			server, err := virtualworkspaces.New(o)
 			if err != nil {
 				return err

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,16 +10,15 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 )
 
 // cached puts the stock watch cache on the stock storage, as genericregistry.StorageWithCacher does, with one
-// difference that has no seam there: the storage says that it cannot stream its initial list. The reflector inside
-// the watch cache gathers such a stream in a store keyed by namespace and name, where the objects of all logical
-// clusters but one would be lost; an ordinary list reaches the watch cache, and its own keys, as it is. To be
-// replaced by the stock function once the reflector takes the key function of what it fills.
+// difference that StorageWithCacher cannot express: the storage does not support WatchList. The reflector inside the
+// watch cache collects a streamed list in a store keyed by namespace and name, where objects of different logical
+// clusters overwrite each other; a LIST reaches the watch cache, and its own keys, as it is. The stock function can
+// replace this one once the reflector takes the key function of the store that it fills.
 //
-// What is to be kept goes through the given function first, which may make it smaller: nobody else has it yet.
+// compact may shrink an object in place before the watch cache stores it, when no other reference to it exists.
 func cached(
 	compact func(runtime.Object),
 	config *storagebackend.ConfigForResource,
@@ -39,7 +37,7 @@ func cached(
 		raw = smallPages{raw}
 	}
 	watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             &prompt{listing: listing{newForgetting(raw, newFunc, clock.RealClock{})}},
+		Storage:             &progressRequester{noWatchList: noWatchList{raw}},
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -60,30 +58,15 @@ func cached(
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(watchCache, raw)
-	return &plain{CacheDelegator: delegator, watchCache: watchCache}, sync.OnceFunc(func() {
+	return delegator, sync.OnceFunc(func() {
 		delegator.Stop()
 		watchCache.Stop()
 		destroyRaw()
 	}), nil
 }
 
-// plain reads what a watch cache has at the moment without a span. Authorization alone does so several times for each
-// request, and a span, recorded or not, allocates more than the read.
-type plain struct {
-	*cacher.CacheDelegator
-	watchCache *cacher.Cacher
-}
+// noWatchList is storage whose content the reflector of a watch cache lists and does not stream.
+type noWatchList struct{ storage.Interface }
 
-// Get implements storage.Interface.
-func (p *plain) Get(ctx context.Context, key string, opts storage.GetOptions, into runtime.Object) error {
-	if opts.ResourceVersion == "0" && p.watchCache.Ready() {
-		return p.watchCache.Get(ctx, key, opts, into)
-	}
-	return p.CacheDelegator.Get(ctx, key, opts, into)
-}
-
-// listing is storage whose content is listed, not streamed, by the reflector that fills a watch cache.
-type listing struct{ storage.Interface }
-
-// IsWatchListSemanticsUnSupported is what reflectors ask for.
-func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+// IsWatchListSemanticsUnSupported implements the check of reflectors for WatchList.
+func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }

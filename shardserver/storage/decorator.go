@@ -26,8 +26,7 @@ import (
 )
 
 // indexField is the field by which the watch cache finds the watchers of an event. Every watch of one cluster requires
-// it, so that an event is offered to the watchers of its own cluster alone. It is no field of objects: keys keep clusters
-// apart, and without it the fields of system objects are equal in all clusters.
+// it, so that an event is offered to the watchers of its own cluster alone. It is no field of objects: keys keep clusters apart.
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
@@ -62,8 +61,7 @@ func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		layout := layout{prefix: "/" + strings.Trim(resourcePrefix, "/")}
-		attrs := withSharedFields(getAttrs)
-		base, destroy, err := inner(config, resourcePrefix, layout.objectKey(keyFunc), newFunc, newListFunc, attrs,
+		base, destroy, err := inner(config, resourcePrefix, layout.objectKey(keyFunc), newFunc, newListFunc, getAttrs,
 			storage.IndexerFuncs{indexField: clusterIndex}, indexers)
 		if err != nil {
 			return nil, nil, fmt.Errorf("creating storage for %s: %w", config.GroupResource, err)
@@ -131,9 +129,6 @@ func (l layout) objectKey(keyFunc func(runtime.Object) (string, error)) func(run
 		if err != nil {
 			return "", err
 		}
-		if cluster.String() == nobodys {
-			return nobodys, nil
-		}
 		key, err := keyFunc(obj)
 		if err != nil {
 			return "", err
@@ -160,17 +155,6 @@ func clusterIndex(obj runtime.Object) string {
 		return ""
 	}
 	return logicalcluster.Of(accessor).String()
-}
-
-func withSharedFields(getAttrs storage.AttrFunc) storage.AttrFunc {
-	shared := &fieldSets{}
-	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
-		labelSet, fieldSet, err := getAttrs(obj)
-		if err != nil {
-			return nil, nil, err
-		}
-		return labelSet, shared.share(fieldSet), nil
-	}
 }
 
 // stamp writes the cluster of the context into the object, whatever the object said before.

@@ -2,9 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
-	"reflect"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,34 +96,5 @@ func TestWatchersAreFoundByTheirCluster(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestEqualFieldsAreOneInMemory(t *testing.T) {
-	attrs := withSharedFields(storage.DefaultNamespaceScopedAttr)
-	of := func(cluster, name string) fields.Set {
-		_, set, err := attrs(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster}}})
-		if err != nil || set["metadata.name"] != name || set["metadata.namespace"] != "default" {
-			t.Fatalf("fields of %s = %v, %v", name, set, err)
-		}
-		return set
-	}
-	first := of("a", "system")
-	if second := of("b", "system"); reflect.ValueOf(first).Pointer() != reflect.ValueOf(second).Pointer() {
-		t.Error("the fields of a system object should be one in all logical clusters")
-	}
-	for i := range 1000 { // whatever comes between, each object has its own fields
-		of("c", fmt.Sprint(i))
-	}
-	of("d", "system")
-}
-
-func TestLongFieldsAreNotKept(t *testing.T) {
-	shared := &fieldSets{}
-	shared.share(fields.Set{"json": strings.Repeat("x", longestField+1)})
-	for i := range shared {
-		if set := shared[i].Load(); set != nil {
-			t.Errorf("%d bytes are kept", len((*set)["json"]))
-		}
 	}
 }

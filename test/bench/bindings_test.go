@@ -45,7 +45,7 @@ func BenchmarkBindings(b *testing.B) {
 		creator.stop()
 		binder := newBinder(b, shard, provider)
 		binder.bind(b, clusters[:1], "others") // what exists once
-		forget(b, shard)                       // or the end of what caches keep of the workspaces would count as a gain
+		awaitReads()
 		before := observe(b, shard, etcd)
 
 		binder.bind(b, clusters[:1], export.Name)
@@ -60,7 +60,7 @@ func BenchmarkBindings(b *testing.B) {
 		record("binding create to Bound p99", milliseconds(quantile(took, 0.99)), "ms", "same run")
 		binder.stop()
 		done := observe(b, shard, etcd)
-		forget(b, shard)
+		awaitReads()
 		all := observe(b, shard, etcd)
 
 		heap := func(a, z observation, n int) float64 {

@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/atoll-dev/atoll/shardserver/headroom"
 )
 
 // Figure is one measured number.
@@ -76,7 +74,6 @@ func TestMain(m *testing.M) {
 	if names := chosen(); len(names) > 1 {
 		os.Exit(runEach(names))
 	}
-	headroom.Keep(headroom.Wanted) // shards run in this process: it collects garbage as that of cmd/kcp does
 	var err error
 	if figures, err = earlier(); err != nil {
 		fmt.Fprintf(os.Stderr, "reading the figures so far: %v\n", err)

@@ -3,8 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +52,7 @@ func BenchmarkWorkspaces(b *testing.B) {
 		record("workspaces created until Ready, flat", rate(some, begun), "1/s", fmt.Sprintf("goal 100/s; %d writers, %d workspaces", writers, some))
 		record("workspace create to Ready p50", milliseconds(quantile(workspaces, 0.5)), "ms", "same run")
 		record("workspace create to Ready p99", milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms; same run")
-		forget(b, shard)
+		awaitReads()
 		empty.recordCost(observe(b, shard, etcd), some)
 
 		begun = time.Now()
@@ -62,13 +60,16 @@ func BenchmarkWorkspaces(b *testing.B) {
 		record(fmt.Sprintf("workspaces created until Ready, up to %d", many), rate(many-some, begun), "1/s", "goal 100/s; same shard")
 		record(fmt.Sprintf("workspace create to Ready p99, up to %d", many), milliseconds(quantile(workspaces, 0.99)), "ms", "goal 1000 ms")
 		creator.stop()
-		forget(b, shard)
+		awaitReads()
 		empty.recordCost(observe(b, shard, etcd), many)
 		stop(b, shard)
 
 		begun = time.Now()
 		shard = shardtesting.StartIn(b, directory, etcd.use)
 		record(fmt.Sprintf("start with %d workspaces, until ready", many), time.Since(begun).Seconds(), "s", "goal 10 s; etcd runs already")
+		awaitReads()
+		started := observe(b, shard, etcd)
+		record(fmt.Sprintf("heap per empty workspace after a restart, %d workspaces", many), float64(int64(started.heapBytes)-int64(empty.heapBytes))/float64(many)/1024, "KiB", "without the event history of watch caches")
 
 		begun = time.Now()
 		deleteAll(b, shard, "root")
@@ -106,6 +107,9 @@ func BenchmarkTree(b *testing.B) {
 	}
 }
 
+// awaitReads waits for the goroutines of consistent reads of watch caches, which each read leaves for three seconds.
+func awaitReads() { time.Sleep(5 * time.Second) }
+
 // BenchmarkLeftovers creates and deletes workspaces again and again and looks at what stays.
 func BenchmarkLeftovers(b *testing.B) {
 	timed(b)
@@ -119,20 +123,21 @@ func BenchmarkLeftovers(b *testing.B) {
 			creator.stop()
 			deleteAll(b, shard, "root")
 		}
-		round("warm", inRound)
-		forget(b, shard)
+		// The watch caches keep the events of at least 75 seconds: these rounds size their history.
+		for i := range 2 {
+			round(fmt.Sprint("warm", i), inRound)
+		}
+		awaitReads()
 		before := observe(b, shard, etcd)
 		lines := []int{before.series}
 		for i := range rounds {
 			round(fmt.Sprint("round", i), inRound)
 			lines = append(lines, series(raw(b, shard.Masters(b), "/metrics")))
 		}
-		busy := observe(b, shard, etcd)
-		forget(b, shard)
+		awaitReads()
 		after := observe(b, shard, etcd)
 		cycles := float64(rounds * inRound)
-		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d, and the time that watch caches take to forget them", rounds, inRound))
-		record("held right after the last round: heap", float64(busy.heapBytes)/(1<<20), "MiB", fmt.Sprintf("%.1f MiB before the rounds; watch caches keep the events of 75 s", float64(before.heapBytes)/(1<<20)))
+		record("left per workspace created and deleted: heap", (float64(after.heapBytes)-float64(before.heapBytes))/cycles, "B", fmt.Sprintf("goal 1024 B; %d rounds of %d, after two of the same size", rounds, inRound))
 		record("left after all rounds: keys", float64(after.keys-before.keys), "", "goal 0")
 		record("left after all rounds: goroutines", float64(after.goroutines-before.goroutines), "", "goal 0")
 		record("left after all rounds: metric lines", float64(lines[rounds]-lines[0]), "", fmt.Sprintf("goal 0; what happens for the first time makes some, which stay: %v before and after each round", lines))
@@ -140,44 +145,6 @@ func BenchmarkLeftovers(b *testing.B) {
 		record("metric lines made while waiting", float64(after.series-lines[rounds]), "", "those of the watch caches' own checks, every five minutes, when they come for the first time")
 		stop(b, shard)
 	}
-}
-
-// forget waits until watch caches have given back what they kept of the events of what was done (docs/adr/0039): about
-// a hundred seconds after the last of them, for what is fresh is kept.
-func forget(b *testing.B, shard *shardtesting.Shard) {
-	b.Helper()
-	const little = 400 // events are left to each
-	begun, told := time.Now(), time.Time{}
-	for most, holder := mostEvents(b, shard); most > little; most, holder = mostEvents(b, shard) {
-		if time.Since(told) > 30*time.Second {
-			told = time.Now()
-			tell(b, fmt.Sprintf("waits until watch caches forget what is old, one has room for %d events, {%s}", most, holder))
-		}
-		if time.Since(begun) > 4*time.Minute {
-			tell(b, "waits no longer")
-			break
-		}
-		time.Sleep(2 * time.Second)
-	}
-	time.Sleep(5 * time.Second) // a consistent read of a watch cache leaves a goroutine for three
-}
-
-// mostEvents returns how many events the watch cache with the most of them has room for, and of what resource they are.
-func mostEvents(b *testing.B, shard *shardtesting.Shard) (most int, resource string) {
-	b.Helper()
-	for line := range strings.Lines(string(raw(b, shard.Masters(b), "/metrics"))) {
-		if capacity, ok := strings.CutPrefix(line, "watch_cache_capacity{"); ok {
-			labels, value, _ := strings.Cut(strings.TrimSpace(capacity), "} ")
-			events, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if int(events) > most {
-				most, resource = int(events), labels
-			}
-		}
-	}
-	return most, resource
 }
 
 func stop(b *testing.B, shard *shardtesting.Shard) {

@@ -38,7 +38,7 @@ type ReporterConfig struct {
 	Registry                       *storage.Registry
 	Keys                           Keys
 	MaxLogicalClusters, MaxObjects int64
-	// MemoryLimit is how much memory the process may use, in bytes; math.MaxInt64 is any amount.
+	// MemoryLimit is that of the Go runtime (GOMEMLIMIT), in bytes; math.MaxInt64 without a limit.
 	MemoryLimit int64
 	// Healthy returns why the shard should get no traffic.
 	Healthy func() error

@@ -1,0 +1,19 @@
+// Package gomemlimit sets the memory limit of the Go runtime from that of the container, so that garbage is collected
+// more often before the kernel kills the process.
+package gomemlimit
+
+import (
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/klog/v2"
+)
+
+// Set limits the Go runtime to 90 % of the memory limit of the process's control group. GOMEMLIMIT in the environment
+// takes precedence; AUTOMEMLIMIT sets another share, or "off".
+func Set() {
+	limit, err := memlimit.Set()
+	if err != nil {
+		klog.V(2).InfoS("Could not read the container's memory limit; GOMEMLIMIT is unchanged", "reason", err)
+		return
+	}
+	klog.V(2).InfoS("Memory limit of the Go runtime", "GOMEMLIMIT", limit)
+}
