@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/mapping"
+	"github.com/atoll-dev/atoll/proxy/metrics"
 	"github.com/atoll-dev/atoll/proxy/options"
-	"github.com/atoll-dev/atoll/proxy/scrape"
 	"github.com/atoll-dev/atoll/proxy/shards"
 )
 
@@ -30,26 +30,26 @@ type Config struct {
 	Shards *rest.Config
 	// Root reaches the root shard; nil where no kubeconfig is given.
 	Root *rest.Config
-	// SharedIndex, where enabled, says what there is; shards are not asked then.
+	// SharedIndex, if enabled, is read instead of watching the shards.
 	SharedIndex *sharedindex.Options
-	// Subset are the shards that the proxy leads to.
+	// Subset selects the shards that the proxy serves.
 	Subset shards.Subset
 
 	Serving        *genericapiserver.SecureServingInfo
 	Authentication kubeauthenticator.Config
-	// LookupServiceAccounts asks the shard whether a service account token is still good.
+	// LookupServiceAccounts reviews service account tokens at the shard of their logical cluster.
 	LookupServiceAccounts bool
 	Groups                identity.GroupFilter
-	// WorkspaceAuthentication accepts tokens of the issuers that workspace types bring, in workspaces of these types.
+	// WorkspaceAuthentication accepts tokens of the issuers that a workspace type names, in workspaces of this type.
 	WorkspaceAuthentication bool
-	// RequiredAudiences are those of the flag; tokens of workspace issuers must be for one of them, if there are any.
+	// RequiredAudiences are those of --api-audiences. If any, tokens of workspace issuers must be for one of them.
 	RequiredAudiences authenticator.Audiences
 
 	CORSAllowedOrigins []string
 	ProfilerAddress    string
 	ShutdownTimeout    time.Duration
 
-	// MetricsAuthorizer decides who reads /metrics; Complete sets it.
+	// MetricsAuthorizer authorizes requests for /metrics; Complete sets it.
 	MetricsAuthorizer authorizer.Authorizer
 }
 
@@ -110,8 +110,8 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 	return c, nil
 }
 
-// loadKubeconfig reads the current context of the file. Client-side rate limits are off: the proxy's own calls are
-// few, and bounded by what watches them.
+// loadKubeconfig reads the current context of the file. Client-side rate limits are off, because the proxy itself sends few
+// requests.
 func loadKubeconfig(file string) (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{}).ClientConfig()
@@ -127,18 +127,18 @@ type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct{ Config }
 
-// Complete derives what is not given: the authorizer of /metrics, and the CAs that the TLS handshake advertises.
+// Complete sets the authorizer of /metrics and the CAs that the TLS handshake advertises.
 func (c *Config) Complete() (CompletedConfig, error) {
 	out := *c
 	if out.MetricsAuthorizer == nil && out.Root != nil {
 		root := rest.CopyConfig(out.Root)
 		root.Host = shards.ServerOf(root.Host)
 		var err error
-		if out.MetricsAuthorizer, err = scrape.InRoot(root); err != nil {
+		if out.MetricsAuthorizer, err = metrics.NewAuthorizer(root); err != nil {
 			return CompletedConfig{}, err
 		}
 	}
-	// Both CAs are advertised: of people, and of proxies in front that name people.
+	// Both CAs are advertised: that of users, and that of proxies which authenticate users by request header.
 	var clientCAs []dynamiccertificates.CAContentProvider
 	if ca := out.Authentication.ClientCAContentProvider; ca != nil {
 		clientCAs = append(clientCAs, ca)
@@ -154,8 +154,8 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	return CompletedConfig{&completedConfig{out}}, nil
 }
 
-// authenticator builds the authentication chain; ctx ends its background work.
-func (c CompletedConfig) authenticator(ctx context.Context, lookup identity.Lookup) (*identity.Authenticator, error) {
+// newAuthenticator returns the authentication chain; ctx ends its background work.
+func (c CompletedConfig) newAuthenticator(ctx context.Context, lookup identity.Lookup) (*identity.Authenticator, error) {
 	if !c.LookupServiceAccounts {
 		lookup = nil
 	}

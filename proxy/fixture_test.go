@@ -31,7 +31,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
-// authority is a certificate authority of a test.
+// authority is a certificate authority.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -86,8 +86,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// seen is what a backend got: it answers every request that is no list or watch of its own with this.
-type seen struct {
+// received is the response of a backend to requests for which it has no other one: the request that it received.
+type received struct {
 	Backend string
 	Path    string
 	Host    string
@@ -96,9 +96,9 @@ type seen struct {
 	Peer    string
 }
 
-// far is the other end of the network: a TLS server that serves canned lists and watches of Shards, Workspaces and
-// LogicalClusters, and otherwise tells what it got.
-type far struct {
+// fakeServer is a TLS server that serves lists and watches of Shards, Workspaces, LogicalClusters and so on from memory, and
+// responds to all other requests with what it received.
+type fakeServer struct {
 	*httptest.Server
 	name string
 
@@ -106,24 +106,24 @@ type far struct {
 	version  int
 	objects  map[string]map[string]any // resource -> key -> object
 	watchers map[chan string]string    // -> resource
-	history  []happened                // since the oldest version that a watch may begin at
-	oldest   int
-	lists    map[string]int // how often each resource was listed
+	history  []pastEvent               // after the oldest version
+	oldest   int                       // the oldest version at which a watch can start
+	lists    map[string]int            // number of lists by resource
 	closed   chan struct{}
 	conns    map[net.Conn]bool
 
 	allowMetrics map[string]bool // users that an access review allows
-	tokenLives   bool            // the answer of token reviews
+	acceptTokens bool            // the result of token reviews
 }
 
-// happened is an event that a watch may begin before.
-type happened struct {
+// pastEvent is an event that is sent to watches which start before it.
+type pastEvent struct {
 	version        int
 	resource, line string
 }
 
-func newFar(t testing.TB, name string, server, clients *authority) *far {
-	f := &far{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, lists: map[string]int{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, tokenLives: true}
+func newFakeServer(t testing.TB, name string, server, clients *authority) *fakeServer {
+	f := &fakeServer{name: name, objects: map[string]map[string]any{}, watchers: map[chan string]string{}, lists: map[string]int{}, closed: make(chan struct{}), conns: map[net.Conn]bool{}, acceptTokens: true}
 	f.Server = httptest.NewUnstartedServer(f)
 	roots := x509.NewCertPool()
 	roots.AddCert(clients.cert)
@@ -141,7 +141,7 @@ func newFar(t testing.TB, name string, server, clients *authority) *far {
 	return f
 }
 
-func (f *far) stop() {
+func (f *fakeServer) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
@@ -154,7 +154,7 @@ func (f *far) stop() {
 	go f.Close()
 }
 
-func (f *far) put(resource, cluster, name string, rest map[string]any) {
+func (f *fakeServer) put(resource, cluster, name string, rest map[string]any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	kind := "MODIFIED"
@@ -171,7 +171,7 @@ func (f *far) put(resource, cluster, name string, rest map[string]any) {
 	f.send(resource, kind, obj)
 }
 
-func (f *far) remove(resource, cluster, name string) {
+func (f *fakeServer) remove(resource, cluster, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.version++
@@ -179,9 +179,9 @@ func (f *far) remove(resource, cluster, name string) {
 	f.send(resource, "DELETED", object(resource, cluster, name, f.version, nil))
 }
 
-func (f *far) send(resource, kind string, obj any) {
+func (f *fakeServer) send(resource, kind string, obj any) {
 	line, _ := json.Marshal(map[string]any{"type": kind, "object": obj})
-	f.history = append(f.history, happened{f.version, resource, string(line)})
+	f.history = append(f.history, pastEvent{f.version, resource, string(line)})
 	for ch, watched := range f.watchers {
 		if watched == resource {
 			ch <- string(line)
@@ -201,40 +201,40 @@ func object(resource, cluster, name string, version int, rest map[string]any) ma
 	return obj
 }
 
-// forget makes watches begin now, or be told that they are too old.
-func (f *far) forget() {
+// compact makes watches before the current version fail.
+func (f *fakeServer) compact() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.version++
 	f.oldest, f.history = f.version, nil
 }
 
-// listed returns how often a resource was listed.
-func (f *far) listed(resource string) int {
+// listed returns the number of lists of a resource.
+func (f *fakeServer) listed(resource string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lists[resource]
 }
 
-func (f *far) cluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
+func (f *fakeServer) cluster(name string) { f.put("logicalclusters", name, "cluster", nil) }
 
-// typedCluster is cluster with the workspace type that it was created with.
-func (f *far) typedCluster(name, kind string) {
+// clusterOfType is cluster with a workspace type.
+func (f *fakeServer) clusterOfType(name, workspaceType string) {
 	f.mu.Lock()
 	version := f.version + 1
 	f.mu.Unlock()
 	f.put("logicalclusters", name, "cluster", map[string]any{"metadata": map[string]any{"name": "cluster", "resourceVersion": fmt.Sprint(version),
-		"annotations": map[string]string{"kcp.io/cluster": name, "internal.tenancy.kcp.io/type": kind}}})
+		"annotations": map[string]string{"kcp.io/cluster": name, "internal.tenancy.kcp.io/type": workspaceType}}})
 }
 
-func (f *far) workspace(parent, name, cluster, phase string) {
+func (f *fakeServer) workspace(parent, name, cluster, phase string) {
 	f.put("workspaces", parent, name, map[string]any{"spec": map[string]any{"cluster": cluster}, "status": map[string]any{"phase": phase}})
 }
 
-// tenancyIdentity is the identity of the export that workspaces come from.
+// tenancyIdentity is the identity of the export of workspaces.
 const tenancyIdentity = "1d0"
 
-func (f *far) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	path := req.URL.Path
 	for resource, gvk := range kinds {
 		cluster := "*"
@@ -264,7 +264,7 @@ func (f *far) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		_ = json.NewEncoder(w).Encode(review)
 	case strings.HasSuffix(path, "/tokenreviews"):
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": map[string]any{"authenticated": f.tokenLives}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": map[string]any{"authenticated": f.acceptTokens}})
 	case req.Header.Get("Upgrade") != "":
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -290,17 +290,17 @@ func (f *far) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			}
 		}
 	case strings.HasSuffix(path, "/redirect"):
-		http.Redirect(w, req, "https://elsewhere.example/", http.StatusFound)
+		http.Redirect(w, req, "https://redirect.example/", http.StatusFound)
 	case strings.HasSuffix(path, "/busy"):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Not found on this shard", http.StatusTooManyRequests)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(seen{f.name, req.URL.EscapedPath(), req.Host, req.Proto, req.Header, req.TLS.PeerCertificates[0].Subject.CommonName})
+		_ = json.NewEncoder(w).Encode(received{f.name, req.URL.EscapedPath(), req.Host, req.Proto, req.Header, req.TLS.PeerCertificates[0].Subject.CommonName})
 	}
 }
 
-func (f *far) serveList(w http.ResponseWriter, req *http.Request, resource string) {
+func (f *fakeServer) serveList(w http.ResponseWriter, req *http.Request, resource string) {
 	w.Header().Set("Content-Type", "application/json")
 	f.mu.Lock()
 	if req.URL.Query().Get("watch") == "" {
@@ -347,23 +347,23 @@ func (f *far) serveList(w http.ResponseWriter, req *http.Request, resource strin
 	}
 }
 
-// installation is two shards and a proxy in front.
-type installation struct {
+// env is an installation of two shards and a proxy.
+type env struct {
 	t                            testing.TB
 	dir                          string
 	serverCA, clientCA, headerCA *authority
-	root, alpha, services        *far
+	root, alpha, services        *fakeServer
 	url                          string
 	stop                         func()
 }
 
-// setUp starts everything. configure may change the options before.
-func setUp(t testing.TB, configure ...func(*installation, *options.Options)) *installation {
+// setUp starts an installation. configure may change the options of the proxy.
+func setUp(t testing.TB, configure ...func(*env, *options.Options)) *env {
 	t.Helper()
-	i := &installation{t: t, dir: t.TempDir(), serverCA: newAuthority(t, "server-ca"), clientCA: newAuthority(t, "client-ca"), headerCA: newAuthority(t, "header-ca")}
-	i.root = newFar(t, "root", i.serverCA, i.headerCA)
-	i.alpha = newFar(t, "alpha", i.serverCA, i.headerCA)
-	i.services = newFar(t, "services", i.serverCA, i.headerCA)
+	i := &env{t: t, dir: t.TempDir(), serverCA: newAuthority(t, "server-ca"), clientCA: newAuthority(t, "client-ca"), headerCA: newAuthority(t, "header-ca")}
+	i.root = newFakeServer(t, "root", i.serverCA, i.headerCA)
+	i.alpha = newFakeServer(t, "alpha", i.serverCA, i.headerCA)
+	i.services = newFakeServer(t, "services", i.serverCA, i.headerCA)
 	i.root.put("shards", "root", "root", map[string]any{"spec": map[string]any{"baseURL": i.root.URL}})
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": i.alpha.URL + "/base"}})
 	i.alpha.Config.Handler = http.StripPrefix("/base", i.alpha)
@@ -429,22 +429,21 @@ func setUp(t testing.TB, configure ...func(*installation, *options.Options)) *in
 	}
 	t.Cleanup(i.stop)
 	i.eventually("the proxy is ready", func() bool {
-		res, _, err := i.try(i.client(nil), http.MethodGet, "/readyz", nil)
+		res, _, err := i.do(i.client(nil), http.MethodGet, "/readyz", nil)
 		return err == nil && res.StatusCode == http.StatusOK
 	})
 	return i
 }
 
-func (i *installation) file(name string) string { return filepath.Join(i.dir, name) }
+func (i *env) file(name string) string { return filepath.Join(i.dir, name) }
 
-func (i *installation) write(name string, data []byte) {
+func (i *env) write(name string, data []byte) {
 	i.t.Helper()
 	must(i.t, os.WriteFile(i.file(name), data, 0o600))
 }
 
-// kubeconfig writes credentials inline: for files, client-go starts goroutines that live as long as the process, and
-// the goroutines of the proxy are counted here.
-func (i *installation) kubeconfig(name, server string) {
+// kubeconfig writes inline credentials: for files, client-go starts goroutines that do not end, which goleak would find.
+func (i *env) kubeconfig(name, server string) {
 	admin, err := os.ReadFile(i.file("admin.crt"))
 	must(i.t, err)
 	key, err := os.ReadFile(i.file("admin.key"))
@@ -456,12 +455,12 @@ func (i *installation) kubeconfig(name, server string) {
 }
 
 // client returns an HTTP/2 client with the certificate, if any.
-func (i *installation) client(pair *tls.Certificate) *http.Client {
+func (i *env) client(pair *tls.Certificate) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(i.serverCA.cert)
 	config := &tls.Config{RootCAs: roots}
 	if pair != nil {
-		// As curl does: present the certificate whatever CA the server names.
+		// Present the certificate whatever CAs the server advertises, as curl does.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
@@ -469,12 +468,12 @@ func (i *installation) client(pair *tls.Certificate) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
 }
 
-func (i *installation) as(cn string, groups ...string) *http.Client {
+func (i *env) as(cn string, groups ...string) *http.Client {
 	pair := i.clientCA.pair(i.t, cn, groups...)
 	return i.client(&pair)
 }
 
-func (i *installation) try(c *http.Client, method, path string, header http.Header) (*http.Response, []byte, error) {
+func (i *env) do(c *http.Client, method, path string, header http.Header) (*http.Response, []byte, error) {
 	req, err := http.NewRequest(method, i.url+path, nil)
 	if err != nil {
 		return nil, nil, err
@@ -492,19 +491,19 @@ func (i *installation) try(c *http.Client, method, path string, header http.Head
 	return res, body.Bytes(), err
 }
 
-// get returns the answer and, where a backend gave it, what the backend saw.
-func (i *installation) get(c *http.Client, path string, header http.Header) (int, seen, string) {
+// get returns the response and, if it is that of a backend, what the backend received.
+func (i *env) get(c *http.Client, path string, header http.Header) (int, received, string) {
 	i.t.Helper()
-	res, body, err := i.try(c, http.MethodGet, path, header)
+	res, body, err := i.do(c, http.MethodGet, path, header)
 	must(i.t, err)
-	var s seen
+	var s received
 	if res.StatusCode == http.StatusOK {
 		_ = json.Unmarshal(body, &s)
 	}
 	return res.StatusCode, s, string(body)
 }
 
-func (i *installation) eventually(what string, f func() bool) {
+func (i *env) eventually(what string, f func() bool) {
 	i.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
 		if f() {

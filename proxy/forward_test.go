@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
-func TestUpgradesPass(t *testing.T) {
+func TestUpgrades(t *testing.T) {
 	i := setUp(t)
 	alice := i.clientCA.pair(t, "alice")
 	for _, protocol := range []string{"SPDY/3.1", "websocket"} {
@@ -30,10 +30,10 @@ func TestUpgradesPass(t *testing.T) {
 			if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("X-Seen-User") != "alice" {
 				t.Fatalf("%s %v", res.Status, res.Header)
 			}
-			for _, word := range []string{"hello\n", "again\n"} {
-				_, err := io.WriteString(conn, word)
+			for _, line := range []string{"hello\n", "again\n"} {
+				_, err := io.WriteString(conn, line)
 				must(t, err)
-				if got, err := r.ReadString('\n'); err != nil || got != word {
+				if got, err := r.ReadString('\n'); err != nil || got != line {
 					t.Fatalf("echo %q, %v", got, err)
 				}
 			}
@@ -41,7 +41,7 @@ func TestUpgradesPass(t *testing.T) {
 	}
 }
 
-func TestStreamsArriveAsTheyCome(t *testing.T) {
+func TestStreamsAreFlushed(t *testing.T) {
 	i := setUp(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -58,11 +58,12 @@ func TestStreamsArriveAsTheyCome(t *testing.T) {
 	}
 }
 
-// A client that is told an error stops sending. The answer must end although the request never does.
-func TestAnEarlyAnswerEndsARequestThatNeverEnds(t *testing.T) {
+// TestEarlyResponseEndsRequest: a client that receives an error may stop sending without ending its request. The response must
+// end nevertheless.
+func TestEarlyResponseEndsRequest(t *testing.T) {
 	i := setUp(t)
-	body, neverWritten := io.Pipe()
-	defer neverWritten.Close()
+	body, unused := io.Pipe()
+	defer unused.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url+"/clusters/root/busy", body)
@@ -76,95 +77,89 @@ func TestAnEarlyAnswerEndsARequestThatNeverEnds(t *testing.T) {
 	}
 }
 
-func TestAnswersOfShardsAreNotTouched(t *testing.T) {
+func TestResponsesOfShardsAreUnchanged(t *testing.T) {
 	i := setUp(t)
-	res, _, err := i.try(i.as("alice"), http.MethodGet, "/clusters/root/redirect", nil)
+	res, _, err := i.do(i.as("alice"), http.MethodGet, "/clusters/root/redirect", nil)
 	must(t, err)
-	if res.StatusCode != http.StatusFound || res.Header.Get("Location") != "https://elsewhere.example/" {
+	if res.StatusCode != http.StatusFound || res.Header.Get("Location") != "https://redirect.example/" {
 		t.Errorf("a redirect: %s %v", res.Status, res.Header)
 	}
-	res, body, err := i.try(i.as("alice"), http.MethodGet, "/clusters/root/busy", nil)
+	res, body, err := i.do(i.as("alice"), http.MethodGet, "/clusters/root/busy", nil)
 	must(t, err)
 	if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" || !strings.Contains(string(body), "Not found on this shard") {
 		t.Errorf("a 429: %s %v %s", res.Status, res.Header, body)
 	}
 }
 
-// TestTheIndexFollowsTheShards changes objects and waits for what clients see.
-func TestTheIndexFollowsTheShards(t *testing.T) {
+// TestIndexIsSynced changes objects of the shards and waits until clients see the change.
+func TestIndexIsSynced(t *testing.T) {
 	i := setUp(t)
 	alice := i.as("alice")
-	leads := func(path, backend string, status int) {
-		t.Helper()
-		i.eventually(path+" leads to "+backend, func() bool {
-			got, seen, _ := i.get(alice, "/clusters/"+path+"/api", nil)
-			return got == status && seen.Backend == backend
-		})
-	}
-	leads("root:org:new", "", 403)
+	expect := func(path, backend string, status int) { t.Helper(); i.expectRoute(alice, path, backend, status) }
+	expect("root:org:new", "", 403)
 	i.alpha.cluster("new1")
 	i.root.workspace("org1", "new", "new1", "Scheduling")
-	leads("new1", "alpha", 200)
-	leads("root:org:new", "", 403)
+	expect("new1", "alpha", 200)
+	expect("root:org:new", "", 403)
 	i.root.workspace("org1", "new", "new1", "Initializing")
-	leads("root:org:new", "alpha", 200)
+	expect("root:org:new", "alpha", 200)
 	i.root.workspace("org1", "new", "new1", "Unavailable")
-	leads("root:org:new", "", 503)
-	leads("new1", "alpha", 200)
+	expect("root:org:new", "", 503)
+	expect("new1", "alpha", 200)
 	i.root.workspace("org1", "new", "new1", "Ready")
-	leads("root:org:new", "alpha", 200)
+	expect("root:org:new", "alpha", 200)
 	i.root.remove("workspaces", "org1", "new")
-	leads("root:org:new", "", 403)
-	leads("new1", "alpha", 200)
+	expect("root:org:new", "", 403)
+	expect("new1", "alpha", 200)
 	i.alpha.remove("logicalclusters", "new1", "cluster")
-	leads("new1", "", 403)
+	expect("new1", "", 403)
 
-	// The shard moves to another address.
-	beta := newFar(t, "beta", i.serverCA, i.headerCA)
+	// The base URL of the shard changes.
+	beta := newFakeServer(t, "beta", i.serverCA, i.headerCA)
 	beta.cluster("team1")
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": beta.URL}})
-	leads("root:org:team", "beta", 200)
-	leads("broken1", "", 403)
+	expect("root:org:team", "beta", 200)
+	expect("broken1", "", 403)
 
-	// It loses its address, gets a bad one, and comes back.
+	// Its base URL is removed, invalid, and valid again.
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{}})
-	leads("team1", "", 403)
+	expect("team1", "", 403)
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": "https://%zz"}})
-	leads("team1", "", 500)
+	expect("team1", "", 500)
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": beta.URL}})
-	leads("team1", "beta", 200)
+	expect("team1", "beta", 200)
 
-	// It goes down: its entries stay, and requests say so.
+	// It goes down: its entries stay, and requests for it get 503.
 	beta.stop()
-	leads("root:org:team", "", 503)
+	expect("root:org:team", "", 503)
 	for method, retry := range map[string]string{http.MethodGet: "1", http.MethodPost: "1", http.MethodDelete: "1"} {
-		res, body, err := i.try(alice, method, "/clusters/root:org:team/api", nil)
+		res, body, err := i.do(alice, method, "/clusters/root:org:team/api", nil)
 		must(t, err)
 		if res.StatusCode != 503 || res.Header.Get("Retry-After") != retry || !strings.Contains(string(body), `"reason":"ServiceUnavailable"`) {
 			t.Errorf("%s: %d, Retry-After %q, %s", method, res.StatusCode, res.Header.Get("Retry-After"), body)
 		}
 	}
 	if status, _, _ := i.get(alice, "/readyz", nil); status != 200 {
-		t.Errorf("one shard down makes the proxy of all others unready: %d", status)
+		t.Errorf("the proxy is not ready because one shard is down: %d", status)
 	}
 
 	// It is deleted.
 	i.root.remove("shards", "root", "alpha")
-	leads("team1", "", 403)
-	leads("root:org", "root", 200)
+	expect("team1", "", 403)
+	expect("root:org", "root", 200)
 }
 
-// TestStartsWhileAShardIsDown: one shard must not keep the others from being served.
-func TestStartsWhileAShardIsDown(t *testing.T) {
-	i := setUp(t, func(i *installation, _ *options.Options) { i.alpha.stop() })
+// TestStartWithoutAShard: the proxy starts while a shard is down.
+func TestStartWithoutAShard(t *testing.T) {
+	i := setUp(t, func(i *env, _ *options.Options) { i.alpha.stop() })
 	alice := i.as("alice")
 	for path, want := range map[string]int{
 		"root:org":      200,
-		"root:org:team": 503, // its workspace is known, and the shard that has it was never seen
+		"root:org:team": 503, // its workspace is indexed, its shard is not synced
 		"team1":         503,
-		"root:nobody":   403,
+		"root:unknown":  403,
 	} {
-		res, body, err := i.try(alice, http.MethodGet, "/clusters/"+path+"/api", nil)
+		res, body, err := i.do(alice, http.MethodGet, "/clusters/"+path+"/api", nil)
 		must(t, err)
 		if res.StatusCode != want || want == 503 && res.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d, want %d; %s", path, res.StatusCode, want, body)
@@ -172,10 +167,10 @@ func TestStartsWhileAShardIsDown(t *testing.T) {
 	}
 }
 
-// TestUntrustedShard: a shard with a certificate of another CA gets no request.
+// TestUntrustedShard: no request is sent to a shard with a certificate of another CA.
 func TestUntrustedShard(t *testing.T) {
 	i := setUp(t)
-	evil := newFar(t, "evil", newAuthority(t, "evil-ca"), i.headerCA)
+	evil := newFakeServer(t, "evil", newAuthority(t, "evil-ca"), i.headerCA)
 	i.root.put("shards", "root", "alpha", map[string]any{"spec": map[string]any{"baseURL": evil.URL}})
 	i.root.allowMetrics = map[string]bool{"alice": true}
 	alice := i.as("alice")
@@ -200,8 +195,8 @@ func TestUntrustedShard(t *testing.T) {
 	}
 }
 
-// TestGracefulEnd: watches end at once, requests in flight end in their own time, the port is free afterwards.
-func TestGracefulEnd(t *testing.T) {
+// TestGracefulShutdown: watches end at once, and the port is closed afterwards.
+func TestGracefulShutdown(t *testing.T) {
 	i := setUp(t)
 	res, err := i.as("alice").Get(i.url + "/clusters/root/stream?watch=true")
 	must(t, err)
@@ -209,7 +204,7 @@ func TestGracefulEnd(t *testing.T) {
 	started := time.Now()
 	i.stop()
 	if took := time.Since(started); took > 4*time.Second {
-		t.Errorf("an open watch held the shutdown for %s", took)
+		t.Errorf("an open watch delayed the shutdown by %s", took)
 	}
 	if _, err := io.Copy(io.Discard, res.Body); err == nil {
 		t.Log("the watch ended without an error")
@@ -219,12 +214,12 @@ func TestGracefulEnd(t *testing.T) {
 	}
 }
 
-// TestBackendCertificatesAreReloaded: the shards move to a new CA and expect a new client certificate.
+// TestBackendCertificatesAreReloaded replaces the client certificate of the proxy.
 func TestBackendCertificatesAreReloaded(t *testing.T) {
 	i := setUp(t)
 	alice := i.as("alice")
 	renewed, renewedKey := i.headerCA.issue(t, "kcp-front-proxy-2")
-	// A certificate first and its key second: in between they do not fit, and the former pair stays in use.
+	// Between both files the pair is invalid, and the former pair stays in use.
 	for _, file := range []struct {
 		name string
 		data []byte
@@ -242,11 +237,11 @@ func TestBackendCertificatesAreReloaded(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	i := setUp(t, func(_ *installation, o *options.Options) {
+	i := setUp(t, func(_ *env, o *options.Options) {
 		o.CORSAllowedOrigins = []string{"^https://console\\.example$"}
 	})
 	for origin, want := range map[string]string{"https://console.example": "https://console.example", "https://evil.example": ""} {
-		res, _, err := i.try(i.as("alice"), http.MethodGet, "/clusters/root/api", http.Header{"Origin": {origin}})
+		res, _, err := i.do(i.as("alice"), http.MethodGet, "/clusters/root/api", http.Header{"Origin": {origin}})
 		must(t, err)
 		if got := res.Header.Get("Access-Control-Allow-Origin"); got != want {
 			t.Errorf("origin %s: allowed %q, want %q", origin, got, want)
@@ -254,14 +249,14 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-func BenchmarkAddedLatency(b *testing.B) {
+func BenchmarkLatency(b *testing.B) {
 	i := setUp(b)
 	pair := i.headerCA.pair(b, "kcp-front-proxy")
 	direct := i.client(&pair)
 	through := i.as("alice", "devs")
 	for name, do := range map[string]func() (*http.Response, error){
 		"direct":  func() (*http.Response, error) { return direct.Get(i.alpha.URL + "/base/clusters/team1/api") },
-		"through": func() (*http.Response, error) { return through.Get(i.url + "/clusters/root:org:team/api") },
+		"proxied": func() (*http.Response, error) { return through.Get(i.url + "/clusters/root:org:team/api") },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -3,36 +3,221 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"slices"
+	"strings"
 
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
+	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
-// handler puts the filters around the routes, outermost last: CORS, recovery, latency, in-cluster rewrite, routes.
-func (s *Server) handler(routes http.Handler) http.Handler {
-	h := inCluster(routes)
-	h = s.drainable(h)
-	h = s.local(h)
-	h = s.metrics.Measured(h)
-	h = s.recovered(h)
-	return genericfilters.WithCORS(h, s.config.CORSAllowedOrigins, nil, nil, nil, "true")
+// newHandler returns the path of a request through the proxy: the filters, listed in the order in which a request passes
+// them, and then the routes of the mapping file, each of which is a proxyHandler.
+func (s *Server) newHandler(routes http.Handler) http.Handler {
+	filters := []func(http.Handler) http.Handler{
+		s.withCORS,
+		s.withPanicRecovery,
+		s.metrics.WithRequestDuration,
+		s.withLocalEndpoints, // everything below needs the outcome of authentication
+		s.withLongRunningTermination,
+		withServiceAccountCluster,
+	}
+	handler := routes
+	for _, filter := range slices.Backward(filters) {
+		handler = filter(handler)
+	}
+	return handler
 }
 
-// local answers the paths that are the proxy's own. They are the whole of what needs no identity (wall W7).
-func (s *Server) local(next http.Handler) http.Handler {
+// proxyHandler serves one entry of the mapping file.
+type proxyHandler struct {
+	*router
+	resolve   func(*http.Request) (destination, error)
+	forwarder *backend.Forwarder
+}
+
+// ServeHTTP resolves, authenticates and forwards. Resolution comes first: a path that does not resolve gets the same
+// response whoever sends it. The outbound request is built in backend.Forwarder from the destination, the user and the
+// headers of its allow-list.
+func (h *proxyHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	to, err := h.resolve(req)
+	if err != nil {
+		h.respond.resolutionError(w, req, err)
+		return
+	}
+	u, err := h.authenticator.Authenticate(req, to.tokens)
+	if err != nil {
+		klog.V(2).InfoS("Unable to authenticate the request", "err", err)
+		h.respond.unauthorized(w, req)
+		return
+	}
+	if to.mountHops > 0 {
+		req = mountRequest(req, to.mountHops)
+	}
+	h.forwarder.Forward(w, req, to.backend, to.url, u)
+}
+
+// router holds what the entries of the mapping file share.
+type router struct {
+	index         *index.Index
+	authenticator *identity.Authenticator
+	respond       responder
+	// hasShards is set if the mapping file has an entry for the shards. Without one no logical cluster is resolved.
+	hasShards bool
+
+	// types and issuers are set if workspace types may name token issuers.
+	types   *workspacetypes.Registry
+	issuers *issuers.Authenticators
+}
+
+// destination is where a request is sent.
+type destination struct {
+	// backend is the name of the backend in metrics and logs.
+	backend string
+	url     *url.URL
+	// tokens authenticates the tokens of the issuers that the type of the workspace names; nil if it names none.
+	tokens authenticator.Token
+	// mountHops is the number of mounts that the request has passed, this one included; 0 if this is no mount.
+	mountHops int
+}
+
+// Reasons for which a request is not forwarded, beside internal errors. See responder.resolutionError.
+var (
+	errForbidden   = errors.New("the path does not resolve")
+	errUnavailable = errors.New("a workspace in the path is unavailable")
+	errNotSynced   = errors.New("a shard that may have the logical cluster is not synced")
+	errMountLoop   = errors.New("too many mounts lead to each other")
+)
+
+// resolveCluster returns the shard, or the mount, of the logical cluster in a path /clusters/<path>/<rest>.
+func (r *router) resolveCluster(req *http.Request) (destination, error) {
+	path, rest, err := parseClusterPath(req.URL)
+	if err != nil || hasDotSegments(req.URL) {
+		return destination{}, errForbidden
+	}
+	route, resolution := r.index.Load().Resolve(path)
+	switch resolution {
+	case index.Found:
+		shard := route.Shard
+		if shard.Err != nil {
+			klog.V(2).InfoS("Shard has an invalid base URL", "shard", shard.Name, "err", shard.Err)
+			return destination{}, internalError("the base URL of the shard is invalid")
+		}
+		location, err := appendPath(shard.BaseURL, route.Cluster.Path().URLPath()+rest)
+		return destination{backend: shard.Name, url: location, tokens: r.workspaceTokens(route)}, err
+	case index.Mounted:
+		return resolveMount(req, route, rest)
+	default:
+		return destination{}, resolutionError(resolution)
+	}
+}
+
+// resolveBackend returns the backend of an entry, with the whole path of the request. A logical cluster in the path must
+// resolve; the path stays as it is.
+func (r *router) resolveBackend(req *http.Request, name string, base *url.URL) (destination, error) {
+	if hasDotSegments(req.URL) {
+		return destination{}, errForbidden
+	}
+	location, err := appendPath(base, req.URL.EscapedPath())
+	if err != nil {
+		return destination{}, err
+	}
+	to := destination{backend: name, url: location}
+
+	cluster, found := req.PathValue("cluster"), true
+	placeholder := cluster != ""
+	if !placeholder {
+		cluster, found = clusterInPath(req.URL)
+	}
+	if !r.hasShards || !found || cluster == logicalcluster.Wildcard.String() {
+		return to, nil
+	}
+	path, err := logicalcluster.ParsePath(cluster)
+	if err != nil {
+		return destination{}, errForbidden
+	}
+	route, resolution := r.index.Load().Resolve(path)
+	switch {
+	case resolution == index.Found && placeholder:
+		to.tokens = r.workspaceTokens(route)
+		return to, nil
+	case resolution == index.Found, resolution == index.Mounted:
+		return to, nil
+	default:
+		return destination{}, resolutionError(resolution)
+	}
+}
+
+// resolutionError returns the error for a path that leads neither to a logical cluster nor to a mount.
+func resolutionError(resolution index.Resolution) error {
+	switch resolution {
+	case index.Unavailable:
+		return errUnavailable
+	case index.NotSynced:
+		return errNotSynced
+	default:
+		return errForbidden
+	}
+}
+
+// workspaceTokens returns an authenticator for the issuers that the type of a workspace names, nil if it names none.
+func (r *router) workspaceTokens(route index.Route) authenticator.Token {
+	if r.types == nil || route.Type == "" {
+		return nil
+	}
+	accepted := r.types.Issuers(route.Type)
+	if len(accepted) == 0 {
+		return nil
+	}
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		return r.issuers.Authenticate(ctx, route.Cluster, accepted, token)
+	})
+}
+
+// withCORS implements --cors-allowed-origins.
+func (s *Server) withCORS(next http.Handler) http.Handler {
+	return genericfilters.WithCORS(next, s.config.CORSAllowedOrigins, nil, nil, nil, "true")
+}
+
+// withPanicRecovery responds to a panic with status 500. http.ErrAbortHandler passes: it aborts a response whose backend
+// broke the stream.
+func (s *Server) withPanicRecovery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p)
+			}
+			klog.ErrorS(nil, "Panic while serving a request", "panic", p, "method", req.Method, "stack", string(debug.Stack()))
+			s.respond.internal(w, req, "this request caused the proxy to fail")
+		}()
+		next.ServeHTTP(w, req)
+	})
+}
+
+// withLocalEndpoints serves the proxy's own paths, the only ones that are served without an authenticated user (wall W7).
+// /metrics authenticates and authorizes by itself.
+func (s *Server) withLocalEndpoints(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
 		case "/livez":
-			ok(w)
+			writeOK(w)
 		case "/readyz":
-			s.readyz(w)
+			s.serveReadyz(w)
 		case "/metrics":
 			s.serveMetrics(w, req)
 		default:
@@ -41,100 +226,27 @@ func (s *Server) local(next http.Handler) http.Handler {
 	})
 }
 
-func ok(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("ok"))
-}
-
-func (s *Server) readyz(w http.ResponseWriter) {
-	if s.draining.Err() != nil {
-		http.Error(w, "shutting down", http.StatusServiceUnavailable)
-		return
-	}
-	if s.shards != nil {
-		if err := s.shards.Ready(); err != nil {
-			// What is missing may name shards; that is for the log, not for who asks without an identity.
-			klog.V(2).InfoS("Not ready", "reason", err.Error())
-			http.Error(w, "shards are not synced", http.StatusServiceUnavailable)
-			return
-		}
-	}
-	ok(w)
-}
-
-// serveMetrics lets those in who may "get" the non-resource URL /metrics in root.
-func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
-	u, err := s.auth.Authenticate(req, nil)
-	if err != nil || u == nil {
-		s.respond.unauthorized(w, req)
-		return
-	}
-	if s.config.MetricsAuthorizer == nil {
-		s.respond.denied(w, req, u, "no --root-kubeconfig to ask for access")
-		return
-	}
-	decision, reason, err := s.config.MetricsAuthorizer.Authorize(req.Context(), authorizer.AttributesRecord{User: u, Verb: "get", Path: "/metrics"})
-	switch {
-	case err != nil:
-		klog.ErrorS(err, "Cannot check access to /metrics")
-		s.respond.internal(w, req, "access could not be checked")
-	case decision != authorizer.DecisionAllow:
-		s.respond.denied(w, req, u, reason)
-	default:
-		s.page.ServeHTTP(w, req)
-	}
-}
-
-// inCluster lets stock clients in pods use the bare host: their token says which logical cluster they are in. The
-// claim only chooses the way; whether the token is good is checked later.
-func inCluster(next http.Handler) http.Handler {
+// withLongRunningTermination ends watches and upgrades when the server shuts down. They would otherwise last until the
+// shutdown timeout; their clients reconnect to another replica.
+func (s *Server) withLongRunningTermination(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if path := req.URL.Path; !hasAnyPrefix(path, clustersPrefix, "/services/") && req.Header.Get(inClusterHeader) == "" {
-			if cluster, claimed := identity.ClusterClaim(bearer(req)); claimed {
-				prefix := cluster.Path().URLPath()
-				rewritten := *req.URL
-				rewritten.Path = prefix + req.URL.Path
-				if req.URL.RawPath != "" {
-					rewritten.RawPath = prefix + req.URL.RawPath
-				}
-				req = req.Clone(req.Context())
-				req.URL = &rewritten
-			}
-		}
-		next.ServeHTTP(w, req)
-	})
-}
-
-func hasAnyPrefix(s string, prefixes ...string) bool {
-	for _, prefix := range prefixes {
-		if len(s) >= len(prefix) && s[:len(prefix)] == prefix {
-			return true
-		}
-	}
-	return false
-}
-
-// drainable ends watches and upgrades when the server begins to stop. They would otherwise hold the whole time of a
-// graceful shutdown; their clients come back and land on another replica.
-func (s *Server) drainable(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !longRunning(req) {
+		if !isLongRunning(req) {
 			next.ServeHTTP(w, req)
 			return
 		}
-		if s.draining.Err() != nil {
+		if s.shuttingDown.Err() != nil {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "shutting down", http.StatusServiceUnavailable)
 			return
 		}
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
-		defer context.AfterFunc(s.draining, cancel)()
+		defer context.AfterFunc(s.shuttingDown, cancel)()
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
 
-func longRunning(req *http.Request) bool {
+func isLongRunning(req *http.Request) bool {
 	if req.Header.Get("Upgrade") != "" {
 		return true
 	}
@@ -146,82 +258,89 @@ func longRunning(req *http.Request) bool {
 	return req.URL.Query().Get("follow") == "true"
 }
 
-// recovered turns a panic into a 500. An aborted answer stays aborted: that is how a backend's broken stream is told.
-func (s *Server) recovered(next http.Handler) http.Handler {
+// shardedRequestHeader marks requests that already passed a proxy.
+const shardedRequestHeader = "X-Kubernetes-Sharded-Request"
+
+// withServiceAccountCluster prepends /clusters/<logical cluster> to the path of requests with a service account token, so
+// that stock clients in pods can use the URL of the proxy without a path. The claim in the token selects the path only;
+// the token is authenticated later.
+func withServiceAccountCluster(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer func() {
-			switch p := recover(); {
-			case p == nil:
-			case errors.Is(asError(p), http.ErrAbortHandler):
-				panic(p)
-			default:
-				klog.ErrorS(nil, "Panic while serving a request", "panic", p, "method", req.Method, "stack", string(debug.Stack()))
-				s.respond.internal(w, req, "this request caused the proxy to fail")
+		path := req.URL.Path
+		if strings.HasPrefix(path, clustersPrefix) || strings.HasPrefix(path, "/services/") || req.Header.Get(shardedRequestHeader) != "" {
+			next.ServeHTTP(w, req)
+			return
+		}
+		if cluster, ok := identity.ClusterClaim(bearerToken(req)); ok {
+			prefix := cluster.Path().URLPath()
+			req = req.Clone(req.Context())
+			req.URL.Path = prefix + path
+			if req.URL.RawPath != "" {
+				req.URL.RawPath = prefix + req.URL.RawPath
 			}
-		}()
+		}
 		next.ServeHTTP(w, req)
 	})
 }
 
-func asError(p any) error {
-	err, _ := p.(error)
-	return err
-}
-
-// newIndexCollector returns the sizes of the index by shard.
-func newIndexCollector(idx *index.Index) metrics.StableCollector {
-	return &indexCollector{
-		index: idx,
-		desc:  metrics.NewDesc("kcp_indexed_logicalclusters", "Workspaces in the index, by shard.", []string{"shard"}, nil, metrics.ALPHA, ""),
-		contested: metrics.NewDesc("atoll_front_proxy_contested_logicalclusters",
-			"Logical clusters that a shard says it has, and another shard said so before it, which is believed; by the former.", []string{"shard"}, nil, metrics.ALPHA, ""),
+// bearerToken returns the bearer token of the request, or "".
+func bearerToken(req *http.Request) string {
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
 	}
+	return strings.TrimSpace(token)
 }
 
-// newSourcesCollector returns whether the index follows what happens, by where it comes from.
-func newSourcesCollector(from follower) metrics.StableCollector {
-	return &sourcesCollector{from: from, desc: metrics.NewDesc("atoll_front_proxy_index_current",
-		"1 while what is known of a source of the index follows what happens there, 0 while it is what was known last.", []string{"source"}, nil, metrics.ALPHA, "")}
+const clustersPrefix = "/clusters/"
+
+// parseClusterPath splits a URL path /clusters/<path>/<rest>. Rest starts with "/" and keeps the escaping of the client.
+func parseClusterPath(u *url.URL) (path logicalcluster.Path, rest string, err error) {
+	raw, ok := strings.CutPrefix(u.EscapedPath(), clustersPrefix)
+	if !ok {
+		return path, "", fmt.Errorf("path does not start with %s", clustersPrefix)
+	}
+	segment, rest, ok := strings.Cut(raw, "/")
+	if !ok {
+		return path, "", logicalcluster.ErrNoClusterSegment
+	}
+	if segment, err = url.PathUnescape(segment); err != nil {
+		return path, "", err
+	}
+	path, err = logicalcluster.ParsePath(segment)
+	return path, "/" + rest, err
 }
 
-type sourcesCollector struct {
-	metrics.BaseStableCollector
-	from follower
-	desc *metrics.Desc
+// clusterInPath returns the logical cluster in a path of another entry than /clusters/: the first segment after
+// "/clusters/" that is followed by a slash.
+func clusterInPath(u *url.URL) (string, bool) {
+	_, after, ok := strings.Cut(u.Path, clustersPrefix)
+	if !ok {
+		return "", false
+	}
+	segment, _, ok := strings.Cut(after, "/")
+	return segment, ok
 }
 
-// DescribeWithStability implements metrics.StableCollector.
-func (c *sourcesCollector) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.desc }
-
-// CollectWithStability implements metrics.StableCollector.
-func (c *sourcesCollector) CollectWithStability(ch chan<- metrics.Metric) {
-	for source, current := range c.from.Sources() {
-		value := 0.0
-		if current {
-			value = 1
+// hasDotSegments reports whether the decoded path has "." or ".." segments. A backend may resolve them to a path outside
+// of the logical cluster that was resolved here.
+func hasDotSegments(u *url.URL) bool {
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return true
 		}
-		ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, value, source)
 	}
+	return false
 }
 
-// indexCollector counts when it is asked, so that updates of the index count nothing.
-type indexCollector struct {
-	metrics.BaseStableCollector
-	index           *index.Index
-	desc, contested *metrics.Desc
-}
-
-func (c *indexCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	ch <- c.desc
-	ch <- c.contested
-}
-
-func (c *indexCollector) CollectWithStability(ch chan<- metrics.Metric) {
-	snapshot := c.index.Load()
-	for shard, n := range snapshot.Counts() {
-		ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, float64(n), shard)
+// appendPath returns base with an escaped path appended to its own.
+func appendPath(base *url.URL, escaped string) (*url.URL, error) {
+	raw := strings.TrimSuffix(base.EscapedPath(), "/") + escaped
+	path, err := url.PathUnescape(raw)
+	if err != nil {
+		return nil, fmt.Errorf("path %q: %w", raw, err)
 	}
-	for shard, n := range snapshot.Contested() {
-		ch <- metrics.NewLazyConstMetric(c.contested, metrics.GaugeValue, float64(n), shard)
-	}
+	out := *base
+	out.Path, out.RawPath = path, raw
+	return &out, nil
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
-// TestNoHeaderIsSmuggled sends every spelling of identity headers there is, over HTTP/1.1 as raw bytes, so that no
-// client library tidies them up.
-func TestNoHeaderIsSmuggled(t *testing.T) {
+// TestIdentityHeadersOfClientsAreDropped sends identity headers in all spellings, as raw bytes over HTTP/1.1, so that no client
+// library normalizes them.
+func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
 	i := setUp(t)
 	spellings := []string{
 		"X-Remote-User: evil", "x-remote-user: evil", "X-REMOTE-USER: evil", "x-rEmOtE-uSeR: evil", "X_Remote_User: evil", "X-Remote_User: evil",
@@ -32,30 +32,30 @@ func TestNoHeaderIsSmuggled(t *testing.T) {
 		"X-Remote-Extra-Scopes: evil", "x-remote-extra-authentication.kcp.io%2fscopes: evil", "X-Remote-Extra-: evil", "X-Remote-Extra-%61: evil",
 		"X_Remote_Extra_Scopes: evil", "X-Remote-Anything: evil",
 	}
-	// A client may also try to have the proxy's own headers removed as hop by hop.
+	// A client may list the proxy's headers as hop-by-hop headers, which are removed.
 	removals := []string{"Connection: X-Remote-User, keep-alive", "Connection: x-remote-group", "Connection: close, X-Remote-Extra-Scopes"}
 
 	alice := i.clientCA.pair(t, "alice", "devs")
-	for who, pair := range map[string]*tls.Certificate{"alice": &alice, "nobody": nil} {
+	for user, pair := range map[string]*tls.Certificate{"alice": &alice, "anonymous": nil} {
 		for _, line := range append(spellings, removals...) {
-			t.Run(who+"/"+line, func(t *testing.T) {
+			t.Run(user+"/"+line, func(t *testing.T) {
 				got := i.raw(pair, "GET /clusters/root/api HTTP/1.1\r\nHost: kcp.example\r\n"+line+"\r\nImpersonate-User: carol\r\nImpersonate-Group: x\r\n\r\n")
 				if strings.Contains(got, "evil") || !strings.HasPrefix(got, "HTTP/1.1 200") {
-					t.Errorf("the backend saw it: %s", got)
+					t.Errorf("the backend received it: %s", got)
 				}
 				if !strings.Contains(got, `"Impersonate-User":["carol"]`) || !strings.Contains(got, `"Host":"kcp.example"`) {
-					t.Errorf("impersonation is the shard's business and passes: %s", got)
+					t.Errorf("impersonation headers must be forwarded: %s", got)
 				}
-				wantUser := map[string]string{"alice": `"X-Remote-User":["alice"]`, "nobody": ""}[who]
+				wantUser := map[string]string{"alice": `"X-Remote-User":["alice"]`, "anonymous": ""}[user]
 				if !strings.Contains(got, wantUser) || (wantUser == "" && strings.Contains(got, "X-Remote-")) {
 					t.Errorf("want %s: %s", wantUser, got)
 				}
-				if who == "alice" && !strings.Contains(got, `"X-Remote-Group":["devs","system:authenticated"]`) {
+				if user == "alice" && !strings.Contains(got, `"X-Remote-Group":["devs","system:authenticated"]`) {
 					t.Errorf("groups: %s", got)
 				}
 			})
 		}
-		t.Run(who+"/a trailer", func(t *testing.T) {
+		t.Run(user+"/a trailer", func(t *testing.T) {
 			got := i.raw(pair, "POST /clusters/root/api HTTP/1.1\r\nHost: h\r\nTrailer: X-Remote-User\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Remote-User: evil\r\n\r\n")
 			if strings.Contains(got, "evil") || !strings.HasPrefix(got, "HTTP/1.1 200") {
 				t.Errorf("got %s", got)
@@ -64,8 +64,8 @@ func TestNoHeaderIsSmuggled(t *testing.T) {
 	}
 }
 
-// raw sends bytes on a TLS connection and returns the answer, headers included.
-func (i *installation) raw(pair *tls.Certificate, request string) string {
+// raw sends bytes on a TLS connection and returns the response with its headers.
+func (i *env) raw(pair *tls.Certificate, request string) string {
 	i.t.Helper()
 	conn := i.dial(pair)
 	defer conn.Close()
@@ -79,7 +79,7 @@ func (i *installation) raw(pair *tls.Certificate, request string) string {
 	return fmt.Sprintf("HTTP/1.1 %d %v %s", res.StatusCode, res.Header, body)
 }
 
-func (i *installation) dial(pair *tls.Certificate) *tls.Conn {
+func (i *env) dial(pair *tls.Certificate) *tls.Conn {
 	i.t.Helper()
 	roots := x509.NewCertPool()
 	roots.AddCert(i.serverCA.cert)
@@ -93,19 +93,19 @@ func (i *installation) dial(pair *tls.Certificate) *tls.Conn {
 	return conn
 }
 
-func TestCustomHeaderNamesAreGuardedToo(t *testing.T) {
-	i := setUp(t, func(i *installation, _ *options.Options) {
-		i.write("mapping.yaml", []byte(fmt.Sprintf("- path: /\n  backend: %s\n  backend_server_ca: %s\n  proxy_client_cert: %s\n  proxy_client_key: %s\n  user_header: Who\n  group_header: Clubs\n  extra_header_prefix: More-\n",
+func TestCustomHeaderNames(t *testing.T) {
+	i := setUp(t, func(i *env, _ *options.Options) {
+		i.write("mapping.yaml", []byte(fmt.Sprintf("- path: /\n  backend: %s\n  backend_server_ca: %s\n  proxy_client_cert: %s\n  proxy_client_key: %s\n  user_header: X-User\n  group_header: X-Groups\n  extra_header_prefix: X-Extra-\n",
 			i.services.URL, i.file("server-ca.crt"), i.file("header.crt"), i.file("header.key"))))
 	})
-	status, got, body := i.get(i.as("alice", "devs"), "/any/thing", http.Header{"Who": {"evil"}, "Clubs": {"evil"}, "More-Scopes": {"evil"}, "X-Remote-User": {"evil"}})
-	if status != 200 || strings.Contains(body, "evil") || got.Header.Get("Who") != "alice" || got.Header.Get("Clubs") != "devs" {
+	status, got, body := i.get(i.as("alice", "devs"), "/any/thing", http.Header{"X-User": {"evil"}, "X-Groups": {"evil"}, "X-Extra-Scopes": {"evil"}, "X-Remote-User": {"evil"}})
+	if status != 200 || strings.Contains(body, "evil") || got.Header.Get("X-User") != "alice" || got.Header.Get("X-Groups") != "devs" {
 		t.Errorf("%d %s", status, body)
 	}
 }
 
-// TestUsersOnSharedConnectionsDoNotMix: all requests to a shard share HTTP/2 connections.
-func TestUsersOnSharedConnectionsDoNotMix(t *testing.T) {
+// TestUsersOnSharedConnections: the requests of all users share HTTP/2 connections to a shard.
+func TestUsersOnSharedConnections(t *testing.T) {
 	i := setUp(t)
 	i.get(i.as("first"), "/clusters/root:org:team/api", nil) // opens the connection that the others share
 	var wg sync.WaitGroup
@@ -116,7 +116,7 @@ func TestUsersOnSharedConnectionsDoNotMix(t *testing.T) {
 			for range 50 {
 				status, got, _ := i.get(client, "/clusters/root:org:team/api", nil)
 				if status != 200 || got.Header.Get("X-Remote-User") != name || got.Header["X-Remote-Group"][0] != "group-"+name || len(got.Header["X-Remote-Group"]) != 2 {
-					t.Errorf("%s was seen as %v %v", name, got.Header["X-Remote-User"], got.Header["X-Remote-Group"])
+					t.Errorf("%s was received as %v %v", name, got.Header["X-Remote-User"], got.Header["X-Remote-Group"])
 					return
 				}
 			}
@@ -163,30 +163,30 @@ func TestServiceAccounts(t *testing.T) {
 	must(t, err)
 
 	lookup := false
-	configure := func(i *installation, o *options.Options) {
+	configure := func(i *env, o *options.Options) {
 		i.write("sa.pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 		o.Authentication.ServiceAccounts.KeyFiles = []string{i.file("sa.pub")}
 		o.Authentication.ServiceAccounts.Lookup = lookup
 	}
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	i := setUp(t, configure)
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		token  string
 		status int
 	}{
-		"a bound token is accepted":                    {sign(key, claims(nil)), 200},
-		"a token out of a secret is accepted":          {sign(key, legacy(nil)), 200},
-		"a stranger's signature is refused":            {sign(other, claims(nil)), 401},
-		"an expired token is refused":                  {sign(key, claims(func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() })), 401},
-		"a bound token that never expires is refused":  {sign(key, claims(func(c map[string]any) { delete(c, "exp") })), 401},
-		"another audience is refused":                  {sign(key, claims(func(c map[string]any) { c["aud"] = []string{"vault"} })), 401},
-		"another issuer is refused":                    {sign(key, claims(func(c map[string]any) { c["iss"] = "https://other" })), 401},
-		"a token without a cluster is refused":         {sign(key, claims(func(c map[string]any) { delete(c["kubernetes.io"].(map[string]any), "clusterName") })), 401},
-		"the wildcard as cluster is refused":           {sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "*" })), 401},
-		"a subject that is not the account is refused": {sign(key, claims(func(c map[string]any) { c["sub"] = "system:serviceaccount:kube-system:admin" })), 401},
-		"a legacy subject that is not it is refused":   {sign(key, legacy(func(c map[string]any) { c["sub"] = "admin" })), 401},
+		"a bound token is accepted":                               {sign(key, claims(nil)), 200},
+		"a legacy token is accepted":                              {sign(key, legacy(nil)), 200},
+		"a token with another key's signature is refused":         {sign(other, claims(nil)), 401},
+		"an expired token is refused":                             {sign(key, claims(func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() })), 401},
+		"a bound token without expiry is refused":                 {sign(key, claims(func(c map[string]any) { delete(c, "exp") })), 401},
+		"another audience is refused":                             {sign(key, claims(func(c map[string]any) { c["aud"] = []string{"vault"} })), 401},
+		"another issuer is refused":                               {sign(key, claims(func(c map[string]any) { c["iss"] = "https://other" })), 401},
+		"a token without a logical cluster is refused":            {sign(key, claims(func(c map[string]any) { delete(c["kubernetes.io"].(map[string]any), "clusterName") })), 401},
+		"a token with the wildcard as logical cluster is refused": {sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "*" })), 401},
+		"a token with another subject is refused":                 {sign(key, claims(func(c map[string]any) { c["sub"] = "system:serviceaccount:kube-system:admin" })), 401},
+		"a legacy token with another subject is refused":          {sign(key, legacy(func(c map[string]any) { c["sub"] = "admin" })), 401},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			status, got, body := i.get(i.client(nil), "/clusters/root/api", bearer(tc.token))
 			if status != tc.status {
 				t.Fatalf("status %d, want %d: %s", status, tc.status, body)
@@ -194,46 +194,46 @@ func TestServiceAccounts(t *testing.T) {
 			if status != 200 {
 				return
 			}
-			// The cluster travels with the account: elsewhere it is a stranger.
+			// The extra has the logical cluster: in others the account has no permissions.
 			if got.Header.Get("X-Remote-User") != "system:serviceaccount:ns:app" || got.Header.Get("X-Remote-Extra-Authentication.kcp.io%2fcluster-Name") != "team1" ||
 				strings.Join(got.Header["X-Remote-Group"], ",") != "system:authenticated,system:serviceaccounts,system:serviceaccounts:ns" || got.Header.Get("Authorization") != "" {
-				t.Errorf("the backend saw %v", got.Header)
+				t.Errorf("the backend received %v", got.Header)
 			}
 		})
 	}
 
-	t.Run("a bare URL leads to the token's own cluster", func(t *testing.T) {
+	t.Run("a URL without a path resolves to the logical cluster of the token", func(t *testing.T) {
 		status, got, body := i.get(i.client(nil), "/api/v1/namespaces", bearer(sign(key, claims(nil))))
 		if status != 200 || got.Backend != "alpha" || got.Path != "/clusters/team1/api/v1/namespaces" {
 			t.Errorf("%d %s: %s", status, got.Path, body)
 		}
 	})
-	t.Run("but not once it went through a proxy", func(t *testing.T) {
+	t.Run("a request that has passed a proxy does not", func(t *testing.T) {
 		header := bearer(sign(key, claims(nil)))
 		header.Set("X-Kubernetes-Sharded-Request", "true")
 		if status, _, _ := i.get(i.client(nil), "/api/v1/namespaces", header); status != 404 {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("the claim of a forged token leads nowhere but to a refusal", func(t *testing.T) {
+	t.Run("a forged token is refused in the logical cluster of its claim", func(t *testing.T) {
 		if status, _, _ := i.get(i.client(nil), "/api/v1/namespaces", bearer(sign(other, claims(nil)))); status != 401 {
 			t.Errorf("status %d", status)
 		}
 	})
-	t.Run("with a lookup, the account's own shard decides", func(t *testing.T) {
+	t.Run("with a lookup, the shard of the account decides", func(t *testing.T) {
 		lookup = true
 		i := setUp(t, configure)
 		if status, _, body := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(nil)))); status != 200 {
-			t.Errorf("a live account: %d %s", status, body)
+			t.Errorf("an existing account: %d %s", status, body)
 		}
 		i.alpha.mu.Lock()
-		i.alpha.tokenLives = false
+		i.alpha.acceptTokens = false
 		i.alpha.mu.Unlock()
 		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["jti"] = "id2" })))); status != 401 {
 			t.Errorf("a deleted account: %d", status)
 		}
-		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "nobody" })))); status != 401 {
-			t.Errorf("an account of no known cluster: %d", status)
+		if status, _, _ := i.get(i.client(nil), "/clusters/root/api", bearer(sign(key, claims(func(c map[string]any) { c["kubernetes.io"].(map[string]any)["clusterName"] = "unknown" })))); status != 401 {
+			t.Errorf("an account of an unknown cluster: %d", status)
 		}
 	})
 }

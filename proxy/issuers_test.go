@@ -9,24 +9,24 @@ import (
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
-// TestTokensOfAWorkspacesOwnIssuers: the type is on one shard, the workspaces of it on another.
-func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
+// TestWorkspaceAuthentication: the workspace type is on one shard, its workspaces are on another.
+func TestWorkspaceAuthentication(t *testing.T) {
 	issuer := issuertest.Start(t)
-	i := setUp(t, func(_ *installation, o *options.Options) {
+	i := setUp(t, func(_ *env, o *options.Options) {
 		o.FeatureGates = map[string]bool{"WorkspaceAuthentication": true}
 	})
 	ada := http.Header{"Authorization": {"Bearer " + issuer.Token(t, map[string]any{"sub": "ada", "groups": []string{"dev", "system:masters", "system:kcp:admin"}})}}
 	anonymous := i.client(nil)
 
-	// The proxy checks no tokens yet: a shard may know this one.
+	// The proxy verifies no tokens yet: a shard may accept this one.
 	if code, got, _ := i.get(anonymous, "/clusters/team1/api", ada); code != http.StatusOK || got.Header.Get("X-Remote-User") != "" || got.Header.Get("Authorization") == "" {
 		t.Fatalf("before there is a configuration: %d, %+v", code, got)
 	}
 
-	i.alpha.typedCluster("team1", "root:org:sso")
+	i.alpha.clusterOfType("team1", "root:org:sso")
 	i.root.put("workspacetypes", "org1", "sso", map[string]any{"spec": map[string]any{"authenticationConfigurations": []any{map[string]any{"name": "corp"}, map[string]any{"name": "missing"}}}})
 	i.root.put("workspaceauthenticationconfigurations", "org1", "corp", map[string]any{"spec": map[string]any{"jwt": []any{issuer.Authenticator()}}})
-	i.eventually("the token is accepted in a workspace that was there before", func() bool {
+	i.eventually("the token is accepted in an existing workspace", func() bool {
 		code, got, _ := i.get(anonymous, "/clusters/root:org:team/api", ada)
 		return code == http.StatusOK && got.Header.Get("X-Remote-User") == "oidc:ada"
 	})
@@ -42,11 +42,11 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 	}
 	for _, path := range []string{"/clusters/root/api", "/clusters/org1/api", "/services/clusters/team1/x"} {
 		if code, got, _ := i.get(anonymous, path, ada); code != http.StatusOK || got.Header.Get("X-Remote-User") != "" {
-			t.Errorf("%s is no place of its users: %d, %v", path, code, got.Header)
+			t.Errorf("%s accepts the token: %d, %v", path, code, got.Header)
 		}
 	}
 	if code, _, _ := i.get(anonymous, "/clusters/team1/api", nil); code != http.StatusUnauthorized {
-		t.Errorf("nobody, where tokens are checked: %d", code)
+		t.Errorf("no credentials, where tokens are verified: %d", code)
 	}
 	forged := http.Header{"Authorization": {"Bearer " + issuertest.Start(t).Token(t, map[string]any{"sub": "ada", "iss": issuer.URL})}}
 	if code, _, _ := i.get(anonymous, "/clusters/team1/api", forged); code != http.StatusUnauthorized {
@@ -57,24 +57,24 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 	}
 
 	i.root.remove("workspaceauthenticationconfigurations", "org1", "corp")
-	i.eventually("the token means nothing once the configuration is gone", func() bool {
+	i.eventually("the token is not verified once the configuration is deleted", func() bool {
 		code, got, _ := i.get(anonymous, "/clusters/team1/api", ada)
 		return code == http.StatusOK && got.Header.Get("X-Remote-User") == ""
 	})
 }
 
-// TestTheGateIsOffByDefault: configurations change nothing then.
-func TestTheGateIsOffByDefault(t *testing.T) {
+// TestWorkspaceAuthenticationIsOffByDefault: without the feature gate, configurations have no effect.
+func TestWorkspaceAuthenticationIsOffByDefault(t *testing.T) {
 	issuer := issuertest.Start(t)
 	i := setUp(t)
-	i.alpha.typedCluster("team1", "root:org:sso")
+	i.alpha.clusterOfType("team1", "root:org:sso")
 	i.root.put("workspacetypes", "org1", "sso", map[string]any{"spec": map[string]any{"authenticationConfigurations": []any{map[string]any{"name": "corp"}}}})
 	i.root.put("workspaceauthenticationconfigurations", "org1", "corp", map[string]any{"spec": map[string]any{"jwt": []any{issuer.Authenticator()}}})
 	header := http.Header{"Authorization": {"Bearer " + issuer.Token(t, map[string]any{"sub": "ada"})}}
 	if code, got, _ := i.get(i.client(nil), "/clusters/team1/api", header); code != http.StatusOK || got.Header.Get("X-Remote-User") != "" {
 		t.Errorf("got %d, %+v", code, got)
 	}
-	if asked := issuer.Discoveries.Load(); asked != 0 {
-		t.Errorf("the issuer was asked %d times", asked)
+	if discoveries := issuer.Discoveries.Load(); discoveries != 0 {
+		t.Errorf("%d discovery requests to the issuer", discoveries)
 	}
 }

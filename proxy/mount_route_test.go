@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMountsThatLeadToEachOther: what a tenant mounts may be this proxy, at the very same path.
-func TestMountsThatLeadToEachOther(t *testing.T) {
+// TestMountLoop: a tenant can mount this proxy at the path of the mount.
+func TestMountLoop(t *testing.T) {
 	i := setUp(t)
 	alice := i.as("alice")
 	for name, tc := range map[string]struct {
@@ -14,13 +14,13 @@ func TestMountsThatLeadToEachOther(t *testing.T) {
 		status int
 		passed string
 	}{
-		"the first":                    {"", http.StatusOK, "1"},
-		"one more":                     {"1", http.StatusOK, "2"},
-		"the last":                     {"3", http.StatusOK, "4"},
-		"one too many":                 {"4", http.StatusLoopDetected, ""},
-		"far too many":                 {"1000", http.StatusLoopDetected, ""},
-		"a number that does not count": {"-1", http.StatusLoopDetected, ""},
-		"no number":                    {"x", http.StatusLoopDetected, ""},
+		"the first":                {"", http.StatusOK, "1"},
+		"the second":               {"1", http.StatusOK, "2"},
+		"the last":                 {"3", http.StatusOK, "4"},
+		"more than the limit":      {"4", http.StatusLoopDetected, ""},
+		"many more than the limit": {"1000", http.StatusLoopDetected, ""},
+		"a negative number":        {"-1", http.StatusLoopDetected, ""},
+		"no number":                {"x", http.StatusLoopDetected, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			header := http.Header{}

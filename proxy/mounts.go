@@ -7,68 +7,59 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/klog/v2"
-
+	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/index"
 )
 
 const (
-	// mountHopsHeader counts the mounts that a request went through. A mount may lead to a proxy again, this one too.
-	mountHopsHeader = "X-Atoll-Mount-Hops"
-	// maxMountHops is how many are plenty.
+	// maxMountHops is the number of mounts that a request may pass. A mount may lead to a front proxy, this one included.
 	maxMountHops = 4
-	// mountLabel stands for all mounts in metrics.
-	mountLabel = "mount"
+	// mountBackend is the name of all mounts in metrics.
+	mountBackend = "mount"
 )
 
-// mountURL reads where a mount leads. It was written by a tenant: it must be https and nothing but a place.
-func mountURL(text string) (*url.URL, error) {
+// parseMountURL parses the URL of a mount. Tenants write it: it must be https, with a host and a path only.
+func parseMountURL(text string) (*url.URL, error) {
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the URL of a mount must start with https:// and hold neither user nor query nor fragment")
+		return nil, fmt.Errorf("the URL of a mount must start with https:// and have neither user nor query nor fragment")
 	}
 	return base, nil
 }
 
-// serveMount sends a request to the server that a workspace stands for. That server learns who asks, as a shard would,
-// if it has a certificate of the CA of shards; otherwise there is no connection. It never gets credentials with which
-// it could ask others in the caller's name.
-func (r *shardRoute) serveMount(w http.ResponseWriter, req *http.Request, route index.Route, rest string) {
-	base, err := mountURL(route.Mount)
+// resolveMount returns the server that is mounted as a workspace.
+func resolveMount(req *http.Request, route index.Route, rest string) (destination, error) {
+	base, err := parseMountURL(route.Mount)
 	if err != nil {
-		r.respond.internal(w, req, "the URL of the mount is invalid")
-		return
+		return destination{}, internalError("the URL of the mount is invalid")
 	}
-	hops, err := strconv.Atoi(req.Header.Get(mountHopsHeader))
-	if hops < 0 || err != nil && req.Header.Get(mountHopsHeader) != "" {
-		hops = maxMountHops // whoever wrote that does not count
+	header := req.Header.Get(backend.MountHopsHeader)
+	hops, err := strconv.Atoi(header)
+	if hops < 0 || err != nil && header != "" {
+		hops = maxMountHops // a malformed value counts as the limit
 	}
 	if hops >= maxMountHops {
-		http.Error(w, "too many mounts lead to each other", http.StatusLoopDetected)
-		return
+		return destination{}, errMountLoop
 	}
-	u, err := r.auth.Authenticate(req, nil)
-	if err != nil {
-		klog.V(2).InfoS("Unable to authenticate the request", "err", err)
-		r.respond.unauthorized(w, req)
-		return
-	}
-	to, err := appendPath(base, rest)
-	if err != nil {
-		r.respond.forbidden(w, req)
-		return
-	}
-	req = req.Clone(req.Context())
-	withoutCredentials(req.Header)
-	req.Header.Set(mountHopsHeader, strconv.Itoa(hops+1))
-	r.forward.Forward(w, req, mountLabel, to, u)
+	location, err := appendPath(base, rest)
+	return destination{backend: mountBackend, url: location, mountHops: hops + 1}, err
 }
 
-// bearerProtocol starts the WebSocket protocols in which browsers hide a token.
+// mountRequest returns the request as it is sent to a mount: with the number of hops, and without the credentials of the
+// caller, which the server of a mount could use to act as the caller. It receives the user in the identity headers, as a
+// shard does, if it has a certificate of the CA of shards; otherwise no connection is made.
+func mountRequest(req *http.Request, hops int) *http.Request {
+	req = req.Clone(req.Context())
+	removeCredentials(req.Header)
+	req.Header.Set(backend.MountHopsHeader, strconv.Itoa(hops))
+	return req
+}
+
+// bearerProtocol is the prefix of the WebSocket protocol in which browsers send a bearer token.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
-// withoutCredentials removes everything from headers that proves who the caller is.
-func withoutCredentials(header http.Header) {
+// removeCredentials removes all headers that authenticate the caller.
+func removeCredentials(header http.Header) {
 	for name := range header {
 		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
 		case "authorization", "cookie", "proxy-authorization":
@@ -77,7 +68,7 @@ func withoutCredentials(header http.Header) {
 	}
 	var protocols []string
 	for _, values := range header.Values("Sec-WebSocket-Protocol") {
-		for _, protocol := range strings.Split(values, ",") {
+		for protocol := range strings.SplitSeq(values, ",") {
 			if protocol = strings.TrimSpace(protocol); !strings.HasPrefix(protocol, bearerProtocol) {
 				protocols = append(protocols, protocol)
 			}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// responder writes the answers that the proxy gives itself, as a Kubernetes server would.
+// responder writes the proxy's own responses, as a Kubernetes server would.
 type responder struct{ codecs serializer.CodecFactory }
 
 func newResponder() responder {
@@ -24,8 +24,26 @@ func newResponder() responder {
 	return responder{serializer.NewCodecFactory(scheme)}
 }
 
-// forbidden is the one answer for everything that is not there or not to be seen: unknown, invalid, the wildcard.
-// It names no user, because nobody has been authenticated yet.
+// resolutionError writes the response for a request whose path does not resolve.
+func (r responder) resolutionError(w http.ResponseWriter, req *http.Request, err error) {
+	switch {
+	case errors.Is(err, errUnavailable):
+		http.Error(w, "Not available.", http.StatusServiceUnavailable)
+	case errors.Is(err, errNotSynced):
+		status := apierrors.NewServiceUnavailable("a shard that may have this workspace does not answer")
+		status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+		r.error(w, req, status)
+	case errors.Is(err, errMountLoop):
+		http.Error(w, errMountLoop.Error(), http.StatusLoopDetected)
+	case apierrors.IsInternalError(err):
+		r.error(w, req, err)
+	default:
+		r.forbidden(w, req)
+	}
+}
+
+// forbidden is the one response for unknown, invalid and wildcard clusters, so that it reveals nothing. It names no user,
+// because no user has been authenticated yet.
 func (r responder) forbidden(w http.ResponseWriter, req *http.Request) {
 	r.denied(w, req, &user.DefaultInfo{}, "workspace access not permitted")
 }
@@ -40,14 +58,16 @@ func (r responder) unauthorized(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r responder) internal(w http.ResponseWriter, req *http.Request, message string) {
-	r.error(w, req, apierrors.NewInternalError(errors.New(message)))
+	r.error(w, req, internalError(message))
 }
 
-// absent says that a shard does not answer. Clients try again what the shard has not seen, or what may be done twice.
-// Whether anything else was done is not known: who asked has to look.
-func (r responder) absent(w http.ResponseWriter, req *http.Request, unsent bool) {
+func internalError(message string) error { return apierrors.NewInternalError(errors.New(message)) }
+
+// shardUnavailable is the response when a shard does not answer. It has Retry-After only for requests that did not reach
+// the shard or change nothing: clients repeat these. Any other request may have been executed.
+func (r responder) shardUnavailable(w http.ResponseWriter, req *http.Request, unsent bool) {
 	if req.Context().Err() != nil {
-		return // there is nobody left to tell
+		return // the client has disconnected
 	}
 	status := apierrors.NewServiceUnavailable("the shard of this workspace does not answer")
 	if unsent || req.Method == http.MethodGet || req.Method == http.MethodHead {
@@ -56,18 +76,6 @@ func (r responder) absent(w http.ResponseWriter, req *http.Request, unsent bool)
 	r.error(w, req, status)
 }
 
-// undecided says that a shard that was not read yet may have what was asked for.
-func (r responder) undecided(w http.ResponseWriter, req *http.Request) {
-	status := apierrors.NewServiceUnavailable("a shard that may have this workspace does not answer")
-	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	r.error(w, req, status)
-}
-
 func (r responder) error(w http.ResponseWriter, req *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, r.codecs, schema.GroupVersion{Version: "v1"}, w, req)
-}
-
-// unavailable says that a workspace on the way is in phase Unavailable.
-func unavailable(w http.ResponseWriter) {
-	http.Error(w, "Not available.", http.StatusServiceUnavailable)
 }

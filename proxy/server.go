@@ -1,8 +1,9 @@
-// Package proxy is the front proxy of an installation: one address for all logical clusters. It knows from the
-// shards' own objects where each of them lives (packages shards and index), says who is asking (identity), and
-// passes requests on (backend) as a mapping file tells it (mapping).
+// Package proxy is the front proxy of an installation: one address for all logical clusters. It resolves a logical
+// cluster to its shard from an index of the shards' own objects (packages shards and index), authenticates the user
+// (identity), and forwards the request (backend) as a mapping file defines (mapping). handler.go shows the path of a
+// request.
 //
-// It decides nothing about what a user may do: shards do. It keeps nothing per workspace but index entries.
+// It authorizes nothing but access to its own metrics: shards do. Per workspace it stores index entries only.
 package proxy
 
 import (
@@ -24,59 +25,55 @@ import (
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
 	"github.com/atoll-dev/atoll/proxy/index"
-	"github.com/atoll-dev/atoll/proxy/profiles"
-	"github.com/atoll-dev/atoll/proxy/scrape"
+	"github.com/atoll-dev/atoll/proxy/metrics"
+	"github.com/atoll-dev/atoll/proxy/profiling"
 	"github.com/atoll-dev/atoll/proxy/shards"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
-// follower fills the index: from the shards, or from the index that they share.
-type follower interface {
+// indexSource keeps the index in sync: with the shards, or with the shared index that they write.
+type indexSource interface {
 	Run(ctx context.Context) error
-	WaitForShards(ctx context.Context) error
+	// WaitForSync blocks until Ready returns nil.
+	WaitForSync(ctx context.Context) error
 	Ready() error
-	// Sources are where the index comes from, and whether it follows what happens there.
+	// Sources returns the sources of the index, true for those that are synced and connected.
 	Sources() map[string]bool
 }
 
-// follow returns what fills the index and, unless it is nil, the catalog.
-func (c CompletedConfig) follow(idx *index.Index, types *workspacetypes.Catalog) follower {
+// newIndexSource returns the source of the index and, unless it is nil, of the registry of workspace types.
+func (c CompletedConfig) newIndexSource(idx *index.Index, types *workspacetypes.Registry) indexSource {
 	if c.SharedIndex.Enabled() {
-		return shards.NewShared(c.SharedIndex, idx, c.Subset, types)
+		return shards.NewSharedIndexReader(c.SharedIndex, idx, c.Subset, types)
 	}
-	watcher := shards.New(c.Root, c.Shards, idx)
-	watcher.Choose(c.Subset)
-	if types != nil {
-		watcher.FollowTypes(types)
-	}
-	return watcher
+	return shards.NewWatcher(shards.Config{Root: c.Root, Shards: c.Shards, Subset: c.Subset, Index: idx, Types: types})
 }
 
 // Server is a front proxy that is ready to run.
 type Server struct {
-	config     CompletedConfig
-	index      *index.Index
-	shards     follower // nil when nothing is mapped to shards
-	transports []*backend.Transport
-	auth       *identity.Authenticator
-	respond    responder
-	metrics    *scrape.Metrics
-	page       http.Handler
-	http       http.Handler
+	config         CompletedConfig
+	index          *index.Index
+	shards         indexSource // nil if the mapping file has no entry for the shards
+	transports     []*backend.Transport
+	authenticator  *identity.Authenticator
+	respond        responder
+	metrics        *metrics.Metrics
+	metricsHandler http.Handler
+	handler        http.Handler
 
-	// background ends the work that authentication does on the side; draining ends long requests.
-	background context.Context
-	release    context.CancelFunc
-	draining   context.Context
-	drain      context.CancelFunc
+	// background is the context of the authenticators' background work; shuttingDown ends long-running requests.
+	background     context.Context
+	stopBackground context.CancelFunc
+	shuttingDown   context.Context
+	startShutdown  context.CancelFunc
 }
 
-// NewServer reads certificates and builds the handlers. It starts nothing but what stock authenticators start; Run,
-// or Close, ends that too.
+// NewServer reads certificates and builds the handlers. It starts only the background work of the stock authenticators,
+// which Run or Close ends.
 func NewServer(c CompletedConfig) (*Server, error) {
 	s := &Server{config: c, index: index.New(), respond: newResponder()}
-	s.background, s.release = context.WithCancel(context.Background())
-	s.draining, s.drain = context.WithCancel(context.Background())
+	s.background, s.stopBackground = context.WithCancel(context.Background())
+	s.shuttingDown, s.startShutdown = context.WithCancel(context.Background())
 	if err := s.build(); err != nil {
 		s.Close()
 		return nil, err
@@ -86,60 +83,71 @@ func NewServer(c CompletedConfig) (*Server, error) {
 
 // Close ends a server that does not run.
 func (s *Server) Close() {
-	s.drain()
-	s.release()
+	s.startShutdown()
+	s.stopBackground()
 }
 
 func (s *Server) build() error {
 	var err error
-	if s.auth, err = s.config.authenticator(s.background, s.confirm); err != nil {
+	if s.authenticator, err = s.config.newAuthenticator(s.background, s.lookupServiceAccount); err != nil {
 		return err
 	}
-	s.metrics = scrape.New()
+	s.metrics = metrics.New()
 	s.metrics.Registry.CustomMustRegister(newIndexCollector(s.index))
-	s.page = s.metrics.Page()
-	backends := backend.NewMetrics(s.metrics.Registry.MustRegister)
+	s.metricsHandler = s.metrics.Handler()
 
-	r := &router{index: s.index, auth: s.auth, respond: s.respond}
+	r := &router{index: s.index, authenticator: s.authenticator, respond: s.respond}
 	if s.config.WorkspaceAuthentication {
 		r.types = workspacetypes.New(s.index)
 		r.issuers = issuers.New(s.background, s.config.RequiredAudiences, s.config.Authentication.APIAudiences)
 	}
-	// Entries with the same certificates share connections.
-	shared := map[backend.Files]*backend.Transport{}
-	var forwarders []*backend.Forwarder
-	for _, entry := range s.config.Mappings {
-		files := backend.Files{CA: entry.BackendServerCA, Cert: entry.ProxyClientCert, Key: entry.ProxyClientKey}
-		transport, ok := shared[files]
-		if !ok {
-			if transport, err = backend.NewTransport(entry.Path, files); err != nil {
-				return fmt.Errorf("mapping path %q: %w", entry.Path, err)
-			}
-			shared[files] = transport
-			s.transports = append(s.transports, transport)
-		}
-		forward := backend.NewForwarder(transport, entry.Headers(), backends)
-		if entry.Shards() {
-			forward = forward.WithFailure(s.respond.absent)
-			r.toShards = true
-			s.shards = s.config.follow(s.index, r.types)
-			s.metrics.Registry.CustomMustRegister(newSourcesCollector(s.shards))
-		}
-		forwarders = append(forwarders, forward)
-	}
-	routes, err := r.routes(s.config.Mappings, forwarders)
+	forwarders, err := s.newForwarders()
 	if err != nil {
 		return err
 	}
-	s.http = s.handler(routes)
+	for i, entry := range s.config.Mappings {
+		if entry.Shards() {
+			forwarders[i] = forwarders[i].WithErrorHandler(s.respond.shardUnavailable)
+			r.hasShards = true
+			s.shards = s.config.newIndexSource(s.index, r.types)
+			s.metrics.Registry.CustomMustRegister(newSourcesCollector(s.shards))
+		}
+	}
+	mux, err := r.newMux(s.config.Mappings, forwarders)
+	if err != nil {
+		return err
+	}
+	s.handler = s.newHandler(mux)
 	return nil
 }
 
-// Run serves until the context ends, and then until requests have ended or the shutdown timeout is over. It does not
-// listen before the shards are known. When it returns, nothing of the server runs any more.
+// newForwarders returns a forwarder for each entry of the mapping file. Entries with the same certificates share a
+// transport.
+func (s *Server) newForwarders() ([]*backend.Forwarder, error) {
+	counters := backend.NewMetrics(s.metrics.Registry.MustRegister)
+	transports := map[backend.Files]*backend.Transport{}
+	var forwarders []*backend.Forwarder
+	for _, entry := range s.config.Mappings {
+		files := backend.Files{CA: entry.BackendServerCA, Cert: entry.ProxyClientCert, Key: entry.ProxyClientKey}
+		transport, ok := transports[files]
+		if !ok {
+			var err error
+			if transport, err = backend.NewTransport(entry.Path, files); err != nil {
+				return nil, fmt.Errorf("mapping path %q: %w", entry.Path, err)
+			}
+			transports[files] = transport
+			s.transports = append(s.transports, transport)
+		}
+		forwarders = append(forwarders, backend.NewForwarder(transport, entry.Headers(), counters))
+	}
+	return forwarders, nil
+}
+
+// Run serves until the context ends, and then until requests have ended or the shutdown timeout has passed. It listens
+// once the index is synced. When it returns, all goroutines of the server have ended.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
-	// Everything in the background outlives ctx: requests that are still being answered need it.
+	// The background work outlives ctx: requests in flight need it.
 	work, stopWork := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -149,56 +157,54 @@ func (s *Server) Run(ctx context.Context) error {
 		running.Go(func() { transport.Run(work) })
 	}
 	if s.config.ProfilerAddress != "" {
-		if err := profiles.Serve(work, &running, s.config.ProfilerAddress); err != nil {
+		if err := profiling.Serve(work, &running, s.config.ProfilerAddress); err != nil {
 			return err
 		}
 	}
 	if s.shards != nil {
-		failed := make(chan error, 1)
-		running.Go(func() { failed <- s.shards.Run(work) })
-		waiting, cancel := context.WithCancelCause(ctx)
-		running.Go(func() {
-			select {
-			case err := <-failed:
-				cancel(err)
-			case <-waiting.Done():
-			}
-		})
-		err := s.shards.WaitForShards(waiting)
-		cancel(nil)
-		if ctx.Err() != nil {
-			return nil // told to stop before it began
-		}
-		if err != nil {
-			return errors.Join(err, context.Cause(waiting))
+		if err := s.syncIndex(ctx, work, &running); err != nil || ctx.Err() != nil {
+			return err
 		}
 	}
 	return s.serve(ctx)
 }
 
+// syncIndex runs the source of the index until work ends. It returns once the index is synced, the source has failed, or
+// ctx has ended, which is no error.
+func (s *Server) syncIndex(ctx, work context.Context, running *sync.WaitGroup) error {
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	running.Go(func() { cancel(s.shards.Run(work)) })
+	err := s.shards.WaitForSync(waiting)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(err, context.Cause(waiting))
+}
+
 func (s *Server) serve(ctx context.Context) error {
 	stop := make(chan struct{})
-	stopped, listenerStopped, err := s.config.Serving.Serve(s.http, s.config.ShutdownTimeout, stop)
+	stopped, listenerStopped, err := s.config.Serving.Serve(s.handler, s.config.ShutdownTimeout, stop)
 	if err != nil {
 		close(stop)
 		return fmt.Errorf("serving: %w", err)
 	}
 	<-ctx.Done()
 	klog.InfoS("Shutting down", "timeout", s.config.ShutdownTimeout)
-	s.drain()
+	s.startShutdown()
 	close(stop)
 	<-listenerStopped
 	<-stopped
 	return nil
 }
 
-// Handler returns the whole chain, for servers that listen themselves.
-func (s *Server) Handler() http.Handler { return s.http }
+// Handler returns the handler with all filters, for servers that listen themselves.
+func (s *Server) Handler() http.Handler { return s.handler }
 
-// confirm asks the shard of the cluster whether it still accepts the token. It is an identity.Lookup.
-func (s *Server) confirm(ctx context.Context, cluster logicalcluster.Name, token string) error {
-	route, verdict := s.index.Load().Lookup(cluster.Path())
-	if verdict != index.Found || route.Shard.BaseURL == nil {
+// lookupServiceAccount sends a token to the shard of its logical cluster for review. It is an identity.Lookup.
+func (s *Server) lookupServiceAccount(ctx context.Context, cluster logicalcluster.Name, token string) error {
+	route, resolution := s.index.Load().Resolve(cluster.Path())
+	if resolution != index.Found || route.Shard.BaseURL == nil {
 		return errors.New("no shard has its logical cluster")
 	}
 	config := rest.CopyConfig(s.config.Shards)
@@ -211,9 +217,9 @@ func (s *Server) confirm(ctx context.Context, cluster logicalcluster.Name, token
 	review, err := client.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking shard %s: %w", route.Shard.Name, err)
+		return fmt.Errorf("reviewing the token at shard %s: %w", route.Shard.Name, err)
 	case !review.Status.Authenticated:
-		return errors.New("its shard does not accept it (any more)")
+		return errors.New("its shard does not accept it")
 	}
 	return nil
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/atoll-dev/atoll/internal/sharedindex"
+	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/options"
-	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 )
 
-// said is what a shard says once.
-type said []sharedindex.Change
+// staticSource is a source of records that do not change.
+type staticSource []sharedindex.Change
 
-func (s said) Stream(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+func (s staticSource) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	for _, change := range s {
 		emit(change)
 	}
@@ -35,15 +35,15 @@ func record(t *testing.T, kind sharedindex.Kind, cluster, name string, value any
 	return change
 }
 
-// tell writes what the shards of the installation would write.
-func (i *installation) tell(t *testing.T, e *indextesting.Etcd) {
+// writeSharedIndex writes what the shards of the installation would write.
+func (i *env) writeSharedIndex(t *testing.T, e *indextesting.Etcd) {
 	workspace := func(parent, name, cluster string) sharedindex.Change {
 		return record(t, sharedindex.Workspaces, parent, name, sharedindex.Workspace{Cluster: cluster})
 	}
 	cluster := func(name string) sharedindex.Change {
 		return record(t, sharedindex.Clusters, name, "", sharedindex.Cluster{Type: "root:universal"})
 	}
-	for shard, source := range map[string]said{
+	for shard, source := range map[string]staticSource{
 		"root": {
 			record(t, sharedindex.Shards, "", "root", sharedindex.Shard{BaseURL: i.root.URL}),
 			record(t, sharedindex.Shards, "", "alpha", sharedindex.Shard{BaseURL: i.alpha.URL + "/base", Labels: map[string]string{"region": "east"}}),
@@ -51,7 +51,7 @@ func (i *installation) tell(t *testing.T, e *indextesting.Etcd) {
 		},
 		"alpha": {
 			cluster("team1"), workspace("team1", "deep", "deep1"), cluster("deep1"),
-			// Only the root shard says what shards there are.
+			// Ignored: only the root shard defines what shards exist.
 			record(t, sharedindex.Shards, "", "root", sharedindex.Shard{BaseURL: i.alpha.URL}),
 			record(t, sharedindex.Shards, "", "evil", sharedindex.Shard{BaseURL: i.alpha.URL}),
 		},
@@ -68,25 +68,25 @@ func (i *installation) tell(t *testing.T, e *indextesting.Etcd) {
 		})
 		client := e.Client()
 		i.eventually(shard+" has written", func() bool {
-			answer, err := client.Get(t.Context(), "/kcp-index/"+shard+"/complete")
-			return err == nil && answer.Count == 1
+			response, err := client.Get(t.Context(), "/kcp-index/"+shard+"/complete")
+			return err == nil && response.Count == 1
 		})
 	}
 }
 
-// TestASharedIndexNeedsNoShard: the proxy starts with the root shard down, and goes on when etcd is, too.
-func TestASharedIndexNeedsNoShard(t *testing.T) {
+// TestSharedIndexWithoutRootShard: the proxy starts while the root shard is down, and serves while etcd is down, too.
+func TestSharedIndexWithoutRootShard(t *testing.T) {
 	e := indextesting.Start(t)
-	i := setUp(t, func(i *installation, o *options.Options) {
-		i.tell(t, e)
+	i := setUp(t, func(i *env, o *options.Options) {
+		i.writeSharedIndex(t, e)
 		i.root.stop()
 		o.SharedIndex, o.RootKubeconfig, o.ShardsKubeconfig = e.Options(), "", ""
 	})
 	alice := i.as("alice")
 	expect := func(when string) {
 		t.Helper()
-		for path, want := range map[string]int{"root:org:team": 200, "root:org:team:deep": 200, "team1": 200, "root:org": 503, "root": 503, "root:nobody": 403, "nobody": 403} {
-			res, body, err := i.try(alice, http.MethodGet, "/clusters/"+path+"/api", nil)
+		for path, want := range map[string]int{"root:org:team": 200, "root:org:team:deep": 200, "team1": 200, "root:org": 503, "root": 503, "root:unknown": 403, "unknown": 403} {
+			res, body, err := i.do(alice, http.MethodGet, "/clusters/"+path+"/api", nil)
 			must(t, err)
 			if res.StatusCode != want || want == 503 && res.Header.Get("Retry-After") == "" {
 				t.Errorf("%s: %s: %d, want %d; %s", when, path, res.StatusCode, want, body)
@@ -95,21 +95,21 @@ func TestASharedIndexNeedsNoShard(t *testing.T) {
 	}
 	expect("the root shard is down")
 	if i.alpha.listed("workspaces")+i.alpha.listed("logicalclusters") > 0 {
-		t.Error("a shard was asked for what is in the shared index")
+		t.Error("a shard was listed although there is a shared index")
 	}
 	e.Stop()
-	time.Sleep(time.Second) // it finds out by then
+	time.Sleep(time.Second) // the proxy notices within this time
 	expect("etcd is down, too")
 	if status, _, _ := i.get(alice, "/readyz", nil); status != 200 {
 		t.Errorf("/readyz: %d", status)
 	}
 }
 
-// TestSomeShardsOfASharedIndex: paths lead through all shards, requests to the chosen ones.
-func TestSomeShardsOfASharedIndex(t *testing.T) {
+// TestSubsetWithSharedIndex: paths lead through all shards, requests are forwarded to the selected ones only.
+func TestSubsetWithSharedIndex(t *testing.T) {
 	e := indextesting.Start(t)
-	i := setUp(t, func(i *installation, o *options.Options) {
-		i.tell(t, e)
+	i := setUp(t, func(i *env, o *options.Options) {
+		i.writeSharedIndex(t, e)
 		o.SharedIndex, o.ShardSelector = e.Options(), "region=east"
 	})
 	alice := i.as("alice")

@@ -1,5 +1,4 @@
-// The front proxy: one address for all logical clusters of an installation. All of it is in package proxy; this
-// binds its flags.
+// kcp-front-proxy serves all logical clusters of an installation at one address. See package proxy.
 package main
 
 import (
@@ -32,9 +31,9 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kcp-front-proxy",
 		Short: "Serve all logical clusters of an installation at one address",
-		Long: `The front proxy routes /clusters/<path>/... to the shard that holds the logical cluster, and other paths as the
-mapping file says. It authenticates users and tells the shards who they are.`,
-		Example: `  # Behind --mapping-file, one entry for the shards and one for virtual workspaces:
+		Long: `The front proxy forwards /clusters/<path>/... to the shard of the logical cluster, and other paths as the mapping
+file defines. It authenticates users and forwards their identity to shards.`,
+		Example: `  # The mapping file has an entry for the shards and one for virtual workspaces:
   #   - path: /clusters/
   #     backend: https://root-kcp:6443
   #     backend_server_ca: ca.crt

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// files are what a proxy is started with. The certificates are good for nothing but to be read.
+// files are the configuration files of a proxy. No connection is made with its self-signed certificate.
 type files struct{ dir string }
 
 func newFiles(t *testing.T) files {
@@ -73,9 +73,9 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// TestErrors: what cannot work is told before anything is served, with what was got and what is expected.
+// TestErrors: invalid configurations fail before anything is served, with errors that name the flag and the expected value.
 func TestErrors(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		mapping func(files) string
 		args    func(files) []string
 		want    string
@@ -86,16 +86,16 @@ func TestErrors(t *testing.T) {
 		"shards without a root kubeconfig": {args: func(f files) []string {
 			return []string{"--mapping-file=" + f.path("mapping"), "--shards-kubeconfig=" + f.path("kubeconfig")}
 		}, want: "--root-kubeconfig: got nothing"},
-		"a mapping file that is not there": {args: func(f files) []string { return append(required(f), "--mapping-file=nowhere") }, want: "--mapping-file: mapping file"},
-		"a kubeconfig that is not there":   {args: func(f files) []string { return append(required(f), "--shards-kubeconfig=nowhere") }, want: "--shards-kubeconfig: nowhere"},
-		"a client CA that is not there":    {args: func(f files) []string { return append(required(f), "--client-ca-file=nowhere") }, want: "nowhere"},
-		"a log format nobody knows":        {args: func(f files) []string { return append(required(f), "--logging-format=xml") }, want: "logging flags"},
-		"a backend CA that is not there":   {args: required, mapping: func(f files) string { return f.entry("/x", "nowhere") }, want: "backend_server_ca"},
-		"conflicting placeholders":         {args: required, mapping: func(f files) string { return f.entry("/y/{b}", "cert") + f.entry("/{a}/x", "cert") }, want: "conflicts with"},
-		"a broken placeholder":             {args: required, mapping: func(f files) string { return f.entry("/y/{", "cert") }, want: "bad wildcard"},
-		"an unknown field":                 {args: required, mapping: func(f files) string { return f.entry("/y", "cert") + "- {paht: /z}\n" }, want: `unknown field "paht"`},
+		"a missing mapping file": {args: func(f files) []string { return append(required(f), "--mapping-file=missing") }, want: "--mapping-file: mapping file"},
+		"a missing kubeconfig":   {args: func(f files) []string { return append(required(f), "--shards-kubeconfig=missing") }, want: "--shards-kubeconfig: missing"},
+		"a missing client CA":    {args: func(f files) []string { return append(required(f), "--client-ca-file=missing") }, want: "missing"},
+		"an unknown log format":  {args: func(f files) []string { return append(required(f), "--logging-format=xml") }, want: "logging flags"},
+		"a missing backend CA":   {args: required, mapping: func(f files) string { return f.entry("/x", "missing") }, want: "backend_server_ca"},
+		"conflicting wildcards":  {args: required, mapping: func(f files) string { return f.entry("/y/{b}", "cert") + f.entry("/{a}/x", "cert") }, want: "conflicts with"},
+		"an invalid wildcard":    {args: required, mapping: func(f files) string { return f.entry("/y/{", "cert") }, want: "bad wildcard"},
+		"an unknown field":       {args: required, mapping: func(f files) string { return f.entry("/y", "cert") + "- {paht: /z}\n" }, want: `unknown field "paht"`},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			f := newFiles(t)
 			mapping := f.entry("/clusters/", "cert")
 			if tc.mapping != nil {
@@ -120,7 +120,7 @@ func required(f files) []string {
 	return []string{"--mapping-file=" + f.path("mapping"), "--root-kubeconfig=" + f.path("kubeconfig"), "--shards-kubeconfig=" + f.path("kubeconfig")}
 }
 
-// TestSelfSigned starts a proxy without shards and without a certificate: it makes one below the root directory.
+// TestSelfSigned starts a proxy without shards and without a certificate: it generates one in the root directory.
 func TestSelfSigned(t *testing.T) {
 	f := newFiles(t)
 	f.write(t, "mapping", []byte(f.entry("/only/", "cert")))

@@ -1,5 +1,4 @@
-// The virtual workspaces of one shard at an address of their own. All of it is in package virtualworkspaces of the
-// proxy; this binds its flags.
+// virtual-workspaces serves the virtual workspaces of one shard at a separate address. See package proxy/virtualworkspaces.
 package main
 
 import (
@@ -30,11 +29,11 @@ func newCommand() *cobra.Command {
 	o := virtualworkspaces.NewOptions()
 	cmd := &cobra.Command{
 		Use:   "virtual-workspaces",
-		Short: "Serve the virtual workspaces of one shard at an address of their own",
-		Long: `Virtual workspaces are the views below /services/: of the provider of an API on all its consumers, of initializers on
-the workspaces that wait for them. A shard serves them itself. This server stands in front of one shard, says who is
-asking, and passes requests on.`,
-		Example: `  # Beside a shard that publishes --shard-virtual-workspace-url=https://views.example:6444:
+		Short: "Serve the virtual workspaces of one shard at a separate address",
+		Long: `Virtual workspaces are the APIs below /services/: for the provider of an API on all its consumers, for initializers on the
+workspaces that wait for them. A shard serves them itself. This server authenticates requests and forwards them to one
+shard.`,
+		Example: `  # Beside a shard that publishes --shard-virtual-workspace-url=https://vw.example:6444:
   virtual-workspaces --kubeconfig=shard.kubeconfig --client-ca-file=client-ca.crt \
     --tls-cert-file=tls.crt --tls-private-key-file=tls.key
 

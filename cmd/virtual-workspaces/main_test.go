@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// accepted are the flags with which other installations start such a server.
+// accepted are the flags of kcp's server.
 var accepted = []string{
 	"--context=x", "--cache-kubeconfig=cache", "--external-logical-cluster-admin-kubeconfig=external", "--secure-port=6443", "--bind-address=0.0.0.0",
 	"--authentication-kubeconfig=a", "--authentication-skip-lookup", "--authentication-tolerate-lookup-failure", "--authentication-token-webhook-cache-ttl=1s",
@@ -31,14 +31,14 @@ func TestFlags(t *testing.T) {
 		arguments []string
 		want      string // part of the error
 	}{
-		"a shard is needed":                       {accepted, "--kubeconfig: got nothing, expected a kubeconfig of the shard"},
-		"what is accepted reaches the files":      {append([]string{"--kubeconfig=/does/not/exist"}, accepted...), "--kubeconfig: "},
-		"profiles stay on the machine":            {[]string{"--kubeconfig=x", "--profiler-address=0.0.0.0:6060"}, "--profiler-address"},
-		"a gate that nobody knows":                {[]string{"--kubeconfig=x", "--feature-gates=Nonsense=true"}, "--feature-gates"},
-		"a port is needed":                        {[]string{"--kubeconfig=x", "--secure-port=0"}, "--secure-port"},
-		"a flag that nobody knows":                {[]string{"--nonsense"}, "unknown flag"},
-		"arguments are none":                      {[]string{"start"}, "unknown command"},
-		"everything that is wrong is told, twice": {[]string{"--secure-port=0"}, "--kubeconfig: got nothing"},
+		"no shard": {accepted, "--kubeconfig: got nothing, expected a kubeconfig of the shard"},
+		"accepted flags with a missing kubeconfig": {append([]string{"--kubeconfig=/does/not/exist"}, accepted...), "--kubeconfig: "},
+		"a profiler address that is not loopback":  {[]string{"--kubeconfig=x", "--profiler-address=0.0.0.0:6060"}, "--profiler-address"},
+		"an unknown gate":                          {[]string{"--kubeconfig=x", "--feature-gates=Nonsense=true"}, "--feature-gates"},
+		"no port":                                  {[]string{"--kubeconfig=x", "--secure-port=0"}, "--secure-port"},
+		"an unknown flag":                          {[]string{"--nonsense"}, "unknown flag"},
+		"an argument":                              {[]string{"start"}, "unknown command"},
+		"several errors":                           {[]string{"--secure-port=0"}, "--kubeconfig: got nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := newCommand()

@@ -9,10 +9,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// RootShard is the shard whose word on shards counts.
+// RootShard is the shard whose records define what shards exist.
 const RootShard = "root"
 
-// Kind is what a record is about: the segment of its key behind the shard.
+// Kind is the kind of a record: the segment of its key after the shard.
 type Kind string
 
 // The kinds of records.
@@ -21,62 +21,61 @@ const (
 	Workspaces Kind = "workspaces" // <parent cluster>/<name>: Workspace
 	Types      Kind = "types"      // <cluster>/<name>: Type, of workspace types with issuers of their own
 	Issuers    Kind = "issuers"    // <cluster>/<name>: IssuersOf, of WorkspaceAuthenticationConfigurations
-	Shards     Kind = "shards"     // <name>: Shard, believed of the root shard alone
+	Shards     Kind = "shards"     // <name>: Shard, accepted from the root shard only
 )
 
-// Keys of a shard that are no records.
+// Keys of a shard that are not records.
 const (
-	writerKey   = "writer"   // who writes: what lets only one replica of a shard do so
-	completeKey = "complete" // there once every record of the shard was written; a random value, so that an etcd that lost it is noticed
+	writerKey   = "writer"   // a random value of the replica that writes, so that no other does
+	completeKey = "complete" // a random value, present once all records of the shard are written; it changes if etcd loses data
 )
 
 // MaxValue bounds one record, in bytes. Larger ones are neither written nor read.
 const MaxValue = 256 << 10
 
-// Key addresses a record of one shard.
+// Key identifies a record of one shard.
 type Key struct {
 	Kind Kind
-	// Cluster is the logical cluster that the record is about, or that the object is in; empty for Shards.
+	// Cluster is the logical cluster of the record or of its object; empty for Shards.
 	Cluster logicalcluster.Name
 	// Name is the name of the object; empty for Clusters.
 	Name string
 }
 
-// Cluster says that the shard has a logical cluster.
+// Cluster is the record of a logical cluster on the shard.
 type Cluster struct {
 	// Type is its workspace type, "<path>:<name>".
 	Type string `json:"type,omitempty"`
 }
 
-// Workspace says where a workspace leads.
+// Workspace is the record of the destination of a workspace.
 type Workspace struct {
-	// Cluster is its logical cluster, and Shard where that was put; Mount is the URL of one that is mounted and has none.
+	// Cluster is its logical cluster, Shard the shard of that. Mount is the URL of a mounted workspace, which has no cluster.
 	Cluster     string `json:"cluster,omitempty"`
 	Shard       string `json:"shard,omitempty"`
 	Mount       string `json:"mount,omitempty"`
 	Unavailable bool   `json:"unavailable,omitempty"`
 }
 
-// Type names the authentication configurations of a workspace type, in its logical cluster.
+// Type is the record of a workspace type: the names of its authentication configurations in its logical cluster.
 type Type struct {
 	Configurations []string `json:"configurations"`
 }
 
-// IssuersOf are those of one authentication configuration.
+// IssuersOf is the record of an authentication configuration.
 type IssuersOf struct {
 	JWT []tenancyv1alpha1.JWTAuthenticator `json:"jwt"`
 }
 
-// Shard says how a shard is reached, and how it is chosen.
+// Shard is the record of a Shard object.
 type Shard struct {
 	BaseURL string            `json:"baseURL,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// Lead returns what the index says of a workspace with this phase, spec.cluster, annotation of its shard, spec.URL and
-// spec.mount; ok is false for one that leads nowhere (yet). It is the one place that knows: proxies that watch shards ask
-// it, too.
-func Lead(phase, cluster, shard, url string, mounted bool) (w Workspace, ok bool) {
+// WorkspaceDestination returns the record of a workspace with this phase, spec.cluster, shard annotation, spec.URL and
+// spec.mount; ok is false if the workspace has no destination (yet). Proxies that watch shards use it, too.
+func WorkspaceDestination(phase, cluster, shard, url string, mounted bool) (w Workspace, ok bool) {
 	if phase == "" || phase == "Scheduling" {
 		return Workspace{}, false
 	}
@@ -102,7 +101,7 @@ func Encode(record any) ([]byte, error) {
 	return value, nil
 }
 
-// Decode reads the value of a record. Fields that it does not know are of a later version, and left out.
+// Decode returns the record of a value. It ignores unknown fields, which are those of later versions.
 func Decode[T any](value []byte) (record T, err error) {
 	if len(value) > MaxValue {
 		return record, fmt.Errorf("got %d bytes, at most %d are allowed", len(value), MaxValue)
@@ -122,7 +121,7 @@ func (k Key) path() string {
 	return string(k.Kind) + "/" + k.Cluster.String() + "/" + k.Name
 }
 
-// parsePath is the inverse of path. It fails for what is no record, or of a kind that this version does not know.
+// parsePath is the inverse of path. It fails for keys that are not records and for kinds of later versions.
 func parsePath(path string) (Key, error) {
 	kind, rest, _ := strings.Cut(path, "/")
 	k := Key{Kind: Kind(kind)}
@@ -147,21 +146,4 @@ func parsePath(path string) (Key, error) {
 		return Key{}, fmt.Errorf("key %q: %w", path, err)
 	}
 	return k, nil
-}
-
-// space is where keys lie in etcd.
-type space struct{ prefix string }
-
-// all is the prefix of every key, shard that of one shard's.
-func (s space) all() string               { return s.prefix + "/" }
-func (s space) shard(shard string) string { return s.prefix + "/" + shard + "/" }
-
-// split takes a key apart: the shard that wrote it, and what is behind.
-func (s space) split(key string) (shard, path string, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.all())
-	if !ok {
-		return "", "", false
-	}
-	shard, path, ok = strings.Cut(rest, "/")
-	return shard, path, ok && shard != "" && path != ""
 }

@@ -23,51 +23,51 @@ func TestKeys(t *testing.T) {
 			t.Errorf("parsePath(%q) = %+v, %v", want, got, err)
 		}
 	}
-	for _, odd := range []string{"", "writer", "complete", "clusters", "clusters/", "clusters/UPPER", "clusters/a/b", "clusters/*", "clusters/../x",
+	for _, invalid := range []string{"", "writer", "complete", "clusters", "clusters/", "clusters/UPPER", "clusters/a/b", "clusters/*", "clusters/../x",
 		"workspaces/a", "workspaces/a/", "workspaces//b", "workspaces/a/b/c", "shards/", "shards/a/b", "later/a"} {
-		if k, err := parsePath(odd); err == nil {
-			t.Errorf("parsePath(%q) = %+v, want an error", odd, k)
+		if k, err := parsePath(invalid); err == nil {
+			t.Errorf("parsePath(%q) = %+v, want an error", invalid, k)
 		}
 	}
-	s := space{"/x/y"}
-	if shard, path, ok := s.split("/x/y/alpha/clusters/a"); !ok || shard != "alpha" || path != "clusters/a" {
+	layout := keyLayout{"/x/y"}
+	if shard, path, ok := layout.split("/x/y/alpha/clusters/a"); !ok || shard != "alpha" || path != "clusters/a" {
 		t.Errorf("got %q, %q, %v", shard, path, ok)
 	}
-	for _, odd := range []string{"/x/z/alpha/clusters/a", "/x/y/alpha", "/x/y//clusters/a", "/x/y/alpha/", "/x/yy/alpha/clusters/a"} {
-		if _, _, ok := s.split(odd); ok {
-			t.Errorf("split(%q) is ok", odd)
+	for _, invalid := range []string{"/x/z/alpha/clusters/a", "/x/y/alpha", "/x/y//clusters/a", "/x/y/alpha/", "/x/yy/alpha/clusters/a"} {
+		if _, _, ok := layout.split(invalid); ok {
+			t.Errorf("split(%q) is ok", invalid)
 		}
 	}
 }
 
-func TestLead(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+func TestWorkspaceDestination(t *testing.T) {
+	for name, tc := range map[string]struct {
 		phase, cluster, url string
 		mounted             bool
 		want                Workspace
 		ok                  bool
 	}{
-		"a ready workspace leads to its cluster":         {"Ready", "c", "https://x", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"so does one that is being deleted":              {"Deleting", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"one that is being scheduled leads nowhere":      {"Scheduling", "c", "", false, Workspace{}, false},
-		"one without a phase leads nowhere":              {"", "c", "", false, Workspace{}, false},
-		"one without a cluster leads nowhere":            {"Ready", "", "https://x", false, Workspace{}, false},
-		"a mount leads to its URL":                       {"Ready", "", "https://x", true, Workspace{Mount: "https://x"}, true},
-		"a mount without a URL leads nowhere":            {"Ready", "", "", true, Workspace{}, false},
-		"a mount that never was there is unavailable":    {"Unavailable", "", "", true, Workspace{Unavailable: true}, true},
-		"one that is unavailable still has its cluster":  {"Unavailable", "c", "", false, Workspace{Cluster: "c", Shard: "alpha", Unavailable: true}, true},
-		"a mount that has got a cluster leads to that":   {"Ready", "c", "https://x", true, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"one that is initializing leads to its cluster":  {"Initializing", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"a phase of a later version is one that leads":   {"Migrating", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
-		"an unavailable one that has nothing is told of": {"Unavailable", "", "", false, Workspace{Unavailable: true}, true},
+		"a ready workspace has its cluster":                   {"Ready", "c", "https://x", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"so has one that is being deleted":                    {"Deleting", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"one that is being scheduled has none":                {"Scheduling", "c", "", false, Workspace{}, false},
+		"one without a phase has none":                        {"", "c", "", false, Workspace{}, false},
+		"one without a cluster has none":                      {"Ready", "", "https://x", false, Workspace{}, false},
+		"a mount has its URL":                                 {"Ready", "", "https://x", true, Workspace{Mount: "https://x"}, true},
+		"a mount without a URL has none":                      {"Ready", "", "", true, Workspace{}, false},
+		"a mount that never was ready is unavailable":         {"Unavailable", "", "", true, Workspace{Unavailable: true}, true},
+		"one that is unavailable has its cluster":             {"Unavailable", "c", "", false, Workspace{Cluster: "c", Shard: "alpha", Unavailable: true}, true},
+		"a mount with a cluster has its cluster":              {"Ready", "c", "https://x", true, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"one that is initializing has its cluster":            {"Initializing", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"one in a phase of a later version has its cluster":   {"Migrating", "c", "", false, Workspace{Cluster: "c", Shard: "alpha"}, true},
+		"an unavailable one without a cluster is unavailable": {"Unavailable", "", "", false, Workspace{Unavailable: true}, true},
 	} {
-		if got, ok := Lead(tc.phase, tc.cluster, "alpha", tc.url, tc.mounted); got != tc.want || ok != tc.ok {
-			t.Errorf("%s: %+v, %v", sentence, got, ok)
+		if got, ok := WorkspaceDestination(tc.phase, tc.cluster, "alpha", tc.url, tc.mounted); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %+v, %v", name, got, ok)
 		}
 	}
 }
 
-func TestRecordsAreBounded(t *testing.T) {
+func TestRecordSizeIsLimited(t *testing.T) {
 	large := Type{Configurations: []string{strings.Repeat("x", MaxValue)}}
 	if _, err := Encode(large); err == nil {
 		t.Error("a record that is too large is encoded")
@@ -81,24 +81,24 @@ func TestRecordsAreBounded(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"none":                          {func(*Options) {}, ""},
+		"the defaults":                  {func(*Options) {}, ""},
 		"a server":                      {func(o *Options) { o.Servers = []string{"https://a:2379"} }, ""},
-		"a server that is no URL":       {func(o *Options) { o.Servers = []string{"a:2379"} }, "--shared-index-etcd-servers"},
-		"half a pair":                   {func(o *Options) { o.Servers, o.CertFile = []string{"https://a"}, "x" }, "--shared-index-etcd-keyfile"},
+		"an invalid URL":                {func(o *Options) { o.Servers = []string{"a:2379"} }, "--shared-index-etcd-servers"},
+		"a certificate without a key":   {func(o *Options) { o.Servers, o.CertFile = []string{"https://a"}, "x" }, "--shared-index-etcd-keyfile"},
 		"certificates without a server": {func(o *Options) { o.CAFile = "x" }, "--shared-index-etcd-servers"},
 		"a prefix without a slash":      {func(o *Options) { o.Prefix = "x" }, "--shared-index-prefix"},
-		"a prefix that is all":          {func(o *Options) { o.Prefix = "/" }, "--shared-index-prefix"},
+		"an empty prefix":               {func(o *Options) { o.Prefix = "/" }, "--shared-index-prefix"},
 		"a negative interval":           {func(o *Options) { o.Compaction = -1 }, "--shared-index-compaction-interval"},
 	} {
 		o := NewOptions()
 		tc.change(o)
 		errs := o.Validate()
 		if (tc.want == "") != (len(errs) == 0) || tc.want != "" && !strings.Contains(errs[0].Error(), tc.want) {
-			t.Errorf("%s: %v", sentence, errs)
+			t.Errorf("%s: %v", name, errs)
 		}
 	}
 }

@@ -12,23 +12,23 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/atoll-dev/atoll/internal/sharedindex"
-	"github.com/atoll-dev/atoll/logicalcluster"
 	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
+	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// objects is the source of a shard whose records a test sets.
-type objects struct {
+// fakeSource is a source whose records are set by a test.
+type fakeSource struct {
 	mu      sync.Mutex
 	records map[sharedindex.Key]string
 	emit    func(sharedindex.Change)
 	broken  chan error
 }
 
-func newObjects() *objects {
-	return &objects{records: map[sharedindex.Key]string{}, broken: make(chan error)}
+func newFakeSource() *fakeSource {
+	return &fakeSource{records: map[sharedindex.Key]string{}, broken: make(chan error)}
 }
 
-func (o *objects) Stream(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+func (o *fakeSource) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	o.mu.Lock()
 	for key, value := range o.records {
 		emit(sharedindex.Change{Key: key, Value: []byte(value)})
@@ -44,7 +44,7 @@ func (o *objects) Stream(ctx context.Context, emit func(sharedindex.Change), syn
 	}
 }
 
-func (o *objects) set(key sharedindex.Key, value string) {
+func (o *fakeSource) set(key sharedindex.Key, value string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.records[key] = value
@@ -53,7 +53,7 @@ func (o *objects) set(key sharedindex.Key, value string) {
 	}
 }
 
-func (o *objects) remove(key sharedindex.Key) {
+func (o *fakeSource) remove(key sharedindex.Key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.records, key)
@@ -62,8 +62,8 @@ func (o *objects) remove(key sharedindex.Key) {
 	}
 }
 
-// known is a reader that remembers everything.
-type known struct {
+// store is an event handler that stores all records.
+type store struct {
 	mu       sync.Mutex
 	records  map[string]map[sharedindex.Key]string // by shard
 	listing  map[sharedindex.Key]string
@@ -71,17 +71,17 @@ type known struct {
 	lists    int
 }
 
-func newKnown() *known {
-	return &known{records: map[string]map[sharedindex.Key]string{}, complete: map[string]bool{}}
+func newStore() *store {
+	return &store{records: map[string]map[sharedindex.Key]string{}, complete: map[string]bool{}}
 }
 
-func (k *known) Begin(string) {
+func (k *store) OnListStart(string) {
 	k.listing = map[sharedindex.Key]string{}
 }
 
-func (k *known) Record(key sharedindex.Key, value []byte) { k.listing[key] = string(value) }
+func (k *store) OnListRecord(key sharedindex.Key, value []byte) { k.listing[key] = string(value) }
 
-func (k *known) End(shard string, complete bool) {
+func (k *store) OnListEnd(shard string, complete bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lists++
@@ -93,13 +93,13 @@ func (k *known) End(shard string, complete bool) {
 	k.complete[shard] = k.complete[shard] || complete
 }
 
-func (k *known) Incomplete(shard string) {
+func (k *store) OnIncomplete(shard string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.complete[shard] = false
 }
 
-func (k *known) Changed(shard string, change sharedindex.Change) {
+func (k *store) OnChange(shard string, change sharedindex.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.records[shard] == nil {
@@ -112,8 +112,8 @@ func (k *known) Changed(shard string, change sharedindex.Change) {
 	k.records[shard][change.Key] = string(change.Value)
 }
 
-// eventually waits until all that is known of a shard is what its source has.
-func (k *known) eventually(t *testing.T, what, shard string, o *objects) {
+// eventually waits until the records of a shard are those of its source.
+func (k *store) eventually(t *testing.T, what, shard string, o *fakeSource) {
 	t.Helper()
 	var got, want map[sharedindex.Key]string
 	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -128,11 +128,11 @@ func (k *known) eventually(t *testing.T, what, shard string, o *objects) {
 			return
 		}
 	}
-	t.Fatalf("timed out: %s: known of %s %v, want %v", what, shard, got, want)
+	t.Fatalf("timed out: %s: records of %s are %v, want %v", what, shard, got, want)
 }
 
-// running runs something until the returned function is called, or the test ends.
-func running(t *testing.T, run func(context.Context)) (stop func()) {
+// start runs a function until the returned one is called, or the test ends.
+func start(t *testing.T, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -147,15 +147,15 @@ func running(t *testing.T, run func(context.Context)) (stop func()) {
 	return stop
 }
 
-func write(t *testing.T, e *indextesting.Etcd, shard string, o *objects) (stop func()) {
-	return running(t, sharedindex.NewWriter(e.Options(), shard, o).Run)
+func write(t *testing.T, e *indextesting.Etcd, shard string, o *fakeSource) (stop func()) {
+	return start(t, sharedindex.NewWriter(e.Options(), shard, o).Run)
 }
 
-func follow(t *testing.T, e *indextesting.Etcd) *known {
-	k := newKnown()
-	f := sharedindex.NewFollower(e.Options(), k)
-	running(t, func(ctx context.Context) {
-		if err := f.Run(ctx); err != nil {
+func reflect(t *testing.T, e *indextesting.Etcd) *store {
+	k := newStore()
+	r := sharedindex.NewReflector(e.Options(), k)
+	start(t, func(ctx context.Context) {
+		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -170,10 +170,10 @@ func shardKey(name string) sharedindex.Key {
 	return sharedindex.Key{Kind: sharedindex.Shards, Name: name}
 }
 
-func TestWhatShardsWriteIsRead(t *testing.T) {
+func TestWriteAndRead(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
-	root, alpha := newObjects(), newObjects()
+	root, alpha := newFakeSource(), newFakeSource()
 	for n := range 12_000 { // more than a page, and more than a request
 		root.set(cluster(fmt.Sprintf("early%d", n)), `{"type":"root:universal"}`)
 	}
@@ -182,9 +182,9 @@ func TestWhatShardsWriteIsRead(t *testing.T) {
 	alpha.set(sharedindex.Key{Kind: sharedindex.Workspaces, Cluster: logicalcluster.MustParseName("org"), Name: "w"}, `{"cluster":"x"}`)
 	write(t, e, "root", root)
 	stopAlpha := write(t, e, "alpha", alpha)
-	k := follow(t, e)
-	k.eventually(t, "what there is", "root", root)
-	k.eventually(t, "what there is", "alpha", alpha)
+	k := reflect(t, e)
+	k.eventually(t, "all records", "root", root)
+	k.eventually(t, "all records", "alpha", alpha)
 
 	alpha.set(cluster("late"), `{}`)
 	root.remove(cluster("early7"))
@@ -194,66 +194,65 @@ func TestWhatShardsWriteIsRead(t *testing.T) {
 
 	before := revision(t, e)
 	for range 50 {
-		root.set(cluster("early8"), `{"type":"root:team"}`) // events that change nothing
+		root.set(cluster("early8"), `{"type":"root:team"}`) // events without a change of the record
 	}
 	alpha.set(cluster("later"), `{}`)
 	k.eventually(t, "an addition", "alpha", alpha)
 	if now := revision(t, e); now > before+2 {
-		t.Errorf("what did not change was written: revision %d, before %d", now, before)
+		t.Errorf("unchanged records were written: revision %d, before %d", now, before)
 	}
 
-	// While nobody writes, objects come and go; the next replica finds out.
+	// Objects change while no replica writes; the next one writes the changes.
 	stopAlpha()
 	alpha.remove(cluster("late"))
 	alpha.set(cluster("between"), `{}`)
 	write(t, e, "alpha", alpha)
-	k.eventually(t, "what happened while nobody wrote", "alpha", alpha)
-	late := follow(t, e)
-	late.eventually(t, "a follower that comes late", "alpha", alpha)
+	k.eventually(t, "changes while no replica wrote", "alpha", alpha)
+	late := reflect(t, e)
+	late.eventually(t, "a late reflector", "alpha", alpha)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.lists > 4 { // for each shard once at most when the follower began, and once when the shard had written everything
-		t.Errorf("shards were read %d times", k.lists)
+	if k.lists > 4 { // at most once for each shard at the start, and once when it is complete
+		t.Errorf("shards were listed %d times", k.lists)
 	}
 }
 
 func revision(t *testing.T, e *indextesting.Etcd) int64 {
 	t.Helper()
-	answer, err := e.Client().Get(t.Context(), "/")
+	response, err := e.Client().Get(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.Header.Revision
+	return response.Header.Revision
 }
 
-// TestTheReplicaThatWasReplacedWritesNoMore: it may still believe that it leads.
-func TestTheReplicaThatWasReplacedWritesNoMore(t *testing.T) {
+func TestReplacedReplicaDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
-	old, young := newObjects(), newObjects()
-	old.set(cluster("gone"), `{}`)
-	young.set(cluster("there"), `{}`)
-	stop := write(t, e, "alpha", old)
-	k := follow(t, e)
-	k.eventually(t, "the first", "alpha", old)
+	former, current := newFakeSource(), newFakeSource()
+	former.set(cluster("gone"), `{}`)
+	current.set(cluster("there"), `{}`)
+	stop := write(t, e, "alpha", former)
+	k := reflect(t, e)
+	k.eventually(t, "the first", "alpha", former)
 	stop()
-	write(t, e, "alpha", young)
-	k.eventually(t, "the second", "alpha", young)
+	write(t, e, "alpha", current)
+	k.eventually(t, "the second", "alpha", current)
 	for range 20 {
-		old.set(cluster("gone"), `{}`)
+		former.set(cluster("gone"), `{}`)
 	}
-	young.set(cluster("more"), `{}`)
-	k.eventually(t, "only the second", "alpha", young)
+	current.set(cluster("more"), `{}`)
+	k.eventually(t, "only the second", "alpha", current)
 }
 
-// TestARestartOfEtcdLosesNothing, and nothing is listed again.
-func TestARestartOfEtcdLosesNothing(t *testing.T) {
+// TestRestartOfEtcd: records are not listed again.
+func TestRestartOfEtcd(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
-	alpha := newObjects()
+	alpha := newFakeSource()
 	alpha.set(cluster("a1"), `{}`)
 	write(t, e, "alpha", alpha)
-	k := follow(t, e)
+	k := reflect(t, e)
 	k.eventually(t, "before", "alpha", alpha)
 	k.mu.Lock()
 	lists := k.lists
@@ -261,36 +260,36 @@ func TestARestartOfEtcdLosesNothing(t *testing.T) {
 	e.Stop()
 	alpha.set(cluster("a2"), `{}`)
 	alpha.remove(cluster("a1"))
-	e.Again()
+	e.Restart()
 	k.eventually(t, "after", "alpha", alpha)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lists != lists {
-		t.Errorf("everything was read again")
+		t.Errorf("the records were listed again")
 	}
 }
 
-// TestAnEtcdThatLostEverythingIsFilledAgain, and followers forget nothing in between.
-func TestAnEtcdThatLostEverythingIsFilledAgain(t *testing.T) {
+// TestDataLossOfEtcd: etcd is filled again, and reflectors keep their state until then.
+func TestDataLossOfEtcd(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
-	alpha := newObjects()
+	alpha := newFakeSource()
 	alpha.set(cluster("a1"), `{}`)
 	alpha.set(cluster("a2"), `{}`)
 	stop := write(t, e, "alpha", alpha)
-	k := follow(t, e)
+	k := reflect(t, e)
 	k.eventually(t, "before", "alpha", alpha)
 	stop()
 	e.Stop()
-	e.Lose()
-	e.Again()
-	// It must not take the empty etcd for the truth, whenever it finds out.
+	e.DeleteData()
+	e.Restart()
+	// The reflector must not treat the missing records as deleted.
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		k.mu.Lock()
 		n := len(k.records["alpha"])
 		k.mu.Unlock()
 		if n != 2 {
-			t.Fatalf("%d records are known, want 2", n)
+			t.Fatalf("got %d records, want 2", n)
 		}
 	}
 	alpha.remove(cluster("a1"))
@@ -298,52 +297,52 @@ func TestAnEtcdThatLostEverythingIsFilledAgain(t *testing.T) {
 	k.eventually(t, "after", "alpha", alpha)
 }
 
-// TestAShardThatIsNoneAnyMoreLeavesNothing: the root shard sees to that, at once and when it starts.
-func TestAShardThatIsNoneAnyMoreLeavesNothing(t *testing.T) {
+// TestRecordsOfRemovedShards: the root shard deletes them, when a shard is removed and when it starts.
+func TestRecordsOfRemovedShards(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	client := e.Client()
-	if _, err := client.Put(t.Context(), "/kcp-index/stranger/clusters/left", `{}`); err != nil {
+	if _, err := client.Put(t.Context(), "/kcp-index/unknown/clusters/left", `{}`); err != nil {
 		t.Fatal(err)
 	}
-	root, alpha := newObjects(), newObjects()
+	root, alpha := newFakeSource(), newFakeSource()
 	root.set(shardKey("alpha"), `{}`)
 	alpha.set(cluster("a1"), `{}`)
 	write(t, e, "root", root)
 	stop := write(t, e, "alpha", alpha)
-	k := follow(t, e)
+	k := reflect(t, e)
 	k.eventually(t, "alpha", "alpha", alpha)
-	below := func(shard string) int64 {
-		answer, err := client.Get(t.Context(), "/kcp-index/"+shard+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	countKeys := func(shard string) int64 {
+		response, err := client.Get(t.Context(), "/kcp-index/"+shard+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return answer.Count
+		return response.Count
 	}
 	k.eventually(t, "root", "root", root)
-	if n := below("stranger"); n != 0 {
-		t.Errorf("a shard that is none has %d keys", n)
+	if n := countKeys("unknown"); n != 0 {
+		t.Errorf("a shard that does not exist has %d keys", n)
 	}
 	stop()
 	root.remove(shardKey("alpha"))
 	k.eventually(t, "root", "root", root)
-	if n := below("alpha"); n != 0 {
+	if n := countKeys("alpha"); n != 0 {
 		t.Errorf("a shard that was removed has %d keys", n)
 	}
-	// It comes back.
+	// The shard is added again.
 	root.set(shardKey("alpha"), `{}`)
 	write(t, e, "alpha", alpha)
 	k.eventually(t, "alpha is back", "alpha", alpha)
 }
 
-func TestOldRevisionsAreRemoved(t *testing.T) {
+func TestCompaction(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
-	alpha := newObjects()
+	alpha := newFakeSource()
 	o := e.Options()
 	o.Compaction = time.Millisecond
-	running(t, sharedindex.NewWriter(o, "alpha", alpha).Run)
-	k := follow(t, e)
+	start(t, sharedindex.NewWriter(o, "alpha", alpha).Run)
+	k := reflect(t, e)
 	for n := range 5 {
 		alpha.set(cluster(fmt.Sprintf("a%d", n)), `{}`)
 		k.eventually(t, "written", "alpha", alpha)
@@ -354,37 +353,37 @@ func TestOldRevisionsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestAFollowerThatWasAwayForLong: what happened since was removed, so that it reads everything anew and misses nothing.
-func TestAFollowerThatWasAwayForLong(t *testing.T) {
+// TestReflectorAfterCompaction: the events since its last revision are lost, so that it lists all records.
+func TestReflectorAfterCompaction(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
-	alpha := newObjects()
+	alpha := newFakeSource()
 	alpha.set(cluster("a1"), `{}`)
 	alpha.set(cluster("a2"), `{}`)
 	write(t, e, "alpha", alpha)
-	k := newKnown()
-	f := sharedindex.NewFollower(e.Options(), k)
+	k := newStore()
+	r := sharedindex.NewReflector(e.Options(), k)
 	runOnce := func() (stop func()) {
-		return running(t, func(ctx context.Context) {
-			if err := f.Run(ctx); err != nil {
+		return start(t, func(ctx context.Context) {
+			if err := r.Run(ctx); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	if f.Ready() == nil {
-		t.Error("ready before it ran")
+	if r.HasSynced() == nil {
+		t.Error("synced before it ran")
 	}
 	stop := runOnce()
 	k.eventually(t, "before", "alpha", alpha)
-	if err := f.Ready(); err != nil {
+	if err := r.HasSynced(); err != nil {
 		t.Error(err)
 	}
 	stop()
 
 	alpha.remove(cluster("a1"))
 	alpha.set(cluster("a3"), `{}`)
-	client, other := e.Client(), follow(t, e)
-	other.eventually(t, "written meanwhile", "alpha", alpha)
+	client, other := e.Client(), reflect(t, e)
+	other.eventually(t, "changes while the reflector is stopped", "alpha", alpha)
 	now := revision(t, e)
 	if _, err := client.Compact(t.Context(), now); err != nil {
 		t.Fatal(err)
@@ -393,8 +392,8 @@ func TestAFollowerThatWasAwayForLong(t *testing.T) {
 	k.eventually(t, "after", "alpha", alpha)
 }
 
-// TestWhatCannotBeReadIsLeftOut: keys and values of others, and of later versions.
-func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
+// TestInvalidKeysAreIgnored: keys of other programs, and of later versions.
+func TestInvalidKeysAreIgnored(t *testing.T) {
 	t.Parallel()
 	e := indextesting.Start(t)
 	client := e.Client()
@@ -403,18 +402,18 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	alpha := newObjects()
+	alpha := newFakeSource()
 	alpha.set(cluster("a1"), `{}`)
-	k := follow(t, e)
+	k := reflect(t, e)
 	write(t, e, "alpha", alpha)
-	k.eventually(t, "what can be read", "alpha", alpha)
-	follow(t, e).eventually(t, "what can be read", "alpha", alpha)
-	root := newObjects()
+	k.eventually(t, "valid records", "alpha", alpha)
+	reflect(t, e).eventually(t, "valid records", "alpha", alpha)
+	root := newFakeSource()
 	root.set(shardKey("alpha"), `{}`)
 	write(t, e, "root", root)
-	k.eventually(t, "what can be read", "root", root)
-	answer, err := client.Get(t.Context(), "/kcp-index/alpha/later/x")
-	if err != nil || answer.Count != 1 {
+	k.eventually(t, "valid records", "root", root)
+	response, err := client.Get(t.Context(), "/kcp-index/alpha/later/x")
+	if err != nil || response.Count != 1 {
 		t.Errorf("the key of a later version was removed: %v", err)
 	}
 }

@@ -14,95 +14,79 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	// opsPerRequest and bytesPerRequest are below what etcd takes by default (128 operations, 1.5 MiB).
-	opsPerRequest   = 100
-	bytesPerRequest = 1 << 20
-	// keysPerPage is how many keys are read at a time, some 2 MiB. etcd counts all that are left with each page.
-	keysPerPage = 10_000
-	// requestTimeout bounds one request to etcd.
-	requestTimeout = 30 * time.Second
-)
-
-// Change is what has become of a record. A nil value removes it.
+// Change is the new value of a record; nil deletes it.
 type Change struct {
 	Key   Key
 	Value []byte
 }
 
-// Source is where the records of a shard come from. Stream emits all there is, calls synced, and goes on with changes until
-// the context ends or it cannot go on; then it is called anew. It calls from one goroutine at a time.
+// Source produces the records of a shard. ListAndWatch emits all records, calls synced, and emits changes until the context
+// ends or an error occurs; then it is called again. It calls from one goroutine at a time.
 type Source interface {
-	Stream(ctx context.Context, emit func(Change), synced func()) error
+	ListAndWatch(ctx context.Context, emit func(Change), synced func()) error
 }
 
-// Writer keeps the records of one shard in step with its objects. One replica of a shard writes at a time; a second one
-// that starts takes over.
+// Writer writes the records of one shard. Only one replica of a shard writes at a time; the last one to start takes over.
 type Writer struct {
 	options *Options
-	client  *clientv3.Client // of Run
-	space   space
+	client  *clientv3.Client // set by Run
+	layout  keyLayout
 	shard   string
 	source  Source
-	// compacted is when old revisions were removed last, revision what etcd was at then.
+	// compacted is the time of the last compaction, revision the revision of etcd at that time.
 	compacted time.Time
 	revision  int64
 }
 
 // NewWriter returns a writer of the records of a shard.
 func NewWriter(o *Options, shard string, source Source) *Writer {
-	return &Writer{options: o, space: space{o.Prefix}, shard: shard, source: source}
+	return &Writer{options: o, layout: keyLayout{o.Prefix}, shard: shard, source: source}
 }
 
-// Run writes until the context ends. An etcd that is away is tried again with growing pauses, and logged once. It
-// can be called again when it has returned.
+// Run writes until the context ends. While etcd is down it retries with exponential backoff and logs the outage once. It may
+// be called again after it has returned.
 func (w *Writer) Run(ctx context.Context) {
 	client, err := w.options.Connect()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The shared index is not written")
+		klog.FromContext(ctx).Error(err, "Cannot write the shared index")
 		return
 	}
-	defer func() { _ = client.Close() }() // what is not written by now is found to be missing by the next writer
+	defer func() { _ = client.Close() }() // the next writer finds what is not written
 	w.client = client
-	fresh := func() wait.Backoff {
-		return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 15 * time.Second}
-	}
-	pauses, quiet := fresh(), false
-	for {
-		worked, err := w.session(ctx)
+	retry := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 15 * time.Second}
+	backoff, logged := retry, false
+	_ = wait.DelayFunc(func() time.Duration { return backoff.Step() }).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		progress, err := w.runSession(ctx)
 		if ctx.Err() != nil {
-			return
+			return true, nil
 		}
-		if worked {
-			pauses, quiet = fresh(), false
+		if progress {
+			backoff, logged = retry, false
 		}
-		if !quiet {
-			klog.FromContext(ctx).Info("Writing the shared index was interrupted, beginning anew", "reason", err)
+		if !logged {
+			klog.FromContext(ctx).Info("Writing the shared index was interrupted, retrying", "reason", err)
 		}
-		quiet = true
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pauses.Step()):
-		}
-	}
+		logged = true
+		return false, nil
+	})
 }
 
-// errReplaced ends a session whose right to write is gone: another replica writes, or etcd lost its keys.
-var errReplaced = errors.New("another replica writes, or the keys are gone")
+// errReplaced ends a session that another replica has taken over, or whose keys etcd has lost.
+var errReplaced = errors.New("another replica writes, or etcd has lost the keys")
 
-// session takes the right to write, writes everything and then changes. worked tells that everything was written.
-func (w *Writer) session(ctx context.Context) (worked bool, err error) {
-	s := &session{Writer: w, changes: newChanges()}
-	if err := s.begin(ctx); err != nil {
+// runSession takes over from another writer, writes all records and then changes. progress reports whether all records were
+// written.
+func (w *Writer) runSession(ctx context.Context) (progress bool, err error) {
+	s := &session{Writer: w, queue: newChangeQueue()}
+	if err := s.acquire(ctx); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	synced, ended := make(chan struct{}), make(chan struct{})
-	var streamed error
+	var sourceErr error
 	go func() {
 		defer close(ended)
-		streamed = w.source.Stream(ctx, s.changes.add, func() { close(synced) })
+		sourceErr = w.source.ListAndWatch(ctx, s.queue.add, func() { close(synced) })
 	}()
 	defer func() {
 		cancel()
@@ -111,74 +95,75 @@ func (w *Writer) session(ctx context.Context) (worked bool, err error) {
 	select {
 	case <-synced:
 	case <-ended:
-		return false, fmt.Errorf("reading the shard: %w", streamed)
+		return false, fmt.Errorf("reading the shard: %w", sourceErr)
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if err := s.writeAll(ctx); err != nil {
+	if err := s.replaceAll(ctx); err != nil {
 		return false, err
 	}
-	check := time.NewTicker(w.options.CheckInterval)
-	defer check.Stop()
+	ticker := time.NewTicker(w.options.CheckInterval)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-s.changes.some:
-			if err := s.write(ctx, s.changes.take()); err != nil {
+		case <-s.queue.ready:
+			if err := s.write(ctx, s.queue.drain()); err != nil {
 				return true, err
 			}
-		case <-check.C:
+		case <-ticker.C:
 			if err := s.commit(ctx); err != nil {
 				return true, err
 			}
 		case <-ended:
-			return true, fmt.Errorf("reading the shard: %w", streamed)
+			return true, fmt.Errorf("reading the shard: %w", sourceErr)
 		case <-ctx.Done():
 			return true, ctx.Err()
 		}
 	}
 }
 
-// session is the time in which a writer has the right to write.
+// session is the time in which a writer is the one that writes.
 type session struct {
 	*Writer
-	changes *changes
-	// right is the revision of the key that gives the right.
-	right int64
+	queue *changeQueue
+	// term is the revision at which the session wrote writerKey.
+	term int64
 }
 
-func (s *session) own(path string) string { return s.space.shard(s.shard) + path }
+// key returns the key of a path of the shard.
+func (s *session) key(path string) string { return s.layout.shard(s.shard) + path }
 
-// begin takes the right to write from whoever had it.
-func (s *session) begin(ctx context.Context) error {
+// acquire ends the session of any other writer of the shard.
+func (s *session) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	written, err := s.client.Put(ctx, s.own(writerKey), strconv.FormatUint(rand.Uint64(), 36))
+	response, err := s.client.Put(ctx, s.key(writerKey), strconv.FormatUint(rand.Uint64(), 36))
 	if err != nil {
-		return fmt.Errorf("beginning to write: %w", err)
+		return fmt.Errorf("acquiring the records of the shard: %w", err)
 	}
-	s.right = written.Header.Revision
+	s.term = response.Header.Revision
 	return nil
 }
 
-// commit runs operations if the right to write is still there.
+// commit executes operations unless another writer has acquired the records.
 func (s *session) commit(ctx context.Context, ops ...clientv3.Op) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	done, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.own(writerKey)), "=", s.right)).Then(ops...).Commit()
+	response, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.key(writerKey)), "=", s.term)).Then(ops...).Commit()
 	if err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
-	if !done.Succeeded {
+	if !response.Succeeded {
 		return errReplaced
 	}
-	s.compact(ctx, done.Header.Revision)
+	s.compact(ctx, response.Header.Revision)
 	return nil
 }
 
-// compact removes what is older than the last call that did, once in a while. Without it etcd would keep every revision
-// there ever was. All writers do it: whoever comes second has nothing to do.
+// compact removes, once per interval, the revisions before the previous compaction. All writers do so; etcd ignores repeated
+// requests.
 func (w *Writer) compact(ctx context.Context, revision int64) {
-	if every := w.options.Compaction; every == 0 || time.Since(w.compacted) < every {
+	if interval := w.options.Compaction; interval == 0 || time.Since(w.compacted) < interval {
 		return
 	}
 	if w.revision > 0 {
@@ -189,12 +174,12 @@ func (w *Writer) compact(ctx context.Context, revision int64) {
 	w.compacted, w.revision = time.Now(), revision
 }
 
-// writeAll makes what is in etcd what there is, and says that it is complete.
-func (s *session) writeAll(ctx context.Context) error {
-	wanted := s.changes.take()
+// replaceAll makes the records in etcd equal to those of the source, and marks them as complete.
+func (s *session) replaceAll(ctx context.Context) error {
+	wanted := s.queue.drain()
 	stale := map[string]Change{}
-	err := pages(ctx, s.client, s.space.shard(s.shard), 0, func(key string, value []byte) {
-		path := key[len(s.space.shard(s.shard)):]
+	err := list(ctx, s.client, s.layout.shard(s.shard), 0, func(key string, value []byte) {
+		path := key[len(s.layout.shard(s.shard)):]
 		if path == writerKey || path == completeKey {
 			return
 		}
@@ -205,13 +190,13 @@ func (s *session) writeAll(ctx context.Context) error {
 		case !ok:
 			k, err := parsePath(path)
 			if err != nil {
-				return // of another version of this program, which may be back
+				return // written by another version, which may be started again
 			}
 			stale[path] = Change{Key: k}
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("reading what is written: %w", err)
+		return fmt.Errorf("listing the records of the shard: %w", err)
 	}
 	if err := s.write(ctx, wanted); err != nil {
 		return err
@@ -220,22 +205,21 @@ func (s *session) writeAll(ctx context.Context) error {
 		return err
 	}
 	if s.shard == RootShard {
-		if err := s.removeStrangers(ctx); err != nil {
+		if err := s.pruneShards(ctx); err != nil {
 			return err
 		}
 	}
 	return s.commit(ctx, clientv3.OpTxn(
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.own(completeKey)), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(s.own(completeKey), strconv.FormatUint(rand.Uint64(), 36))}, nil))
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(s.key(completeKey)), "=", 0)},
+		[]clientv3.Op{clientv3.OpPut(s.key(completeKey), strconv.FormatUint(rand.Uint64(), 36))}, nil))
 }
 
-// put writes a value, unless it is there.
-func put(key, value string) clientv3.Op {
+// putIfChanged writes a value unless the key has it.
+func putIfChanged(key, value string) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", value)}, nil, []clientv3.Op{clientv3.OpPut(key, value)})
 }
 
-// write writes changes by path. A record that is as it should be is not written again: most events of an object change
-// nothing that matters here.
+// write writes changes by path. Most events of an object do not change its record, which is then not written.
 func (s *session) write(ctx context.Context, changes map[string]Change) error {
 	var ops []clientv3.Op
 	size := 0
@@ -248,19 +232,16 @@ func (s *session) write(ctx context.Context, changes map[string]Change) error {
 		return err
 	}
 	for path, change := range changes {
-		key := s.own(path)
-		var op clientv3.Op
+		key := s.key(path)
 		switch {
 		case change.Value != nil:
-			op = put(key, string(change.Value))
+			ops = append(ops, putIfChanged(key, string(change.Value)))
+		case change.Key.Kind == Shards:
+			ops = append(ops, s.deleteShard(change.Key.Name), clientv3.OpDelete(key))
 		default:
-			op = clientv3.OpDelete(key)
-			if change.Key.Kind == Shards {
-				ops = append(ops, s.forget(change.Key.Name))
-			}
+			ops = append(ops, clientv3.OpDelete(key))
 		}
-		ops = append(ops, op)
-		if size += len(key) + 2*len(change.Value); len(ops) >= opsPerRequest-1 || size >= bytesPerRequest {
+		if size += len(key) + 2*len(change.Value); len(ops) >= maxOpsPerRequest-1 || size >= maxBytesPerRequest {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -269,69 +250,40 @@ func (s *session) write(ctx context.Context, changes map[string]Change) error {
 	return flush()
 }
 
-// forget removes all of a shard that is none any more. If it still runs, it finds its right to write gone and writes
-// everything anew.
-func (s *session) forget(shard string) clientv3.Op {
+// deleteShard deletes all records of a shard that was removed. If it still runs, its session ends and it writes all records
+// again.
+func (s *session) deleteShard(shard string) clientv3.Op {
 	if shard == s.shard {
-		return clientv3.OpGet(s.own(writerKey)) // its own Shard object may come back any moment: nothing to be done
+		return clientv3.OpGet(s.key(writerKey)) // no change: the shard registers its own Shard object again
 	}
-	return clientv3.OpDelete(s.space.shard(shard), clientv3.WithPrefix())
+	return clientv3.OpDelete(s.layout.shard(shard), clientv3.WithPrefix())
 }
 
-// removeStrangers forgets shards that are none: what they left would stay for ever.
-func (s *session) removeStrangers(ctx context.Context) error {
-	known := map[string]bool{s.shard: true}
-	err := pages(ctx, s.client, s.own(string(Shards)+"/"), 0, func(key string, _ []byte) {
-		known[key[len(s.own(string(Shards)+"/")):]] = true
-	})
-	if err != nil {
-		return fmt.Errorf("reading shards: %w", err)
+// pruneShards deletes the records of shards that do not exist.
+func (s *session) pruneShards(ctx context.Context) error {
+	existing := map[string]bool{s.shard: true}
+	prefix := s.key(string(Shards) + "/")
+	if err := list(ctx, s.client, prefix, 0, func(key string, _ []byte) { existing[key[len(prefix):]] = true }); err != nil {
+		return fmt.Errorf("listing shards: %w", err)
 	}
-	for next := s.space.all(); ; {
-		found, err := get(ctx, s.client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.space.all())), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	for next := s.layout.all(); ; {
+		found, err := get(ctx, s.client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.layout.all())), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 		if err != nil {
-			return fmt.Errorf("reading shards: %w", err)
+			return fmt.Errorf("listing shards: %w", err)
 		}
 		if len(found.Kvs) == 0 {
 			return nil
 		}
-		shard, _, ok := s.space.split(string(found.Kvs[0].Key))
+		shard, _, ok := s.layout.split(string(found.Kvs[0].Key))
 		if !ok {
-			next = string(found.Kvs[0].Key) + "\x00" // somebody else's
+			next = string(found.Kvs[0].Key) + "\x00" // no key of the index
 			continue
 		}
-		if !known[shard] {
-			if err := s.commit(ctx, s.forget(shard)); err != nil {
+		if !existing[shard] {
+			if err := s.commit(ctx, s.deleteShard(shard)); err != nil {
 				return err
 			}
 		}
-		next = clientv3.GetPrefixRangeEnd(s.space.shard(shard))
-	}
-}
-
-func get(ctx context.Context, client *clientv3.Client, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return client.Get(ctx, key, options...)
-}
-
-// pages hands on all keys below a prefix as they were at a revision, or, if that is 0, at whatever revision the first page
-// had.
-func pages(ctx context.Context, client *clientv3.Client, prefix string, revision int64, each func(key string, value []byte)) error {
-	for next := prefix; ; {
-		page, err := get(ctx, client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(keysPerPage), clientv3.WithRev(revision))
-		if err != nil {
-			return err
-		}
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
-		for _, kv := range page.Kvs {
-			each(string(kv.Key), kv.Value)
-		}
-		if !page.More {
-			return nil
-		}
-		next = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		next = clientv3.GetPrefixRangeEnd(s.layout.shard(shard))
 	}
 }

@@ -10,109 +10,115 @@ import (
 )
 
 const (
-	// dialTimeout is how long a backend may take to accept a connection.
+	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 5 * time.Second
-	// silentPause is how long a backend that did not is left alone. Until then requests for it fail at once.
-	silentPause = time.Second
-	// maxDials bounds the connections that are being made to one address. Others wait for one of them to end.
-	maxDials = 64
+	// retryInterval is how long an address whose last attempt timed out is not dialed. Requests for it fail at once.
+	retryInterval = time.Second
+	// maxConcurrentDials bounds the concurrent attempts to connect to one address. Further ones wait.
+	maxConcurrentDials = 64
+	// dialStateTTL is how long the timeout of an address that nothing dials is kept.
+	dialStateTTL = time.Minute
 )
 
-// errSilent is what dialing an address ends with that just now let others wait in vain.
-var errSilent = errors.New("the backend did not accept a connection just now")
+// errUnresponsive is the error for an address whose last attempt timed out.
+var errUnresponsive = errors.New("the backend did not accept a connection")
 
-// dialer keeps a backend that swallows packets from holding a socket and the full timeout for every request that wants
-// it, which others would pay for. An address that refuses costs nothing, and is tried each time.
+// dialer limits what a backend that drops packets costs: without it, each request would hold a socket for dialTimeout. An
+// address that refuses connections fails at once and is dialed for each request.
 type dialer struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// addresses are those that are being dialed or were silent lately. Tenants can bring addresses (mounts): entries are
-	// removed as soon as they say nothing any more.
-	addresses map[string]*attempts
+	// addresses has the addresses that are being dialed or timed out lately. Tenants can add addresses (mounts): entries
+	// are removed when they have no information.
+	addresses map[string]*dialState
 }
 
-// attempts is what is known about connecting to one address.
-type attempts struct {
+// dialState is the state of one address.
+type dialState struct {
 	running int
-	// silent is when the last attempt ran out of time; zero when it did not.
-	silent time.Time
-	// ended is closed when an attempt ends.
-	ended chan struct{}
+	// timedOut is when the last attempt timed out; zero if it did not.
+	timedOut time.Time
+	// changed is closed when an attempt ends.
+	changed chan struct{}
 }
 
 func newDialer() *dialer {
-	return &dialer{dial: (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext, addresses: map[string]*attempts{}}
+	return &dialer{dial: (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext, addresses: map[string]*dialState{}}
 }
 
-// DialContext connects, or fails at once while the address is known to be silent.
+// DialContext connects. It fails at once while the address is unresponsive.
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if err := d.begin(ctx, address); err != nil {
+	if err := d.acquire(ctx, address); err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s: %w", address, err)}
 	}
 	conn, err := d.dial(ctx, network, address)
-	d.end(address, ranOutOfTime(ctx, err))
+	d.release(address, isTimeout(ctx, err))
 	return conn, err
 }
 
-// begin waits for a turn. It fails when the context ends, or when the address is silent and somebody tries it already or
-// did a moment ago.
-func (d *dialer) begin(ctx context.Context, address string) error {
+// acquire waits until another attempt may run. It fails when the context ends, and if the address timed out and another
+// attempt is running or retryInterval has not passed.
+func (d *dialer) acquire(ctx context.Context, address string) error {
 	for {
-		d.mu.Lock()
-		a := d.addresses[address]
-		if a == nil {
-			a = &attempts{ended: make(chan struct{})}
-			d.addresses[address] = a
-			d.sweep()
+		changed, err := d.tryAcquire(address)
+		if changed == nil {
+			return err
 		}
-		switch {
-		case !a.silent.IsZero() && (a.running > 0 || time.Since(a.silent) < silentPause):
-			d.mu.Unlock()
-			return errSilent
-		case a.running < maxDials:
-			a.running++
-			d.mu.Unlock()
-			return nil
-		}
-		ended := a.ended
-		d.mu.Unlock()
 		select {
-		case <-ended:
+		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (d *dialer) end(address string, silent bool) {
+// tryAcquire returns a channel to wait for if the maximum of attempts is running.
+func (d *dialer) tryAcquire(address string) (changed <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a := d.addresses[address]
-	a.running--
-	if silent {
-		a.silent = time.Now()
-	} else {
-		a.silent = time.Time{}
+	state := d.addresses[address]
+	if state == nil {
+		state = &dialState{changed: make(chan struct{})}
+		d.addresses[address] = state
+		d.prune()
 	}
-	if !silent && a.running == 0 {
-		delete(d.addresses, address)
+	switch {
+	case !state.timedOut.IsZero() && (state.running > 0 || time.Since(state.timedOut) < retryInterval):
+		return nil, errUnresponsive
+	case state.running < maxConcurrentDials:
+		state.running++
+		return nil, nil
 	}
-	close(a.ended)
-	a.ended = make(chan struct{})
+	return state.changed, nil
 }
 
-// sweep forgets what was silent long enough ago that nobody asked for it since. The caller holds mu.
-func (d *dialer) sweep() {
-	for address, a := range d.addresses {
-		if a.running == 0 && !a.silent.IsZero() && time.Since(a.silent) > time.Minute {
+func (d *dialer) release(address string, timedOut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	state := d.addresses[address]
+	state.running--
+	state.timedOut = time.Time{}
+	if timedOut {
+		state.timedOut = time.Now()
+	} else if state.running == 0 {
+		delete(d.addresses, address)
+	}
+	close(state.changed)
+	state.changed = make(chan struct{})
+}
+
+// prune removes addresses that timed out and were not dialed since. Callers must hold mu.
+func (d *dialer) prune() {
+	for address, state := range d.addresses {
+		if state.running == 0 && !state.timedOut.IsZero() && time.Since(state.timedOut) > dialStateTTL {
 			delete(d.addresses, address)
 		}
 	}
 }
 
-// ranOutOfTime tells whether the address did not answer in time; a caller who went away says nothing about it.
-func ranOutOfTime(ctx context.Context, err error) bool {
+// isTimeout reports whether the address did not answer in time; a canceled context does not count.
+func isTimeout(ctx context.Context, err error) bool {
 	var timeout net.Error
 	return err != nil && ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
 }

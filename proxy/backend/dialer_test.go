@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// silence is a network in which nothing answers while it lasts.
-type silence struct {
-	lasts   atomic.Bool
-	dialing atomic.Int64
-	most    atomic.Int64
-	dialed  atomic.Int64
+// network is a network that drops packets while dropping is set.
+type network struct {
+	dropping   atomic.Bool
+	concurrent atomic.Int64
+	maximum    atomic.Int64
+	dialed     atomic.Int64
 }
 
-func (s *silence) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	now := s.dialing.Add(1)
-	defer s.dialing.Add(-1)
-	s.dialed.Add(1)
-	if now > s.most.Load() {
-		s.most.Store(now)
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	now := n.concurrent.Add(1)
+	defer n.concurrent.Add(-1)
+	n.dialed.Add(1)
+	if now > n.maximum.Load() {
+		n.maximum.Store(now)
 	}
-	if !s.lasts.Load() {
+	if !n.dropping.Load() {
 		time.Sleep(time.Millisecond)
 		a, b := net.Pipe()
 		_ = b.Close()
@@ -41,17 +41,17 @@ func (s *silence) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-func TestASilentBackendHoldsFewAndOnlyOnce(t *testing.T) {
+func TestUnresponsiveBackendIsDialedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := &silence{}
-		network.lasts.Store(true)
+		network := &network{}
+		network.dropping.Store(true)
 		d := newDialer()
 		d.dial = network.dial
 
 		var waiting sync.WaitGroup
 		for range 1000 {
 			waiting.Go(func() {
-				if conn, err := d.DialContext(t.Context(), "tcp", "far:1"); err == nil {
+				if conn, err := d.DialContext(t.Context(), "tcp", "shard:1"); err == nil {
 					_ = conn.Close()
 					t.Error("connected")
 				}
@@ -62,22 +62,22 @@ func TestASilentBackendHoldsFewAndOnlyOnce(t *testing.T) {
 		if took := time.Since(started); took > dialTimeout+time.Second {
 			t.Errorf("a thousand requests waited %s, want one timeout", took)
 		}
-		if network.most.Load() > maxDials || network.dialed.Load() > maxDials {
-			t.Errorf("%d connections at once and %d altogether, at most %d are allowed", network.most.Load(), network.dialed.Load(), maxDials)
+		if network.maximum.Load() > maxConcurrentDials || network.dialed.Load() > maxConcurrentDials {
+			t.Errorf("%d concurrent connections and %d in total, at most %d are allowed", network.maximum.Load(), network.dialed.Load(), maxConcurrentDials)
 		}
 
 		started = time.Now()
-		_, err := d.DialContext(t.Context(), "tcp", "far:1")
-		if !errors.Is(err, errSilent) || time.Since(started) != 0 || !unsent(err) {
+		_, err := d.DialContext(t.Context(), "tcp", "shard:1")
+		if !errors.Is(err, errUnresponsive) || time.Since(started) != 0 || !isUnsent(err) {
 			t.Errorf("got %v after %s, want an error at once", err, time.Since(started))
 		}
-		if _, err := d.DialContext(t.Context(), "tcp", "other:1"); errors.Is(err, errSilent) {
-			t.Error("another address is not tried")
+		if _, err := d.DialContext(t.Context(), "tcp", "other:1"); errors.Is(err, errUnresponsive) {
+			t.Error("another address is not dialed")
 		}
 
-		network.lasts.Store(false)
-		time.Sleep(2 * silentPause)
-		conn, err := d.DialContext(t.Context(), "tcp", "far:1")
+		network.dropping.Store(false)
+		time.Sleep(2 * retryInterval)
+		conn, err := d.DialContext(t.Context(), "tcp", "shard:1")
 		if err != nil {
 			t.Fatalf("the backend is back, and: %v", err)
 		}
@@ -89,20 +89,20 @@ func TestASilentBackendHoldsFewAndOnlyOnce(t *testing.T) {
 			_ = conn.Close()
 		}
 		if len(d.addresses) != 0 {
-			t.Errorf("%d addresses are remembered, want none", len(d.addresses))
+			t.Errorf("%d addresses are kept, want none", len(d.addresses))
 		}
 	})
 }
 
-func TestManyConnectionsAtOnceAreMade(t *testing.T) {
+func TestConcurrentDialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := &silence{}
+		network := &network{}
 		d := newDialer()
 		d.dial = network.dial
 		var waiting sync.WaitGroup
 		for range 1000 {
 			waiting.Go(func() {
-				conn, err := d.DialContext(t.Context(), "tcp", "near:1")
+				conn, err := d.DialContext(t.Context(), "tcp", "shard:1")
 				if err != nil {
 					t.Error(err)
 					return
@@ -111,8 +111,8 @@ func TestManyConnectionsAtOnceAreMade(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		if network.dialed.Load() != 1000 || network.most.Load() > maxDials {
-			t.Errorf("%d connections, %d at once", network.dialed.Load(), network.most.Load())
+		if network.dialed.Load() != 1000 || network.maximum.Load() > maxConcurrentDials {
+			t.Errorf("%d connections, %d concurrent", network.dialed.Load(), network.maximum.Load())
 		}
 	})
 }

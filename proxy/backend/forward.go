@@ -24,141 +24,153 @@ type Forwarder struct {
 	transport http.RoundTripper
 	headers   identity.HeaderNames
 	metrics   *Metrics
-	// buffers are for answers that end, events for those that stay open and bring little at a time.
-	buffers, events *buffers
-	fail            Failure
+	// buffers copy the responses of ordinary requests, watchBuffers those of watches, which are many and slow.
+	buffers, watchBuffers *bufferPool
+	handleError           ErrorHandler
 }
 
-// Failure answers a request that its backend did not answer. unsent tells that the backend has not seen the request, so
-// that it can be sent again whatever it is.
-type Failure func(w http.ResponseWriter, req *http.Request, unsent bool)
+// ErrorHandler writes the response if a backend does not answer. unsent reports that the backend cannot have received the
+// request, so that the client may repeat it whatever its method.
+type ErrorHandler func(w http.ResponseWriter, req *http.Request, unsent bool)
 
-// NewForwarder returns a forwarder over the transport, with identities in the headers of the given names. A backend that
-// does not answer is told with status 502 and no body.
+// NewForwarder returns a forwarder that writes users into the given headers. If a backend does not answer, the response is
+// status 502 without a body.
 func NewForwarder(transport http.RoundTripper, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
-	return &Forwarder{transport: transport, headers: headers, metrics: metrics,
-		buffers: newBuffers(32 << 10), events: newBuffers(4 << 10),
-		fail: func(w http.ResponseWriter, _ *http.Request, _ bool) { w.WriteHeader(http.StatusBadGateway) }}
+	return &Forwarder{
+		transport: transport, headers: headers, metrics: metrics,
+		buffers: newBufferPool(32 << 10), watchBuffers: newBufferPool(4 << 10),
+		handleError: func(w http.ResponseWriter, _ *http.Request, _ bool) { w.WriteHeader(http.StatusBadGateway) },
+	}
 }
 
-// WithFailure returns a forwarder that tells of backends that do not answer in another way.
-func (f *Forwarder) WithFailure(fail Failure) *Forwarder {
+// WithErrorHandler returns a copy of the forwarder with another response for backends that do not answer.
+func (f *Forwarder) WithErrorHandler(handle ErrorHandler) *Forwarder {
 	out := *f
-	out.fail = fail
+	out.handleError = handle
 	return &out
 }
 
-// Forward sends the request to target, which replaces its URL but for the query, on behalf of the user; without one
-// it goes on without an identity. Upgrades and streams pass through. shard is the label in metrics.
-func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, shard string, target *url.URL, u user.Info) {
+// Forward sends the request to target, which replaces its URL except for the query, on behalf of the user; without a user
+// it has no identity headers. Upgrades and streams are supported. backend is the label in metrics.
+func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info) {
 	proxy := httputil.ReverseProxy{
 		Transport: f.transport,
-		// Rewrite runs after what the client lists in "Connection" was removed, so that a client cannot use that
-		// header to strip what is set here.
+		// Rewrite runs after the removal of the headers that the client lists in "Connection", which therefore cannot
+		// remove what is set here.
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = target.Scheme, target.Host
-			p.Out.URL.Path, p.Out.URL.RawPath = target.Path, target.RawPath
-			p.Out.URL.Opaque = "" // a request line without a path would otherwise go out as the client wrote it
-			// Host stays what the client asked for.
-			p.Out.Header = f.headers.WithoutIdentity(p.Out.Header)
-			p.Out.Trailer = nil // no Kubernetes client sends any
+			p.Out = f.newOutboundRequest(p.Out, backend, target, u)
 			p.SetXForwarded()
-			if u != nil {
-				f.headers.Set(p.Out.Header, u)
-			}
-			if p.Out.Body != nil && p.Out.Body != http.NoBody {
-				body := p.Out.Body
-				if sent := newRewindable(p.Out); sent != nil {
-					body, p.Out.GetBody = sent.attempt(), func() (io.ReadCloser, error) { return sent.attempt(), nil }
-				}
-				p.Out.Body = f.counted(body, f.metrics.requestBytes.WithLabelValues(shard).Add)
-			}
 		},
-		ModifyResponse: func(res *http.Response) error {
-			if res.StatusCode < http.StatusContinue {
-				return fmt.Errorf("status %03d is none", res.StatusCode) // net/http reads such numbers, and panics when told to send one
-			}
-			// The body of an upgrade is the connection itself and must stay what it is.
-			if res.StatusCode != http.StatusSwitchingProtocols {
-				res.Body = f.counted(res.Body, f.metrics.responseBytes.WithLabelValues(shard).Add)
-				if req.ProtoMajor > 1 {
-					res.Body = &lastWord{ReadCloser: res.Body, request: req.Body}
-				}
-			}
-			return nil
-		},
-		// An answer of unknown length is flushed as it comes, so that events leave at once; one of known length leaves in
-		// as few frames as it fits. That is what no FlushInterval means.
-		BufferPool: f.buffersFor(req),
-		ErrorLog:   quiet,
+		ModifyResponse: func(res *http.Response) error { return f.modifyResponse(res, req, backend) },
+		// Without a FlushInterval, responses of unknown length are flushed at each write, so that watch events are sent at
+		// once, and responses of known length are sent in as few frames as possible.
+		BufferPool: f.bufferPool(req),
+		ErrorLog:   errorLog,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
-			f.metrics.failed(shard, err)
-			// An outage is logged once, by who follows the shard; here it would be once per request.
+			f.metrics.recordError(backend, err)
+			// The watches of package shards log an outage once; here it would be logged for each request.
 			if !errors.Is(err, context.Canceled) && req.Context().Err() == nil {
-				klog.V(4).InfoS("Backend does not answer", "backend", shard, "host", target.Host, "err", err)
+				klog.V(4).InfoS("Backend does not answer", "backend", backend, "host", target.Host, "err", err)
 			}
-			f.fail(w, req, unsent(err))
+			f.handleError(w, req, isUnsent(err))
 		},
 	}
 	proxy.ServeHTTP(w, req)
 }
 
-// unsent tells whether an error came before the backend could read the request: there was no connection.
-func unsent(err error) bool {
+// newOutboundRequest returns the request that is sent to a backend: method, query, host and body of the client's request,
+// the headers of the allow-list, and the identity headers of the user. It has no trailers.
+func (f *Forwarder) newOutboundRequest(in *http.Request, backend string, target *url.URL, u user.Info) *http.Request {
+	out := (&http.Request{
+		Method: in.Method,
+		URL:    &url.URL{Scheme: target.Scheme, Host: target.Host, Path: target.Path, RawPath: target.RawPath, RawQuery: in.URL.RawQuery},
+		Host:   in.Host,
+		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        outboundHeaders(in.Header, f.headers),
+		Body:          in.Body,
+		ContentLength: in.ContentLength,
+	}).WithContext(in.Context())
+	if u != nil {
+		f.headers.Set(out.Header, u)
+	}
+	if out.Body != nil && out.Body != http.NoBody {
+		body := out.Body
+		if replayable := newReplayableBody(out); replayable != nil {
+			body, out.GetBody = replayable.reader(), func() (io.ReadCloser, error) { return replayable.reader(), nil }
+		}
+		out.Body = newCountingBody(body, f.metrics.requestBytes.WithLabelValues(backend))
+	}
+	return out
+}
+
+// modifyResponse wraps the body of a response. The body of an upgrade is the connection itself and stays as it is.
+func (f *Forwarder) modifyResponse(res *http.Response, req *http.Request, backend string) error {
+	if res.StatusCode < http.StatusContinue {
+		return fmt.Errorf("invalid status code %03d", res.StatusCode) // http.ResponseWriter panics for these
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return nil
+	}
+	res.Body = newCountingBody(res.Body, f.metrics.responseBytes.WithLabelValues(backend))
+	if req.ProtoMajor > 1 {
+		res.Body = &responseBody{ReadCloser: res.Body, request: req.Body}
+	}
+	return nil
+}
+
+// isUnsent reports whether an error occurred before the backend could read the request: there was no connection.
+func isUnsent(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial" || tlsErrorKind(err) != "" || strings.Contains(err.Error(), "TLS handshake timeout")
+	return errors.As(err, &dial) && dial.Op == "dial" || tlsErrorType(err) != "" || strings.Contains(err.Error(), "TLS handshake timeout")
 }
 
-func (f *Forwarder) counted(body io.ReadCloser, add func(float64)) io.ReadCloser {
-	return &countingBody{ReadCloser: body, count: func(n int64) { add(float64(n)) }}
-}
-
-// buffersFor returns where the buffer comes from through which an answer is copied. A watch holds it as long as it is
-// open: with large ones, they would be most of what an open watch costs.
-func (f *Forwarder) buffersFor(req *http.Request) *buffers {
+// bufferPool returns the pool of the buffer that copies the response. A watch keeps its buffer while it is open: a large
+// one would be most of its memory.
+func (f *Forwarder) bufferPool(req *http.Request) *bufferPool {
 	query := req.URL.RawQuery
-	if strings.Contains(query, "watch=") || strings.Contains(query, "follow=") { // roughly is enough: either is right
-		return f.events
+	if strings.Contains(query, "watch=") || strings.Contains(query, "follow=") { // a wrong guess costs little
+		return f.watchBuffers
 	}
 	return f.buffers
 }
 
-// buffers lends the buffers of copying.
-type buffers struct{ pool sync.Pool }
+// bufferPool implements httputil.BufferPool.
+type bufferPool struct{ pool sync.Pool }
 
-func newBuffers(size int) *buffers {
-	return &buffers{sync.Pool{New: func() any {
+func newBufferPool(size int) *bufferPool {
+	return &bufferPool{sync.Pool{New: func() any {
 		buffer := make([]byte, size)
 		return &buffer
 	}}}
 }
 
 // Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte { return *b.pool.Get().(*[]byte) }
+func (b *bufferPool) Get() []byte { return *b.pool.Get().(*[]byte) }
 
 // Put implements httputil.BufferPool.
-func (b *buffers) Put(buffer []byte) { b.pool.Put(&buffer) }
+func (b *bufferPool) Put(buffer []byte) { b.pool.Put(&buffer) }
 
-// lastWord ends a request with its answer. A server may answer without reading the request, and a client of HTTP/2 that
-// is told an error stops sending then, without an end. The transport would wait for that end and the client for ours, for
-// ever: httputil.ReverseProxy keeps the transport from closing what it reads. (With HTTP/1.1 a Close would wait for the
-// same bytes, but there the client sees the end of an answer by its length.)
-type lastWord struct {
+// responseBody closes the client's request when the response ends. A backend may answer before it has read the request, and
+// an HTTP/2 client that receives an error may then stop sending without ending its stream. The transport would wait for the
+// end of the stream and the client for the end of the response, because httputil.ReverseProxy does not let the transport
+// close the request body. With HTTP/1.1, Close would block on the same bytes, but there the length ends a response.
+type responseBody struct {
 	io.ReadCloser
 	request io.Closer
 }
 
-func (l *lastWord) Close() error {
-	_ = l.request.Close() // there is nobody left to read it
-	return l.ReadCloser.Close()
+// Close closes the request body and the response body.
+func (b *responseBody) Close() error {
+	_ = b.request.Close() // nothing reads it after the response
+	return b.ReadCloser.Close()
 }
 
-// quiet receives what ReverseProxy says when a client goes away in the middle of an answer.
-var quiet = log.New(klogV4{}, "", 0)
+// errorLog receives what ReverseProxy logs when a client disconnects during a response.
+var errorLog = log.New(verboseLog{}, "", 0)
 
-type klogV4 struct{}
+type verboseLog struct{}
 
-func (klogV4) Write(p []byte) (int, error) {
+func (verboseLog) Write(p []byte) (int, error) {
 	klog.V(4).Info(string(p))
 	return len(p), nil
 }

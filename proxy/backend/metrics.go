@@ -11,14 +11,14 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics count what goes to and comes from each backend.
+// Metrics count the bytes to and from each backend, and failed TLS connections.
 type Metrics struct {
 	requestBytes  *metrics.CounterVec
 	responseBytes *metrics.CounterVec
 	tlsErrors     *metrics.CounterVec
 }
 
-// NewMetrics registers the series. Labels are shards and kinds of errors, never workspaces.
+// NewMetrics registers the metrics. Their labels are shards and types of errors, never workspaces.
 func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
 		return metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels)
@@ -26,20 +26,21 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		requestBytes:  counter("kcp_backend_rq_body_bytes", "Bytes of request bodies sent to a shard.", "shard"),
 		responseBytes: counter("kcp_backend_rs_body_bytes", "Bytes of response bodies received from a shard.", "shard"),
-		tlsErrors:     counter("kcp_listener_tls_connection_error", "TLS failures of connections to a shard, by kind.", "shard", "error_type"),
+		tlsErrors:     counter("kcp_listener_tls_connection_error", "TLS errors of connections to a shard, by type.", "shard", "error_type"),
 	}
 	register(m.requestBytes, m.responseBytes, m.tlsErrors)
 	return m
 }
 
-func (m *Metrics) failed(shard string, err error) {
-	if kind := tlsErrorKind(err); kind != "" {
-		m.tlsErrors.WithLabelValues(shard, kind).Inc()
+// recordError counts an error if it is a TLS error.
+func (m *Metrics) recordError(shard string, err error) {
+	if errorType := tlsErrorType(err); errorType != "" {
+		m.tlsErrors.WithLabelValues(shard, errorType).Inc()
 	}
 }
 
-// tlsErrorKind returns "" for what is no TLS failure.
-func tlsErrorKind(err error) string {
+// tlsErrorType returns the label of a TLS error, "" for any other error.
+func tlsErrorType(err error) string {
 	var (
 		unknown  x509.UnknownAuthorityError
 		invalid  x509.CertificateInvalidError
@@ -63,19 +64,26 @@ func tlsErrorKind(err error) string {
 	return ""
 }
 
-// countingBody counts what is read of a body. The bytes are added once, when the body is closed or ends, so that a
-// stream of small events does not pay for a counter each. A transport closes the body of a request that was answered early
-// while it still reads.
+// flushBytes is how many bytes a countingBody reads before it adds them to its counter.
+const flushBytes = 1 << 20
+
+// countingBody counts the bytes that are read of a body. It adds them to the counter when the body ends or is closed and
+// every flushBytes, so that a stream of small events does not update the counter for each of them. A transport may close
+// the request body of an early response while it still reads.
 type countingBody struct {
 	io.ReadCloser
-	count  func(int64)
-	bytes  atomic.Int64
-	closed atomic.Bool
+	counter metrics.CounterMetric
+	bytes   atomic.Int64
+	closed  atomic.Bool
+}
+
+func newCountingBody(body io.ReadCloser, counter metrics.CounterMetric) *countingBody {
+	return &countingBody{ReadCloser: body, counter: counter}
 }
 
 func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.bytes.Add(int64(n)) >= 1<<20 || err != nil || b.closed.Load() {
+	if b.bytes.Add(int64(n)) >= flushBytes || err != nil || b.closed.Load() {
 		b.flush()
 	}
 	return n, err
@@ -83,10 +91,11 @@ func (b *countingBody) Read(p []byte) (int, error) {
 
 func (b *countingBody) flush() {
 	if bytes := b.bytes.Swap(0); bytes > 0 {
-		b.count(bytes)
+		b.counter.Add(float64(bytes))
 	}
 }
 
+// Close implements io.Closer.
 func (b *countingBody) Close() error {
 	b.closed.Store(true)
 	b.flush()

@@ -7,27 +7,33 @@ import (
 	"testing"
 )
 
-// body is one whose Read hands over what comes, until then it waits; closing it does not end that.
-type body chan int
+// chunkedBody returns the sizes that are sent to it as reads, and blocks in between. Close does not unblock it.
+type chunkedBody chan int
 
-func (b body) Read([]byte) (int, error) { return <-b, nil }
-func (b body) Close() error             { return nil }
+func (b chunkedBody) Read([]byte) (int, error) { return <-b, nil }
+func (b chunkedBody) Close() error             { return nil }
 
-func TestWhatIsReadOfABodyWhileItIsClosedIsCountedOnce(t *testing.T) {
-	var counted atomic.Int64
-	from := make(body)
-	counting := &countingBody{ReadCloser: from, count: func(n int64) { counted.Add(n) }}
+// counter implements metrics.CounterMetric.
+type counter struct{ atomic.Int64 }
+
+func (c *counter) Inc()          { c.Int64.Add(1) }
+func (c *counter) Add(n float64) { c.Int64.Add(int64(n)) }
+
+func TestCountingBodyCountsReadsDuringCloseOnce(t *testing.T) {
+	var counted counter
+	source := make(chunkedBody)
+	counting := newCountingBody(source, &counted)
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		for range 2 {
 			_, _ = io.ReadAtLeast(counting, make([]byte, 10), 1)
 		}
 	})
-	from <- 3
+	source <- 3
 	if err := counting.Close(); err != nil {
 		t.Fatal(err)
 	}
-	from <- 4
+	source <- 4
 	reader.Wait()
 	if got := counted.Load(); got != 7 {
 		t.Errorf("%d bytes were counted, want 7", got)

@@ -1,7 +1,7 @@
-// Package backend sends requests on to shards and other servers: the connections, their certificates, and the
-// streaming of requests and answers.
+// Package backend forwards requests to shards and other servers: connections, their certificates, the outbound request,
+// and the streaming of requests and responses.
 //
-// It does not decide where a request goes nor who sent it.
+// It neither resolves where a request is sent nor authenticates who sent it.
 package backend
 
 import (
@@ -21,23 +21,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Files are the PEM files of a connection: the CA of the server, the pair that the proxy presents.
+// Files are the PEM files of a connection: the CA of the server and the client certificate of the proxy.
 type Files struct{ CA, Cert, Key string }
 
-// Transport is a round tripper whose certificates follow their files. It serves any number of hosts: connections are
-// pooled for each of them, and requests of different users share them.
+// Transport is a round tripper that reloads its certificates when their files change. It connects to any number of hosts;
+// requests of different users share the connections to a host.
 type Transport struct {
-	ca   *dynamiccertificates.DynamicFileCAContent
-	pair *dynamiccertificates.DynamicCertKeyPairContent
-	now  atomic.Pointer[pools]
-	// rebuilding keeps what read the files before one of them changed from taking the place of what read them after.
-	rebuilding sync.Mutex
+	ca      *dynamiccertificates.DynamicFileCAContent
+	pair    *dynamiccertificates.DynamicCertKeyPairContent
+	current atomic.Pointer[transports]
+	// reloading serializes reloads: one that read the files before a change must not replace one that read them after it.
+	reloading sync.Mutex
 }
 
-// pools are the connections made with one state of the files. Upgrades have their own, because they need HTTP/1.1.
-type pools struct{ requests, upgrades *http.Transport }
+// transports use one version of the files. Upgrades have their own, because they need HTTP/1.1.
+type transports struct{ requests, upgrades *http.Transport }
 
-// NewTransport reads the files. Run keeps them up to date.
+// NewTransport reads the files. Run reloads them.
 func NewTransport(name string, files Files) (*Transport, error) {
 	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("backend-ca::"+name, files.CA)
 	if err != nil {
@@ -48,7 +48,7 @@ func NewTransport(name string, files Files) (*Transport, error) {
 		return nil, fmt.Errorf("proxy_client_cert and proxy_client_key: %w", err)
 	}
 	t := &Transport{ca: ca, pair: pair}
-	if err := t.rebuild(); err != nil {
+	if err := t.reload(); err != nil {
 		return nil, err
 	}
 	ca.AddListener(t)
@@ -56,7 +56,7 @@ func NewTransport(name string, files Files) (*Transport, error) {
 	return t, nil
 }
 
-// Run follows the files until the context ends, then closes what is idle.
+// Run watches the files until the context ends, and then closes idle connections.
 func (t *Transport) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -65,19 +65,20 @@ func (t *Transport) Run(ctx context.Context) {
 	}()
 	t.pair.Run(ctx, 1)
 	<-done
-	t.now.Load().close()
+	t.current.Load().closeIdleConnections()
 }
 
-// Enqueue is called when a file has changed. Connections in use go on; new ones use the new files.
+// Enqueue implements dynamiccertificates.Listener: a file has changed. Connections in use stay open; new ones use the new
+// files.
 func (t *Transport) Enqueue() {
-	if err := t.rebuild(); err != nil {
-		klog.ErrorS(err, "Keeping the former certificates of a backend", "ca", t.ca.Name(), "pair", t.pair.Name())
+	if err := t.reload(); err != nil {
+		klog.ErrorS(err, "Cannot reload the certificates of a backend, the former ones stay in use", "ca", t.ca.Name(), "pair", t.pair.Name())
 	}
 }
 
-func (t *Transport) rebuild() error {
-	t.rebuilding.Lock()
-	defer t.rebuilding.Unlock()
+func (t *Transport) reload() error {
+	t.reloading.Lock()
+	defer t.reloading.Unlock()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(t.ca.CurrentCABundleContent()) {
 		return fmt.Errorf("%s: no certificate in it", t.ca.Name())
@@ -87,57 +88,62 @@ func (t *Transport) rebuild() error {
 		return fmt.Errorf("%s: %w", t.pair.Name(), err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}
-	if old := t.now.Swap(&pools{requests: newPool(config, true), upgrades: newPool(config, false)}); old != nil {
-		old.close()
+	if former := t.current.Swap(&transports{requests: newHTTP2Transport(config), upgrades: newHTTP1Transport(config)}); former != nil {
+		former.closeIdleConnections()
 	}
 	return nil
 }
 
-func (p *pools) close() {
-	p.requests.CloseIdleConnections()
-	p.upgrades.CloseIdleConnections()
+func (t *transports) closeIdleConnections() {
+	t.requests.CloseIdleConnections()
+	t.upgrades.CloseIdleConnections()
 }
 
-// A connection on which nothing came for a while is asked for a sign of life, and given up without one. Requests on a
-// connection to a machine that vanished wait this long altogether.
+// An HTTP/2 connection without traffic for readIdleTimeout is pinged, and closed without a response. Requests on a connection
+// to a machine that is gone fail after the sum of both.
 const (
-	pingAfter   = 5 * time.Second
-	pingTimeout = 5 * time.Second
+	readIdleTimeout = 5 * time.Second
+	pingTimeout     = 5 * time.Second
 )
 
-// newPool returns connections without a time limit on answers: a watch is open for as long as it likes. What ends a
-// dead connection are keep-alives and, for HTTP/2, pings.
-func newPool(config *tls.Config, multiplexed bool) *http.Transport {
-	pool := &http.Transport{
+func newHTTP2Transport(config *tls.Config) *http.Transport {
+	transport := utilnet.SetOldTransportDefaults(newTransport(config))
+	h2, err := http2.ConfigureTransports(transport)
+	if err != nil {
+		panic(err) // it is configured once
+	}
+	h2.ReadIdleTimeout, h2.PingTimeout = readIdleTimeout, pingTimeout
+	return transport
+}
+
+func newHTTP1Transport(config *tls.Config) *http.Transport {
+	transport := newTransport(config)
+	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	return utilnet.SetOldTransportDefaults(transport)
+}
+
+// newTransport returns a transport without a time limit for responses: watches are open for any time. Keep-alives and pings
+// detect dead connections.
+func newTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
 		DialContext:         newDialer().DialContext,
 		TLSClientConfig:     config.Clone(),
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 25,
 		IdleConnTimeout:     90 * time.Second,
-		// What a client accepts is the client's business: answers pass as they are.
+		// Responses keep the encoding that the client and the backend negotiate.
 		DisableCompression: true,
 	}
-	if multiplexed {
-		pool = utilnet.SetOldTransportDefaults(pool)
-		h2, err := http2.ConfigureTransports(pool)
-		if err != nil {
-			panic(err) // the pool is new: nothing else can have configured it
-		}
-		h2.ReadIdleTimeout, h2.PingTimeout = pingAfter, pingTimeout
-		return pool
-	}
-	pool.TLSClientConfig.NextProtos = []string{"http/1.1"}
-	pool.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	return utilnet.SetOldTransportDefaults(pool)
 }
 
-// RoundTrip sends the request once; nothing is tried again.
+// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	pools := t.now.Load()
+	current := t.current.Load()
 	if isUpgrade(req) {
-		return pools.upgrades.RoundTrip(req)
+		return current.upgrades.RoundTrip(req)
 	}
-	return pools.requests.RoundTrip(req)
+	return current.requests.RoundTrip(req)
 }
 
 func isUpgrade(req *http.Request) bool {
@@ -145,7 +151,7 @@ func isUpgrade(req *http.Request) bool {
 		return false
 	}
 	for _, value := range req.Header["Connection"] {
-		for _, token := range strings.Split(value, ",") {
+		for token := range strings.SplitSeq(value, ",") {
 			if strings.EqualFold(strings.TrimSpace(token), "upgrade") {
 				return true
 			}

@@ -13,13 +13,13 @@ import (
 	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
-// TestFilesThatChangeTogether changes the CA and the pair at once, as the renewal of a Secret does: each file has a reader
-// of its own, and what one of them makes of both must not bring back what the other has replaced.
-func TestFilesThatChangeTogether(t *testing.T) {
+// TestConcurrentReloadsUseTheLatestFiles changes the CA and the pair at once, as the renewal of a Secret does. Each file has
+// a watcher that reloads both; the reload of one must not restore files that the other has replaced.
+func TestConcurrentReloadsUseTheLatestFiles(t *testing.T) {
 	directory := t.TempDir()
 	files := Files{CA: filepath.Join(directory, "ca"), Cert: filepath.Join(directory, "cert"), Key: filepath.Join(directory, "key")}
-	var states [2]map[string][]byte // contents by file
-	for i, name := range []string{"one", "other"} {
+	var versions [2]map[string][]byte // contents by file
+	for i, name := range []string{"first", "second"} {
 		authority, err := testpki.New(directory, name, time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -28,9 +28,9 @@ func TestFilesThatChangeTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states[i] = map[string][]byte{}
+		versions[i] = map[string][]byte{}
 		for file, from := range map[string]string{files.CA: authority.CertFile, files.Cert: pair.CertFile, files.Key: pair.KeyFile} {
-			if states[i][file], err = os.ReadFile(from); err != nil {
+			if versions[i][file], err = os.ReadFile(from); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -42,13 +42,13 @@ func TestFilesThatChangeTogether(t *testing.T) {
 			}
 		}
 	}
-	write(states[1])
+	write(versions[1])
 	transport, err := NewTransport("test", files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for round := range 300 {
-		state := states[round%2]
+		state := versions[round%2]
 		write(state)
 		var readers sync.WaitGroup
 		readers.Go(func() { _ = transport.ca.RunOnce(t.Context()) })
@@ -60,9 +60,9 @@ func TestFilesThatChangeTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used := transport.now.Load().requests.TLSClientConfig
+		used := transport.current.Load().requests.TLSClientConfig
 		if !used.RootCAs.Equal(roots) || !slices.EqualFunc(used.Certificates[0].Certificate, cert.Certificate, slices.Equal) {
-			t.Fatalf("change %d: files are in use as they were before", round)
+			t.Fatalf("change %d: former files are in use", round)
 		}
 	}
 }

@@ -1,7 +1,6 @@
-// Package identity says who sends a request, and how shards are told. It authenticates at the proxy's edge, filters
-// groups, and builds the identity headers out of the authenticated user.
-//
-// What a client sends never becomes part of an identity header. Routing and forwarding live elsewhere.
+// Package identity authenticates requests, filters the groups of users, and writes identity headers for shards from the
+// authenticated user. No part of an identity header comes from a header of the client. Routing and forwarding do not belong
+// here.
 package identity
 
 import (
@@ -22,25 +21,25 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 )
 
-// Authenticator authenticates requests where that is to be tried at all.
+// Authenticator authenticates requests.
 type Authenticator struct {
-	request authenticator.Request // nil when nothing is configured
-	// tokens says that some kind of token is checked here. Then every request must authenticate.
-	tokens    bool
+	request authenticator.Request // nil if nothing is configured
+	// required is set if any kind of token is verified here. Then all requests must authenticate.
+	required  bool
 	audiences authenticator.Audiences
 	groups    GroupFilter
 }
 
-// NewAuthenticator builds the chain out of the stock configuration: request header and client certificate first,
-// then service account tokens with their logical cluster, then all other tokens. The stock service account
-// authenticators are replaced, because they know no logical clusters. ctx ends background work (OIDC keys).
+// NewAuthenticator returns the chain for the stock configuration: request header, client certificate, service account
+// tokens, other tokens. Service accounts have an authenticator that supports logical clusters in place of the stock one.
+// ctx ends background work (OIDC keys).
 func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, lookup Lookup, groups GroupFilter) (*Authenticator, error) {
 	others := config
 	others.RequestHeaderConfig = nil
 	others.ClientCAContentProvider = nil
 	others.ServiceAccountPublicKeysGetter = nil
 	if config.AuthenticationConfig != nil && len(config.AuthenticationConfig.JWT) == 0 {
-		others.AuthenticationConfig = nil // else it counts as a token authenticator, one that knows nobody
+		others.AuthenticationConfig = nil // otherwise it adds a token authenticator without issuers
 	}
 
 	a := &Authenticator{groups: groups, audiences: config.APIAudiences}
@@ -57,13 +56,13 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 		if err != nil {
 			return nil, fmt.Errorf("authentication by certificate: %w", err)
 		}
-		chain = append(chain, rememberChains(byCertificate, ca.VerifyOptions))
+		chain = append(chain, newCertificateCache(byCertificate, ca.VerifyOptions))
 	}
 	if config.ServiceAccountPublicKeysGetter != nil {
 		tokens := tokencache.New(ServiceAccounts(config.ServiceAccountIssuers, config.ServiceAccountPublicKeysGetter, config.APIAudiences, lookup),
 			true, config.TokenSuccessCacheTTL, config.TokenFailureCacheTTL)
-		chain = append(chain, group.NewAuthenticatedGroupAdder(union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))))
-		a.tokens = true
+		chain = append(chain, group.NewAuthenticatedGroupAdder(tokenRequests(tokens)))
+		a.required = true
 	}
 	byToken, _, _, _, err := others.New(ctx)
 	if err != nil {
@@ -71,7 +70,7 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 	}
 	if byToken != nil {
 		chain = append(chain, byToken)
-		a.tokens = true
+		a.required = true
 	}
 	if len(chain) > 0 {
 		a.request = union.New(chain...)
@@ -79,24 +78,24 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 	return a, nil
 }
 
-// Authenticate returns the user, with the groups that pass the filter. Without a user and without an error the
-// request goes on without an identity: it brought no certificate, and nothing else is checked here. A token that was
-// consumed is removed from the request's headers.
+// Authenticate returns the user, with the groups that pass the filter. It returns neither user nor error for a request
+// without a certificate if no tokens are verified here: that request is forwarded without an identity. A token that
+// authenticates is removed from the headers of the request.
 //
-// Tokens, if given, are those that count for this request only: of issuers of the workspace that it goes to. They are
-// tried last, and then every request must authenticate.
-func (a *Authenticator) Authenticate(req *http.Request, tokens authenticator.Token) (user.Info, error) {
-	certificate := req.TLS != nil && len(req.TLS.PeerCertificates) > 0
-	if !certificate && !a.tokens && tokens == nil {
+// workspaceTokens, unless nil, authenticates tokens of the issuers of the request's workspace. It is tried last, and makes
+// authentication mandatory.
+func (a *Authenticator) Authenticate(req *http.Request, workspaceTokens authenticator.Token) (user.Info, error) {
+	hasCertificate := req.TLS != nil && len(req.TLS.PeerCertificates) > 0
+	if !hasCertificate && !a.required && workspaceTokens == nil {
 		return nil, nil
 	}
 	request := a.request
-	if tokens != nil {
-		own := union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+	if workspaceTokens != nil {
+		byWorkspaceToken := tokenRequests(workspaceTokens)
 		if request == nil {
-			request = own
+			request = byWorkspaceToken
 		} else {
-			request = union.New(request, own)
+			request = union.New(request, byWorkspaceToken)
 		}
 	}
 	if request == nil {
@@ -110,31 +109,37 @@ func (a *Authenticator) Authenticate(req *http.Request, tokens authenticator.Tok
 		return nil, err
 	}
 	if !ok || response.User.GetName() == "" {
-		return nil, fmt.Errorf("no credentials that are known here")
+		return nil, fmt.Errorf("no valid credentials")
 	}
 	u := response.User
-	if !survivesHeader(u.GetName()) {
-		return nil, fmt.Errorf("the user name %q cannot be told to a shard: it has white space at an end, or control characters", u.GetName())
+	if !isHeaderValue(u.GetName()) {
+		return nil, fmt.Errorf("the user name %q cannot be sent in a header: it has surrounding white space or control characters", u.GetName())
 	}
-	groups := slices.DeleteFunc(slices.Clone(u.GetGroups()), func(group string) bool { return !survivesHeader(group) })
-	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: a.groups.Apply(groups), Extra: surviving(u.GetExtra())}, nil
+	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: a.groups.Apply(headerValues(u.GetGroups())), Extra: headerExtra(u.GetExtra())}, nil
 }
 
-// survivesHeader tells whether a value arrives as it was sent. Receivers trim white space from the ends of header
-// values, which would turn one user or group into another.
-func survivesHeader(value string) bool {
+// tokenRequests authenticates requests by their bearer token, in a header or in a WebSocket protocol.
+func tokenRequests(tokens authenticator.Token) authenticator.Request {
+	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
+}
+
+// isHeaderValue reports whether a header transports the value unchanged. Receivers trim surrounding white space, which could
+// turn one user or group into another.
+func isHeaderValue(value string) bool {
 	return strings.TrimSpace(value) == value && httpguts.ValidHeaderFieldValue(value)
 }
 
-func surviving(extra map[string][]string) map[string][]string {
-	if len(extra) == 0 {
-		return extra
-	}
-	kept := make(map[string][]string, len(extra))
+// headerValues returns the values that a header transports unchanged.
+func headerValues(values []string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(value string) bool { return !isHeaderValue(value) })
+}
+
+func headerExtra(extra map[string][]string) map[string][]string {
+	out := make(map[string][]string, len(extra))
 	for key, values := range extra {
-		if values = slices.DeleteFunc(slices.Clone(values), func(value string) bool { return !survivesHeader(value) }); len(values) > 0 {
-			kept[key] = values
+		if values = headerValues(values); len(values) > 0 {
+			out[key] = values
 		}
 	}
-	return kept
+	return out
 }

@@ -11,52 +11,51 @@ import (
 )
 
 const (
-	rememberedChains = 4096
-	// rememberFor bounds how long a chain that has expired is still taken; tokens are remembered as long.
-	rememberFor = 10 * time.Second
+	certificateCacheSize = 4096
+	// certificateTTL bounds how long an expired chain is accepted. It is that of the token cache.
+	certificateTTL = 10 * time.Second
 )
 
-// chains remembers which certificate chains were found good. Verifying the signatures of a chain costs more than all
-// else the proxy does for a request, and a client sends the same chain with every one of them. That the client has
-// the key was proven when its connection was opened.
-type chains struct {
-	verify authenticator.Request
-	// options gives the roots in use; what was verified against others is forgotten.
-	options func() (x509.VerifyOptions, bool)
-	good    *cache.LRUExpireCache
+// certificateCache caches the users of verified certificate chains. Clients send the same chain with every request, and its
+// verification is most of the cost of a request. The TLS handshake has proven that the client has the key.
+type certificateCache struct {
+	delegate authenticator.Request
+	// verifyOptions returns the roots in use. Chains that were verified against other roots are verified again.
+	verifyOptions func() (x509.VerifyOptions, bool)
+	cache         *cache.LRUExpireCache
 }
 
-type chainKey struct {
+type certificateKey struct {
 	roots *x509.CertPool
 	sum   [sha256.Size]byte
 }
 
-func rememberChains(verify authenticator.Request, options func() (x509.VerifyOptions, bool)) authenticator.Request {
-	return &chains{verify: verify, options: options, good: cache.NewLRUExpireCache(rememberedChains)}
+func newCertificateCache(delegate authenticator.Request, verifyOptions func() (x509.VerifyOptions, bool)) *certificateCache {
+	return &certificateCache{delegate: delegate, verifyOptions: verifyOptions, cache: cache.NewLRUExpireCache(certificateCacheSize)}
 }
 
-// AuthenticateRequest asks verify unless it said yes to the same chain a moment ago. Refusals are not remembered.
-func (c *chains) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+// AuthenticateRequest implements authenticator.Request. Failures are not cached.
+func (c *certificateCache) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
-	options, ok := c.options()
+	options, ok := c.verifyOptions()
 	if !ok {
-		return c.verify.AuthenticateRequest(req)
+		return c.delegate.AuthenticateRequest(req)
 	}
-	key := chainKey{roots: options.Roots}
+	key := certificateKey{roots: options.Roots}
 	hash := sha256.New()
 	for _, certificate := range req.TLS.PeerCertificates {
 		hash.Write(certificate.Raw) // self-delimiting DER
 	}
 	hash.Sum(key.sum[:0])
 	leaf := req.TLS.PeerCertificates[0]
-	if known, ok := c.good.Get(key); ok && time.Now().Before(leaf.NotAfter) {
-		return known.(*authenticator.Response), true, nil
+	if cached, ok := c.cache.Get(key); ok && time.Now().Before(leaf.NotAfter) {
+		return cached.(*authenticator.Response), true, nil
 	}
-	response, ok, err := c.verify.AuthenticateRequest(req)
+	response, ok, err := c.delegate.AuthenticateRequest(req)
 	if ok && err == nil {
-		c.good.Add(key, response, rememberFor)
+		c.cache.Add(key, response, certificateTTL)
 	}
 	return response, ok, err
 }

@@ -12,35 +12,35 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-func TestRememberedChains(t *testing.T) {
-	good := func(raw string) *x509.Certificate {
+func TestCertificateCache(t *testing.T) {
+	certificate := func(raw string) *x509.Certificate {
 		return &x509.Certificate{Raw: []byte(raw), NotAfter: time.Now().Add(time.Hour)}
 	}
 	request := func(chain ...*x509.Certificate) *http.Request {
 		return &http.Request{TLS: &tls.ConnectionState{PeerCertificates: chain}}
 	}
-	alice, bob, intermediate := good("alice"), good("bob"), good("intermediate")
+	alice, bob, intermediate := certificate("alice"), certificate("bob"), certificate("intermediate")
 	expiring := &x509.Certificate{Raw: []byte("old"), NotAfter: time.Now().Add(-time.Second)}
 
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		requests []*http.Request
-		// before changes the world between the requests.
+		// before runs between the requests.
 		before   func(roots **x509.CertPool, refuse *bool)
 		verified int
 		user     string // of the last request; "" for an error
 	}{
-		"the same chain is verified once":           {requests: []*http.Request{request(alice), request(alice)}, verified: 1, user: "alice"},
-		"another certificate is verified":           {requests: []*http.Request{request(alice), request(bob)}, verified: 2, user: "bob"},
-		"another chain of the same certificate too": {requests: []*http.Request{request(alice), request(alice, intermediate)}, verified: 2, user: "alice"},
-		"an expired certificate is verified again":  {requests: []*http.Request{request(expiring), request(expiring)}, verified: 2, user: "old"},
-		"new roots forget what was verified against others": {requests: []*http.Request{request(alice), request(alice)}, verified: 2, user: "",
+		"the same chain is verified once":                   {requests: []*http.Request{request(alice), request(alice)}, verified: 1, user: "alice"},
+		"another certificate is verified":                   {requests: []*http.Request{request(alice), request(bob)}, verified: 2, user: "bob"},
+		"another chain of the same certificate is verified": {requests: []*http.Request{request(alice), request(alice, intermediate)}, verified: 2, user: "alice"},
+		"an expired certificate is verified again":          {requests: []*http.Request{request(expiring), request(expiring)}, verified: 2, user: "old"},
+		"a chain is verified again with new roots": {requests: []*http.Request{request(alice), request(alice)}, verified: 2, user: "",
 			before: func(roots **x509.CertPool, refuse *bool) { *roots, *refuse = x509.NewCertPool(), true }},
-		"a refusal is not remembered": {requests: []*http.Request{request(bob), request(bob)}, verified: 2, user: "",
+		"a failure is not cached": {requests: []*http.Request{request(bob), request(bob)}, verified: 2, user: "",
 			before: func(_ **x509.CertPool, refuse *bool) { *refuse = true }},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			roots, refuse, verified := x509.NewCertPool(), sentence == "a refusal is not remembered", 0
-			chains := rememberChains(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		t.Run(name, func(t *testing.T) {
+			roots, refuse, verified := x509.NewCertPool(), name == "a failure is not cached", 0
+			cached := newCertificateCache(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 				verified++
 				if refuse {
 					return nil, false, errors.New("refused")
@@ -53,7 +53,7 @@ func TestRememberedChains(t *testing.T) {
 					tc.before(&roots, &refuse)
 				}
 				got = ""
-				if response, ok, err := chains.AuthenticateRequest(req); ok && err == nil {
+				if response, ok, err := cached.AuthenticateRequest(req); ok && err == nil {
 					got = response.User.GetName()
 				}
 			}

@@ -5,32 +5,30 @@ import (
 	"strings"
 )
 
-// GroupFilter decides which groups of a user shards get to see.
+// GroupFilter selects the groups of a user that are sent to shards.
 type GroupFilter struct {
-	// PassOn keeps only these groups; empty keeps all.
+	// PassOn has the groups that are kept; empty keeps all.
 	PassOn []string
-	// Drop removes groups and wins over PassOn.
+	// Drop has the groups that are removed; it takes precedence over PassOn.
 	Drop []string
 }
 
-// DefaultDropGroups are groups that mean something only to a shard itself. Nobody gets them through the proxy.
-// system:kcp:external-logical-cluster-admin is not among them: shards talk to each other through the proxy with it.
-// system:kcp:shard and system:kcp:cache are: what shards and caches may do among themselves, they do at each other's own
-// address.
+// DefaultDropGroups are groups that only shards and caches may use, at each other's own address.
+// system:kcp:external-logical-cluster-admin is not among them: shards use it to reach each other through the proxy.
 func DefaultDropGroups() []string {
 	return []string{"system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:*", "system:kcp:terminator:*", "system:kcp:shard", "system:kcp:cache"}
 }
 
-// Apply returns the groups that pass, sorted, each once. Patterns are group names; a trailing "*" matches any rest.
+// Apply returns the selected groups, sorted and without duplicates. Patterns are group names, or prefixes with a trailing "*".
 func (f GroupFilter) Apply(groups []string) []string {
-	var passed []string
+	var selected []string
 	for _, group := range groups {
 		if (len(f.PassOn) == 0 || matches(f.PassOn, group)) && !matches(f.Drop, group) {
-			passed = append(passed, group)
+			selected = append(selected, group)
 		}
 	}
-	slices.Sort(passed)
-	return slices.Compact(passed)
+	slices.Sort(selected)
+	return slices.Compact(selected)
 }
 
 func matches(patterns []string, group string) bool {
@@ -42,8 +40,8 @@ func matches(patterns []string, group string) bool {
 	return false
 }
 
-// ParseGroups cleans what a flag brought. A list that was quoted as a whole arrives as one element with commas in
-// it; taken literally it would name no group at all, and dropping would silently drop nothing.
+// ParseGroups returns the groups in the values of a flag. A list that was quoted as a whole is one value with commas, which
+// taken literally would match no group.
 func ParseGroups(values []string) []string {
 	var groups []string
 	for _, value := range values {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// HeaderNames are the headers in which a backend reads the user.
+// HeaderNames are the names of the headers in which a backend reads the user.
 type HeaderNames struct {
 	User        string
 	Group       string
@@ -20,22 +21,12 @@ func DefaultHeaderNames() HeaderNames {
 	return HeaderNames{User: "X-Remote-User", Group: "X-Remote-Group", ExtraPrefix: "X-Remote-Extra-"}
 }
 
-// reservedPrefix starts every header that Kubernetes servers by default read an identity from, the UID included.
+// reservedPrefix starts every header from which Kubernetes servers read a user by default, including the UID.
 const reservedPrefix = "x-remote-"
 
-// WithoutIdentity returns the headers a client may send on: all that name no identity, whatever its spelling.
-// Servers behind the backend may read '_' as '-', so both count as the same.
-func (n HeaderNames) WithoutIdentity(in http.Header) http.Header {
-	out := make(http.Header, len(in)+4)
-	for name, values := range in {
-		if !n.reserved(name) {
-			out[name] = values
-		}
-	}
-	return out
-}
-
-func (n HeaderNames) reserved(name string) bool {
+// Reserved reports whether a backend may read a user from the header. Case does not matter, nor does '_' instead of '-',
+// which some servers treat as equal.
+func (n HeaderNames) Reserved(name string) bool {
 	folded := fold(name)
 	return strings.HasPrefix(folded, reservedPrefix) ||
 		folded == fold(n.User) || folded == fold(n.Group) || strings.HasPrefix(folded, fold(n.ExtraPrefix))
@@ -43,32 +34,27 @@ func (n HeaderNames) reserved(name string) bool {
 
 func fold(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
-// Set writes the user into headers that hold no identity yet. The UID is not passed on.
+// Set adds the identity headers of a user to headers that have none. The UID is not sent.
 func (n HeaderNames) Set(out http.Header, u user.Info) {
 	out.Set(n.User, u.GetName())
 	for _, group := range u.GetGroups() {
 		out.Add(n.Group, group)
 	}
 	extra := u.GetExtra()
-	keys := make([]string, 0, len(extra))
-	for key := range extra {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
 		for _, value := range extra[key] {
 			out.Add(n.ExtraPrefix+escapeKey(key), value)
 		}
 	}
 }
 
-// escapeKey percent-encodes all bytes of an extra's key that must not stand in a header's name, and '%' itself.
-// Header names do not keep their case, so the key is read back in lower case; Kubernetes keys are lower case.
+// escapeKey percent-encodes '%' and all bytes of an extra key that are invalid in a header name. Header names are not case
+// sensitive: the backend reads keys in lower case, as those of Kubernetes are.
 func escapeKey(key string) string {
 	const hex = "0123456789abcdef"
 	var out strings.Builder
 	for i := range len(key) {
-		if c := key[i]; tokenByte(c) && c != '%' {
+		if c := key[i]; isTokenByte(c) && c != '%' {
 			out.WriteByte(c)
 		} else {
 			out.WriteByte('%')
@@ -79,7 +65,7 @@ func escapeKey(key string) string {
 	return out.String()
 }
 
-// tokenByte tells whether RFC 9110 allows the byte in a header's name.
-func tokenByte(c byte) bool {
+// isTokenByte reports whether RFC 9110 allows the byte in a header name.
+func isTokenByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -19,11 +20,11 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// ClusterNameExtraKey is the extra that says which logical cluster a service account belongs to. Without it a name
-// like system:serviceaccount:default:default would be the account of whatever cluster is asked.
+// ClusterNameExtraKey is the extra with the logical cluster of a service account. Without it, a name such as
+// system:serviceaccount:default:default would be valid in any logical cluster.
 const ClusterNameExtraKey = "authentication.kcp.io/cluster-name"
 
-// claims are the private claims of a service account token of kcp: those of Kubernetes and the logical cluster.
+// claims are the private claims of a service account token: those of Kubernetes and the logical cluster.
 type claims struct {
 	Kubernetes struct {
 		ClusterName string     `json:"clusterName"`
@@ -33,7 +34,7 @@ type claims struct {
 		Node        *reference `json:"node"`
 	} `json:"kubernetes.io"`
 
-	// Tokens out of secrets, as they were before tokens were bound.
+	// The claims of legacy tokens, which are stored in secrets.
 	LegacyCluster   string `json:"kubernetes.io/serviceaccount/clusterName"`
 	LegacyNamespace string `json:"kubernetes.io/serviceaccount/namespace"`
 	LegacyName      string `json:"kubernetes.io/serviceaccount/service-account.name"`
@@ -52,8 +53,8 @@ func (c claims) cluster() string {
 	return c.LegacyCluster
 }
 
-// ClusterClaim returns the logical cluster that a service account token claims to come from. Nothing is verified:
-// the answer may choose where a request goes, never who sends it.
+// ClusterClaim returns the logical cluster in the claims of a service account token, without verification. It may select the
+// destination of a request but must not be used for its identity.
 func ClusterClaim(token string) (logicalcluster.Name, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -71,12 +72,12 @@ func ClusterClaim(token string) (logicalcluster.Name, bool) {
 	return name, err == nil
 }
 
-// Lookup confirms with the shard of the cluster that a token is still good: its account, and what it is bound to,
-// exist. A nil Lookup trusts signature and expiry alone.
+// Lookup returns an error unless the shard of the logical cluster accepts the token: the account and the object that the token
+// is bound to exist. With a nil Lookup only signature and claims are verified.
 type Lookup func(ctx context.Context, cluster logicalcluster.Name, token string) error
 
-// ServiceAccounts returns an authenticator of service account tokens of all logical clusters. Tokens out of secrets
-// and bound tokens are told apart by their issuer.
+// ServiceAccounts returns an authenticator for service account tokens of all logical clusters. The issuer distinguishes
+// legacy tokens from bound ones.
 func ServiceAccounts(issuers []string, keys serviceaccount.PublicKeysGetter, audiences authenticator.Audiences, lookup Lookup) authenticator.Token {
 	issuers = append([]string{serviceaccount.LegacyIssuer}, issuers...)
 	verified := serviceaccount.JWTTokenAuthenticator[claims](issuers, keys, audiences, validator{})
@@ -85,7 +86,7 @@ func ServiceAccounts(issuers []string, keys serviceaccount.PublicKeysGetter, aud
 		if !ok || err != nil {
 			return response, ok, err
 		}
-		// The signature is verified, so the claim is true now.
+		// The signature has been verified, and with it the claim.
 		cluster, ok := ClusterClaim(token)
 		if !ok {
 			return nil, false, errors.New("service account token: no logical cluster in its claims")
@@ -95,21 +96,19 @@ func ServiceAccounts(issuers []string, keys serviceaccount.PublicKeysGetter, aud
 				return nil, false, fmt.Errorf("service account token of %s: %w", cluster, err)
 			}
 		}
-		response.User = ofCluster(response.User, cluster)
+		response.User = withClusterName(response.User, cluster)
 		return response, true, nil
 	})
 }
 
-func ofCluster(u user.Info, cluster logicalcluster.Name) user.Info {
+func withClusterName(u user.Info, cluster logicalcluster.Name) user.Info {
 	extra := make(map[string][]string, len(u.GetExtra())+1)
-	for key, values := range u.GetExtra() {
-		extra[key] = values
-	}
+	maps.Copy(extra, u.GetExtra())
 	extra[ClusterNameExtraKey] = []string{cluster.String()}
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }
 
-// validator turns verified claims into an account. It implements serviceaccount.Validator.
+// validator implements serviceaccount.Validator.
 type validator struct{}
 
 func (validator) Validate(_ context.Context, _ string, public *jwt.Claims, private *claims) (*apiserverserviceaccount.ServiceAccountInfo, error) {
@@ -125,7 +124,7 @@ func (validator) Validate(_ context.Context, _ string, public *jwt.Claims, priva
 		info.Namespace, info.Name, info.UID = private.LegacyNamespace, private.LegacyName, private.LegacyUID
 	} else {
 		if public.Expiry == nil {
-			return nil, errors.New("service account token: it never expires, which only a token out of a secret may")
+			return nil, errors.New("service account token: it has no expiry, which only a legacy token may omit")
 		}
 		if public.ID != "" {
 			info.CredentialID = tokenjwt.CredentialIDForJTI(public.ID)

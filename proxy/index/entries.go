@@ -1,48 +1,46 @@
 package index
 
 import (
+	"maps"
 	"unique"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// The methods below build a next snapshot; they are called on a copy that nobody else sees yet.
+// The methods below change a copy of a snapshot that is not published yet.
 
-// setRead says what of a shard was read; nothing for a shard that is gone.
-func (s *Snapshot) setRead(shard string, what read) {
-	if s.read[shard] != what {
-		next := make(map[string]read, len(s.read)+1)
-		for other, r := range s.read {
-			next[other] = r
-		}
-		next[shard] = what
-		if what == 0 {
+// setSynced records what of a shard is synced; 0 removes the record.
+func (s *Snapshot) setSynced(shard string, synced syncState) {
+	if s.synced[shard] != synced {
+		next := maps.Clone(s.synced)
+		next[shard] = synced
+		if synced == 0 {
 			delete(next, shard)
 		}
-		s.read = next
+		s.synced = next
 	}
-	s.countUnread()
+	s.countNotSynced()
 }
 
-// countUnread counts the shards that are there, have an address, and were not read yet.
-func (s *Snapshot) countUnread() {
-	s.unread = 0
+// countNotSynced counts the shards that have a base URL and are not synced.
+func (s *Snapshot) countNotSynced() {
+	s.notSynced = 0
 	for name, shard := range s.shards {
-		if shard.BaseURL != nil && s.read[name] != allRead {
-			s.unread++
+		if shard.BaseURL != nil && s.synced[name] != allSynced {
+			s.notSynced++
 		}
 	}
 }
 
-// putCluster returns the shard that keeps the cluster although this one says that it has it; nil if none does.
+// putCluster returns the shard that keeps the cluster because it reported it before o, nil if there is none.
 func (s *Snapshot) putCluster(o *owner, cluster Cluster) (holder *owner) {
-	name, kind := cluster.Name, unique.Make(cluster.Type)
+	name, workspaceType := cluster.Name, unique.Make(cluster.Type)
 	if name.Empty() || name.IsSystem() || name.IsWildcard() || name == logicalcluster.Root && o.name != rootShard {
 		return nil
 	}
 	first, _ := s.clusters.get(name)
-	if own := first.of(o.name); own == nil || own.kind != kind {
-		first = first.with(s.canonical(name), o, kind)
+	if own := first.reportedBy(o.name); own == nil || own.workspaceType != workspaceType {
+		first = first.with(s.canonical(name), o, workspaceType)
 		s.clusters = s.clusters.put(first)
 	}
 	if first.owner == o {
@@ -56,30 +54,30 @@ func (s *Snapshot) deleteCluster(o *owner, name logicalcluster.Name) {
 	if !ok {
 		return
 	}
-	switch rest := existing.without(o); rest {
+	switch others := existing.without(o); others {
 	case existing:
 	case nil:
 		s.clusters = s.clusters.remove(name)
 	default:
-		s.clusters = s.clusters.put(rest)
+		s.clusters = s.clusters.put(others)
 	}
 }
 
-// keepClusters removes the owner's clusters that are not in keep.
-func (s *Snapshot) keepClusters(o *owner, keep map[logicalcluster.Name]struct{}) {
-	var gone []logicalcluster.Name
+// pruneClusters removes the owner's clusters that are not in keep.
+func (s *Snapshot) pruneClusters(o *owner, keep map[logicalcluster.Name]struct{}) {
+	var removed []logicalcluster.Name
 	s.clusters.each(func(e *clusterEntry) {
-		if _, ok := keep[e.name]; !ok && e.of(o.name) != nil {
-			gone = append(gone, e.name)
+		if _, ok := keep[e.name]; !ok && e.reportedBy(o.name) != nil {
+			removed = append(removed, e.name)
 		}
 	})
-	for _, name := range gone {
+	for _, name := range removed {
 		s.deleteCluster(o, name)
 	}
 }
 
-// of returns what the shard with that name says, or nil.
-func (e *clusterEntry) of(shard string) *clusterEntry {
+// reportedBy returns the entry of a shard, nil if it has none.
+func (e *clusterEntry) reportedBy(shard string) *clusterEntry {
 	for ; e != nil; e = e.next {
 		if e.owner.name == shard {
 			return e
@@ -88,21 +86,21 @@ func (e *clusterEntry) of(shard string) *clusterEntry {
 	return nil
 }
 
-// with returns the chain with the owner's entry, where that was, or at the end.
-func (e *clusterEntry) with(name logicalcluster.Name, o *owner, kind unique.Handle[string]) *clusterEntry {
+// with returns the list with the owner's entry, which keeps its position or is appended.
+func (e *clusterEntry) with(name logicalcluster.Name, o *owner, workspaceType unique.Handle[string]) *clusterEntry {
 	if e == nil {
-		return &clusterEntry{name: name, owner: o, kind: kind}
+		return &clusterEntry{name: name, owner: o, workspaceType: workspaceType}
 	}
 	out := *e
 	if e.owner == o {
-		out.kind = kind
+		out.workspaceType = workspaceType
 		return &out
 	}
-	out.next = e.next.with(e.name, o, kind)
+	out.next = e.next.with(e.name, o, workspaceType)
 	return &out
 }
 
-// without returns the chain without the owner's entry: itself when it has none, nil when nothing is left.
+// without returns the list without the owner's entry: e itself if it has none, nil if the list is empty then.
 func (e *clusterEntry) without(o *owner) *clusterEntry {
 	if e == nil {
 		return nil
@@ -110,12 +108,12 @@ func (e *clusterEntry) without(o *owner) *clusterEntry {
 	if e.owner == o {
 		return e.next
 	}
-	rest := e.next.without(o)
-	if rest == e.next {
+	others := e.next.without(o)
+	if others == e.next {
 		return e
 	}
 	out := *e
-	out.next = rest
+	out.next = others
 	return &out
 }
 
@@ -127,20 +125,20 @@ func (s *Snapshot) putWorkspace(o *owner, w Workspace) {
 	}
 	existing, _ := s.workspaces.get(k)
 	if existing != nil && existing.owner == o && existing.same(w) {
-		return // most events change nothing that matters here
+		return // most events change no field that is indexed
 	}
 	entry := &workspaceEntry{
 		workspaceKey: workspaceKey{s.canonical(w.Parent), string([]byte(w.Name))},
 		cluster:      s.canonical(w.Cluster),
 		owner:        o,
 		unavailable:  w.Unavailable,
-		older:        existing.without(o),
+		next:         existing.without(o),
 	}
 	if w.Cluster.Empty() {
 		mount := string([]byte(w.Mount))
 		entry.mount = &mount
 	} else if w.Shard != "" {
-		entry.on = unique.Make(w.Shard)
+		entry.shard = unique.Make(w.Shard)
 	}
 	s.workspaces = s.workspaces.put(entry)
 }
@@ -150,19 +148,19 @@ func (s *Snapshot) deleteWorkspace(o *owner, k workspaceKey) {
 	if !ok {
 		return
 	}
-	switch rest := existing.without(o); rest {
+	switch others := existing.without(o); others {
 	case existing:
 	case nil:
 		s.workspaces = s.workspaces.remove(k)
 	default:
-		s.workspaces = s.workspaces.put(rest)
+		s.workspaces = s.workspaces.put(others)
 	}
 }
 
-// hasWorkspace tells whether the owner already said the same about the workspace.
+// hasWorkspace reports whether the owner has an equal entry for the workspace.
 func (s *Snapshot) hasWorkspace(o *owner, w Workspace) bool {
 	e, _ := s.workspaces.get(workspaceKey{w.Parent, w.Name})
-	for ; e != nil; e = e.older {
+	for ; e != nil; e = e.next {
 		if e.owner == o {
 			return e.same(w)
 		}
@@ -170,30 +168,31 @@ func (s *Snapshot) hasWorkspace(o *owner, w Workspace) bool {
 	return false
 }
 
-func (s *Snapshot) keepWorkspaces(o *owner, keep map[workspaceKey]struct{}) {
-	var gone []workspaceKey
+// pruneWorkspaces removes the owner's workspaces that are not in keep.
+func (s *Snapshot) pruneWorkspaces(o *owner, keep map[workspaceKey]struct{}) {
+	var removed []workspaceKey
 	s.workspaces.each(func(head *workspaceEntry) {
 		if _, ok := keep[head.workspaceKey]; ok {
 			return
 		}
-		for e := head; e != nil; e = e.older {
+		for e := head; e != nil; e = e.next {
 			if e.owner == o {
-				gone = append(gone, head.workspaceKey)
+				removed = append(removed, head.workspaceKey)
 				return
 			}
 		}
 	})
-	for _, k := range gone {
+	for _, k := range removed {
 		s.deleteWorkspace(o, k)
 	}
 }
 
-// shard returns where the workspace's logical cluster was put, or "".
-func (e *workspaceEntry) shard() string {
-	if e.on == (unique.Handle[string]{}) {
+// shardName returns the shard of the workspace's logical cluster, "" if it is not known.
+func (e *workspaceEntry) shardName() string {
+	if e.shard == (unique.Handle[string]{}) {
 		return ""
 	}
-	return e.on.Value()
+	return e.shard.Value()
 }
 
 func (e *workspaceEntry) same(w Workspace) bool {
@@ -201,23 +200,24 @@ func (e *workspaceEntry) same(w Workspace) bool {
 		return false
 	}
 	if e.mount == nil {
-		return !w.Cluster.Empty() && e.shard() == w.Shard
+		return !w.Cluster.Empty() && e.shardName() == w.Shard
 	}
 	return w.Cluster.Empty() && *e.mount == w.Mount
 }
 
+// without is clusterEntry.without for workspaces.
 func (e *workspaceEntry) without(o *owner) *workspaceEntry {
 	if e == nil {
 		return nil
 	}
 	if e.owner == o {
-		return e.older
+		return e.next
 	}
-	rest := e.older.without(o)
-	if rest == e.older {
+	others := e.next.without(o)
+	if others == e.next {
 		return e
 	}
 	out := *e
-	out.older = rest
+	out.next = others
 	return &out
 }

@@ -1,20 +1,20 @@
-// Package index knows which shard holds which logical cluster, and where every workspace path leads.
+// Package index maps logical clusters to their shards and resolves workspace paths.
 //
-// Lookups read one immutable Snapshot behind an atomic pointer: no lock, no allocation on the path of a name, and
-// never half an update. The snapshot is made of persistent hash tries (see trie), so a changed entry copies the few
-// small nodes above it instead of a map of all workspaces: an update is O(log32 n), about a kilobyte of garbage at
-// 100,000 workspaces. Writers are serialized by a mutex that no reader takes.
+// Resolve reads one immutable Snapshot behind an atomic pointer: without a lock, without an allocation for a name, and never
+// a partial update. A snapshot consists of persistent hash tries (see trie): an update copies the few small nodes above the
+// changed entry, O(log32 n), and not a map of all workspaces. A mutex, which readers do not take, serializes writers.
 //
-// Entries remember the shard they came from. An entry lives as long as its object on that shard is known; it is
-// removed by the shard's delete event, by a relist that no longer has it, or with the shard. Nothing else is kept
-// per workspace.
+// Each entry has the shard that reported it. It is removed by the shard's delete event, by a list of the shard without it, or
+// with the shard. There is no other state per workspace.
 //
-// What must not live here: clients, watches, HTTP. Package shards fills the index, package proxy reads it.
+// Clients, watches and HTTP do not belong here. Package shards fills the index, package proxy reads it.
 package index
 
 import (
 	"hash/maphash"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,54 +25,55 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// rootShard is the shard that has the logical cluster "root", whatever others say.
+// rootShard is the only shard that may report the logical cluster "root".
 const rootShard = "root"
 
-// Shard is one shard as its Shard object describes it. It is immutable.
+// Shard is a shard as its Shard object describes it. It is immutable.
 type Shard struct {
 	Name string
-	// BaseURL is where the shard is reached, nil when the object has none or one that cannot be parsed.
+	// BaseURL is the URL of the shard, nil if the object has none or an invalid one.
 	BaseURL *url.URL
-	// Err says why BaseURL could not be parsed.
+	// Err is the error of an invalid base URL.
 	Err error
-	// Elsewhere is set for a shard to which this proxy does not lead. What is on it is known for the paths through it.
-	Elsewhere bool
+	// NotServed is set if this proxy does not forward requests to the shard. Its workspaces are indexed because paths to
+	// other shards lead through them.
+	NotServed bool
 }
 
-// read says what of a shard was read as a whole. Until all of it was, the absence of an entry means nothing.
-type read uint8
+// syncState has the resources of a shard that were listed completely. Before that, a missing entry means nothing.
+type syncState uint8
 
 const (
-	clustersRead read = 1 << iota
-	workspacesRead
+	clustersSynced syncState = 1 << iota
+	workspacesSynced
 
-	allRead = clustersRead | workspacesRead
+	allSynced = clustersSynced | workspacesSynced
 )
 
-// Workspace is what routing needs of a Workspace object.
+// Workspace has the fields of a Workspace object that routing needs.
 type Workspace struct {
-	// Parent is the logical cluster that holds the object; Name is the object's name.
+	// Parent is the logical cluster of the object, Name its name.
 	Parent logicalcluster.Name
 	Name   string
-	// Cluster is the workspace's own logical cluster; the zero Name for a mount. Shard is where it was put, or "" where that
-	// is not said.
+	// Cluster is the workspace's own logical cluster, the zero Name for a mount; Shard is the shard of Cluster, "" if the
+	// object does not name it.
 	Cluster logicalcluster.Name
 	Shard   string
-	// Mount is the URL that a mounted workspace leads to; empty for all others.
+	// Mount is the URL of a mounted workspace, empty for all others.
 	Mount string
 	// Unavailable is set in phase Unavailable.
 	Unavailable bool
 }
 
-// Cluster is what routing needs of a LogicalCluster object.
+// Cluster has the fields of a LogicalCluster object that routing needs.
 type Cluster struct {
 	Name logicalcluster.Name
-	// Type is the workspace type it was created with, "<path>:<name>", or "" where that is of no interest.
+	// Type is its workspace type, "<path>:<name>", or "" if it is not needed.
 	Type string
 }
 
-// Routable tells whether the index can say something of the workspace: where it leads, or that it is unavailable, as is
-// a mount that was never ready and has no URL. Others are not indexed.
+// Routable reports whether the workspace is indexed: it has a destination, or is unavailable, like a mount that never was
+// ready and has no URL.
 func (w Workspace) Routable() bool { return !w.Cluster.Empty() || w.Mount != "" || w.Unavailable }
 
 type workspaceKey struct {
@@ -80,49 +81,52 @@ type workspaceKey struct {
 	name   string
 }
 
-// owner is the identity of a shard: entries point to it, so that a new base URL touches none of them.
+// owner identifies a shard. Entries point to it, so that a new base URL changes none of them.
 type owner struct {
 	name string
-	// contests says that the shard has claimed a logical cluster that another one has, which was told.
-	contests bool
+	// conflictLogged is set once a conflict of the shard with another one has been logged.
+	conflictLogged bool
 }
 
+// workspaceEntry is what one shard reports about a workspace.
 type workspaceEntry struct {
 	workspaceKey
 	cluster logicalcluster.Name
-	// on names the shard where the cluster was put, if that is said. There are few, each held once.
-	on unique.Handle[string]
-	// mount is a pointer because hardly any workspace has one.
-	mount       *string
-	owner       *owner
-	older       *workspaceEntry
+	// shard is the shard of cluster, if known. The names are few and stored once.
+	shard unique.Handle[string]
+	// mount is a pointer because few workspaces have one.
+	mount *string
+	owner *owner
+	// next is the entry of another shard.
+	next        *workspaceEntry
 	unavailable bool
 }
 
+// clusterEntry is what one shard reports about a logical cluster.
 type clusterEntry struct {
 	name  logicalcluster.Name
 	owner *owner
-	// kind is the workspace type. There are few, so that each is held once however many clusters have it.
-	kind unique.Handle[string]
-	// next is what another shard says about the same cluster. Whoever said so first is in front; when that shard lets go,
-	// the next one is believed. So no shard can take a name that another one has.
+	// workspaceType is one of few, which are stored once.
+	workspaceType unique.Handle[string]
+	// next is the entry of another shard. The first one to report the cluster is the head of the list and is used, so that
+	// no shard can take over a name; when its entry is removed, the next one is used.
 	next *clusterEntry
 }
 
 func (e *workspaceEntry) key() workspaceKey      { return e.workspaceKey }
 func (e *clusterEntry) key() logicalcluster.Name { return e.name }
 
-// Snapshot is one state of the index. It never changes.
+// Snapshot is an immutable state of the index.
 type Snapshot struct {
 	clusters   trie[logicalcluster.Name, *clusterEntry]
 	workspaces trie[workspaceKey, *workspaceEntry]
 	shards     map[string]*Shard
-	// read is by shard; unread counts the shards of which something was not read yet.
-	read   map[string]read
-	unread int
+	// synced has the state of each shard; notSynced counts the shards that are not completely synced.
+	synced    map[string]syncState
+	notSynced int
 }
 
-// Index holds the current Snapshot and applies what shards report. Its methods may be called concurrently.
+// Index publishes the current Snapshot and applies the events of shards. It is safe for concurrent use.
 type Index struct {
 	current atomic.Pointer[Snapshot]
 
@@ -132,7 +136,7 @@ type Index struct {
 
 // New returns an empty index.
 func New() *Index {
-	// The seed is random: nobody can choose workspace names that collide.
+	// With a random seed, tenants cannot choose workspace names whose hashes collide.
 	seed := maphash.MakeSeed()
 	i := &Index{owners: map[string]*owner{}}
 	i.current.Store(&Snapshot{
@@ -148,7 +152,7 @@ func New() *Index {
 			return h.Sum64()
 		}},
 		shards: map[string]*Shard{},
-		read:   map[string]read{},
+		synced: map[string]syncState{},
 	})
 	return i
 }
@@ -156,7 +160,7 @@ func New() *Index {
 // Load returns the current snapshot.
 func (i *Index) Load() *Snapshot { return i.current.Load() }
 
-// update runs f on a copy of the current snapshot and makes the result the current one.
+// update publishes a copy of the current snapshot that f has changed.
 func (i *Index) update(f func(*Snapshot)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -165,7 +169,7 @@ func (i *Index) update(f func(*Snapshot)) {
 	i.current.Store(&next)
 }
 
-// owner returns the identity of the named shard. The caller holds mu.
+// owner returns the identity of the named shard. Callers must hold mu.
 func (i *Index) owner(shard string) *owner {
 	o, ok := i.owners[shard]
 	if !ok {
@@ -175,62 +179,53 @@ func (i *Index) owner(shard string) *owner {
 	return o
 }
 
-// SetShard adds a shard or replaces what is known about it. Its entries stay.
+// SetShard adds or replaces a shard. Its entries stay.
 func (i *Index) SetShard(shard Shard) {
 	i.update(func(s *Snapshot) {
-		shards := make(map[string]*Shard, len(s.shards)+1)
-		for name, other := range s.shards {
-			shards[name] = other
-		}
-		shards[shard.Name] = &shard
-		s.shards = shards
-		s.countUnread()
+		s.shards = maps.Clone(s.shards)
+		s.shards[shard.Name] = &shard
+		s.countNotSynced()
 	})
 }
 
-// RemoveShard forgets a shard and all that came from it.
+// RemoveShard removes a shard and all its entries.
 func (i *Index) RemoveShard(name string) {
 	i.update(func(s *Snapshot) {
-		shards := make(map[string]*Shard, len(s.shards))
-		for other, shard := range s.shards {
-			if other != name {
-				shards[other] = shard
-			}
-		}
-		s.shards = shards
-		s.setRead(name, 0)
+		s.shards = maps.Clone(s.shards)
+		delete(s.shards, name)
+		s.setSynced(name, 0)
 		o := i.owner(name)
-		s.keepClusters(o, nil)
-		s.keepWorkspaces(o, nil)
+		s.pruneClusters(o, nil)
+		s.pruneWorkspaces(o, nil)
 		delete(i.owners, name)
 	})
 }
 
-// SetUnread says that not everything on a shard is known any more. Its entries stay.
-func (i *Index) SetUnread(shard string) {
-	i.update(func(s *Snapshot) { s.setRead(shard, 0) })
+// SetNotSynced marks a shard as not synced. Its entries stay.
+func (i *Index) SetNotSynced(shard string) {
+	i.update(func(s *Snapshot) { s.setSynced(shard, 0) })
 }
 
-// PutCluster says that the shard has the logical cluster. System clusters exist on every shard and are nobody's
-// business outside: they are not indexed.
+// PutCluster adds or replaces a logical cluster of the shard. System clusters are not indexed: they exist on every shard and
+// are not accessible through the proxy.
 func (i *Index) PutCluster(shard string, cluster Cluster) {
 	i.update(func(s *Snapshot) { i.putCluster(s, i.owner(shard), cluster) })
 }
 
-// putCluster tells, once for each shard, that it claims what another one has. The caller holds mu.
+// putCluster logs the first conflict of each shard. Callers must hold mu.
 func (i *Index) putCluster(s *Snapshot, o *owner, cluster Cluster) {
-	if holder := s.putCluster(o, cluster); holder != nil && !o.contests {
-		o.contests = true
-		klog.InfoS("A shard claims a logical cluster that another shard has, which is not believed as long as that one says so", "shard", o.name, "cluster", cluster.Name, "holder", holder.name)
+	if holder := s.putCluster(o, cluster); holder != nil && !o.conflictLogged {
+		o.conflictLogged = true
+		klog.InfoS("Ignoring a logical cluster of a shard because another shard reported it first", "shard", o.name, "cluster", cluster.Name, "holder", holder.name)
 	}
 }
 
-// DeleteCluster says that the shard no longer has the logical cluster.
+// DeleteCluster removes a logical cluster of the shard.
 func (i *Index) DeleteCluster(shard string, name logicalcluster.Name) {
 	i.update(func(s *Snapshot) { s.deleteCluster(i.owner(shard), name) })
 }
 
-// ReplaceClusters says that the shard has exactly these logical clusters.
+// ReplaceClusters replaces all logical clusters of the shard.
 func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 	i.update(func(s *Snapshot) {
 		o := i.owner(shard)
@@ -239,22 +234,22 @@ func (i *Index) ReplaceClusters(shard string, clusters []Cluster) {
 			keep[cluster.Name] = struct{}{}
 			i.putCluster(s, o, cluster)
 		}
-		s.keepClusters(o, keep)
-		s.setRead(shard, s.read[shard]|clustersRead)
+		s.pruneClusters(o, keep)
+		s.setSynced(shard, s.synced[shard]|clustersSynced)
 	})
 }
 
-// PutWorkspace says that the shard has the workspace object.
+// PutWorkspace adds or replaces a workspace of the shard. One that is not routable is removed.
 func (i *Index) PutWorkspace(shard string, w Workspace) {
 	i.update(func(s *Snapshot) { s.putWorkspace(i.owner(shard), w) })
 }
 
-// DeleteWorkspace says that the shard no longer has the object called name in the cluster parent.
+// DeleteWorkspace removes a workspace of the shard.
 func (i *Index) DeleteWorkspace(shard string, parent logicalcluster.Name, name string) {
 	i.update(func(s *Snapshot) { s.deleteWorkspace(i.owner(shard), workspaceKey{parent, name}) })
 }
 
-// ReplaceWorkspaces says that the shard has exactly these workspace objects.
+// ReplaceWorkspaces replaces all workspaces of the shard.
 func (i *Index) ReplaceWorkspaces(shard string, workspaces []Workspace) {
 	i.update(func(s *Snapshot) {
 		o := i.owner(shard)
@@ -268,12 +263,12 @@ func (i *Index) ReplaceWorkspaces(shard string, workspaces []Workspace) {
 				s.putWorkspace(o, w)
 			}
 		}
-		s.keepWorkspaces(o, keep)
-		s.setRead(shard, s.read[shard]|workspacesRead)
+		s.pruneWorkspaces(o, keep)
+		s.setSynced(shard, s.synced[shard]|workspacesSynced)
 	})
 }
 
-// Counts returns the number of indexed workspaces for each shard. It walks the index: for metrics.
+// Counts returns the number of workspaces of each shard. It walks the index, for metrics.
 func (s *Snapshot) Counts() map[string]int {
 	counts := make(map[string]int, len(s.shards))
 	for name := range s.shards {
@@ -283,9 +278,9 @@ func (s *Snapshot) Counts() map[string]int {
 	return counts
 }
 
-// Contested returns, for each shard, how many logical clusters it claims that another shard has. It walks the index: for
+// Conflicts returns the number of logical clusters of each shard that another shard reported first. It walks the index, for
 // metrics.
-func (s *Snapshot) Contested() map[string]int {
+func (s *Snapshot) Conflicts() map[string]int {
 	counts := make(map[string]int, len(s.shards))
 	for name := range s.shards {
 		counts[name] = 0
@@ -298,9 +293,8 @@ func (s *Snapshot) Contested() map[string]int {
 	return counts
 }
 
-// canonical returns a name that shares its characters with the entry of the cluster, if there is one, so that the
-// many mentions of a cluster cost its characters once. Otherwise the characters are copied: an entry must not hold
-// on to the document it was read from.
+// canonical returns the string of the cluster's entry, so that all references to a cluster share it. If there is none, it
+// returns a copy: an entry must not retain the document from which it was decoded.
 func (s *Snapshot) canonical(name logicalcluster.Name) logicalcluster.Name {
 	if name.Empty() {
 		return name
@@ -313,9 +307,5 @@ func (s *Snapshot) canonical(name logicalcluster.Name) logicalcluster.Name {
 
 // ShardNames returns the names of all shards.
 func (s *Snapshot) ShardNames() []string {
-	names := make([]string, 0, len(s.shards))
-	for name := range s.shards {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(s.shards))
 }

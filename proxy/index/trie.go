@@ -2,24 +2,23 @@ package index
 
 import "math/bits"
 
-// leaf is one entry of a trie. Entries are pointers to immutable values that know their own key, so that the key is
-// stored once.
+// leaf is one entry of a trie: a pointer to an immutable value that includes its key, so that the key is stored once.
 type leaf[K comparable] interface {
 	comparable
 	key() K
 }
 
-// trie is a persistent hash trie: put and remove return a new trie that shares all but the path to the changed
-// leaf with the old one. An update costs O(log32 n) small copies, a lookup the same number of steps and no
-// allocation. The zero trie with a hash function is empty.
+// trie is a persistent hash trie: put and remove return a new trie that shares all nodes with the old one except those on the
+// path to the changed leaf. An update makes O(log32 n) small copies, a lookup the same number of steps without allocation.
+// The zero trie with a hash function is empty.
 type trie[K comparable, L leaf[K]] struct {
 	root *node[L]
 	size int
 	hash func(K) uint64
 }
 
-// node holds the leaves and the children of 32 slots, both compressed by a bitmap. A slot holds a leaf, a child, or
-// nothing. Below the last hash bit there are no slots: all keys have the same hash, and leaves is a plain list.
+// node has the leaves and the children of 32 slots, both compressed by a bitmap. A slot has a leaf, a child, or neither. Below
+// the last hash bit there are no slots: all keys have the same hash, and leaves is a list.
 type node[L any] struct {
 	leafMap  uint32
 	childMap uint32
@@ -49,7 +48,7 @@ func (t trie[K, L]) get(k K) (found L, ok bool) {
 		}
 		slot := slotOf(hash, shift)
 		if n.leafMap&slot != 0 {
-			// Another key may sit in the slot: it must not leak out with ok false.
+			// The leaf of another key must not be returned with ok false.
 			if l := n.leaves[position(n.leafMap, slot)]; l.key() == k {
 				return l, true
 			}
@@ -63,7 +62,7 @@ func (t trie[K, L]) get(k K) (found L, ok bool) {
 	return found, false
 }
 
-// put returns a trie in which l is the leaf of its key.
+// put returns a trie with l as the leaf of its key.
 func (t trie[K, L]) put(l L) trie[K, L] {
 	var added bool
 	t.root, added = t.putAt(t.root, t.hash(l.key()), 0, l)
@@ -95,7 +94,7 @@ func (t trie[K, L]) putAt(n *node[L], hash uint64, shift uint, l L) (*node[L], b
 			out.leaves = replaced(n.leaves, i, l)
 			return &out, false
 		}
-		// Two keys meet: both move one level down.
+		// Two keys share a slot: both move one level down.
 		child, _ := t.putAt(nil, t.hash(other.key()), shift+slotBits, other)
 		child, _ = t.putAt(child, hash, shift+slotBits, l)
 		out.leafMap &^= slot
@@ -125,7 +124,7 @@ func (t trie[K, L]) remove(k K) trie[K, L] {
 	return t
 }
 
-// removeAt returns nil for a node that holds nothing any more.
+// removeAt returns nil for a node that is empty then.
 func removeAt[K comparable, L leaf[K]](n *node[L], hash uint64, shift uint, k K) (*node[L], bool) {
 	if n == nil {
 		return nil, false
@@ -160,7 +159,7 @@ func removeAt[K comparable, L leaf[K]](n *node[L], hash uint64, shift uint, k K)
 			out.childMap &^= slot
 			out.children = without(n.children, i)
 		case len(child.children) == 0 && len(child.leaves) == 1:
-			// A lone leaf moves up again, so that what grew also shrinks.
+			// A single leaf moves up, so that the trie shrinks.
 			out.childMap &^= slot
 			out.children = without(n.children, i)
 			out.leafMap |= slot
@@ -204,7 +203,7 @@ func indexOf[K comparable, L leaf[K]](leaves []L, k K) int {
 	return -1
 }
 
-// The three below copy: nodes are immutable once they are reachable. They allocate exactly what is needed.
+// The functions below return copies of exact size, because published nodes are immutable.
 
 func replaced[T any](in []T, i int, v T) []T {
 	out := make([]T, len(in))

@@ -1,6 +1,4 @@
-// Package mapping reads the file that says which path of the proxy leads to which backend.
-//
-// It knows the file's shape and rules, not what stands behind a backend.
+// Package mapping reads the file that maps paths of the proxy to backends.
 package mapping
 
 import (
@@ -14,16 +12,15 @@ import (
 	"github.com/atoll-dev/atoll/proxy/identity"
 )
 
-// ShardsPath is the path of the entry that leads to the shards. Its backend is not used: every request goes to the
-// shard that holds its logical cluster.
+// ShardsPath is the path of the entry of the shards. Its backend is not used: requests are forwarded to the shard of their
+// logical cluster.
 const ShardsPath = "/clusters/"
 
 // Entry is one entry of the file.
 type Entry struct {
-	// Path is the prefix of the URL path. It may hold placeholders of http.ServeMux; {cluster} names the logical
-	// cluster of the request.
+	// Path is a prefix of URL paths. It may have wildcards of http.ServeMux; {cluster} is the logical cluster of the request.
 	Path string `json:"path"`
-	// Backend is the base URL to which the whole path is appended.
+	// Backend is the base URL, to which the whole path of a request is appended.
 	Backend string `json:"backend"`
 	// BackendServerCA, ProxyClientCert and ProxyClientKey are PEM files.
 	BackendServerCA string `json:"backend_server_ca"`
@@ -48,7 +45,7 @@ func Load(file string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Parse reads the YAML list and checks it.
+// Parse parses and validates the YAML list.
 func Parse(data []byte) ([]Entry, error) {
 	var entries []Entry
 	if err := yaml.UnmarshalStrict(data, &entries); err != nil {
@@ -62,11 +59,11 @@ func Parse(data []byte) ([]Entry, error) {
 		if err := entries[i].validate(); err != nil {
 			return nil, fmt.Errorf("entry %d (path %q): %w", i, entries[i].Path, err)
 		}
-		if key := entries[i].Pattern(); seen[key] {
+		key := entries[i].Pattern()
+		if seen[key] {
 			return nil, fmt.Errorf("entry %d (path %q): an entry above has the same path", i, entries[i].Path)
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 	}
 	return entries, nil
 }
@@ -89,14 +86,14 @@ func (e Entry) validate() error {
 	return nil
 }
 
-// Pattern returns the path without its trailing slash; "" stands for everything.
+// Pattern returns the path without trailing slashes; "" matches all paths.
 func (e Entry) Pattern() string { return strings.TrimRight(e.Path, "/") }
 
-// Shards tells whether this is the entry that leads to the shards.
+// Shards reports whether this is the entry of the shards.
 func (e Entry) Shards() bool { return e.Path == ShardsPath }
 
-// BackendURL returns the parsed backend. Only https is accepted: the backend trusts the headers because of the
-// client certificate.
+// BackendURL returns the parsed backend. It must be https: backends trust the identity headers because of the client
+// certificate.
 func (e Entry) BackendURL() (*url.URL, error) {
 	u, err := url.Parse(e.Backend)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package options holds the command line of the front proxy: what the flags are, what they default to, and what
-// must not stand together. It opens no file and no connection.
+// Package options has the command line of the front proxy: flags, their defaults and their validation. It opens no files and no
+// connections.
 package options
 
 import (
@@ -20,10 +20,10 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/proxy/identity"
-	"github.com/atoll-dev/atoll/proxy/profiles"
+	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
-// defaultIssuer is the issuer of service account tokens where nothing else is configured, as on a shard.
+// defaultIssuer is the default issuer of service account tokens, as on a shard.
 const defaultIssuer = "https://kcp.default.svc"
 
 // Options are the flags as the user set them.
@@ -38,10 +38,10 @@ type Options struct {
 	ShardsKubeconfig string
 	RootDirectory    string
 
-	// SharedIndex is what shards write and this proxy reads, where there is one.
+	// SharedIndex is the connection to the index that shards write, if enabled.
 	SharedIndex *sharedindex.Options
 
-	// Shards and ShardSelector choose the shards that the proxy leads to; without any it leads to all.
+	// Shards and ShardSelector select the shards that the proxy serves; without either it serves all.
 	Shards        []string
 	ShardSelector string
 
@@ -50,7 +50,7 @@ type Options struct {
 	FeatureGates       map[string]bool
 	Logs               *logsapi.LoggingConfiguration
 
-	// ShutdownTimeout is how long requests may take to end after the signal to stop. It is no flag.
+	// ShutdownTimeout bounds the time that requests have to end on shutdown. It has no flag.
 	ShutdownTimeout time.Duration
 }
 
@@ -78,49 +78,49 @@ func New() *Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.SecureServing.AddFlags(fs)
 	o.Authentication.AddFlags(fs)
-	for name, why := range map[string]string{
+	for name, reason := range map[string]string{
 		"service-account-jwks-uri":                "the proxy publishes no keys",
 		"service-account-max-token-expiration":    "the proxy issues no tokens",
 		"service-account-extend-token-expiration": "the proxy issues no tokens",
 	} {
-		if err := fs.MarkDeprecated(name, "it has no effect here: "+why); err != nil {
-			panic(err) // the flag is gone from the library: notice it when this is compiled against a new one
+		if err := fs.MarkDeprecated(name, "it has no effect here: "+reason); err != nil {
+			panic(err) // the library does not have the flag
 		}
 	}
 	fs.StringSliceVar(&o.PassOnGroups, "authentication-pass-on-groups", o.PassOnGroups,
-		"Groups that are passed on to shards; a trailing '*' matches any rest. Empty passes all on.")
+		"Groups that are sent to shards; a trailing '*' matches any suffix. Empty sends all.")
 	fs.StringSliceVar(&o.DropGroups, "authentication-drop-groups", o.DropGroups,
-		"Groups that are never passed on to shards; a trailing '*' matches any rest. Wins over --authentication-pass-on-groups.")
+		"Groups that are never sent to shards; a trailing '*' matches any suffix. Takes precedence over --authentication-pass-on-groups.")
 
 	fs.StringVar(&o.MappingFile, "mapping-file", o.MappingFile,
-		"YAML list of {path, backend, backend_server_ca, proxy_client_cert, proxy_client_key}. The entry with path /clusters/ leads to the shards. Required.")
+		"YAML list of {path, backend, backend_server_ca, proxy_client_cert, proxy_client_key}. The entry with path /clusters/ is that of the shards. Required.")
 	fs.StringVar(&o.RootKubeconfig, "root-kubeconfig", o.RootKubeconfig,
 		"Kubeconfig of the root shard: Shard objects are read there, unless there is a shared index, and access to /metrics is checked there.")
 	fs.StringVar(&o.ShardsKubeconfig, "shards-kubeconfig", o.ShardsKubeconfig,
-		"Kubeconfig whose credentials are good on all shards (group system:masters). Its server is not used. Required, but with a shared index and --service-account-lookup=false.")
+		"Kubeconfig with credentials for all shards (group system:masters). Its server is not used. Required, except with a shared index and --service-account-lookup=false.")
 	o.SharedIndex.AddFlags(fs, "This proxy reads it instead of watching every shard, and starts without them.")
 	fs.StringSliceVar(&o.Shards, "shards", o.Shards,
-		"Names of the shards that this proxy leads to. Workspaces on others look as if they did not exist. Empty, and without --shard-selector: all.")
+		"Names of the shards that this proxy serves. Workspaces on others are not found. Empty, and without --shard-selector: all.")
 	fs.StringVar(&o.ShardSelector, "shard-selector", o.ShardSelector,
-		"Label selector over Shard objects: this proxy leads to the shards that match, and to those of --shards.")
+		"Label selector for Shard objects: this proxy serves the shards that match, and those of --shards.")
 	fs.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory,
-		"Directory for the generated serving certificate apiserver.crt and its key, where --tls-cert-file is not given.")
+		"Directory for the generated serving certificate apiserver.crt and its key, if --tls-cert-file is not given.")
 
 	fs.StringSliceVar(&o.CORSAllowedOrigins, "cors-allowed-origins", o.CORSAllowedOrigins,
 		"Origins allowed for CORS: regular expressions that must match the whole host, starting with ^ or // and ending with $ or : followed by ports.")
 	fs.StringVar(&o.ProfilerAddress, "profiler-address", o.ProfilerAddress,
 		"Loopback address such as localhost:6060 at which pprof listens. Empty for none.")
 	fs.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
-		"Feature gates as key=true|false pairs. Gates of kcp that concern shards alone are accepted and change nothing here.")
+		"Feature gates as key=true|false pairs. Gates of kcp that concern only shards are accepted without effect.")
 	logsapi.AddFlags(o.Logs, fs)
 }
 
-// CompletedOptions are options whose defaults are filled in and which were found free of contradictions.
+// CompletedOptions are validated options with defaults.
 type CompletedOptions struct{ *completed }
 
 type completed struct{ Options }
 
-// Complete fills in defaults and validates. All errors are returned together.
+// Complete sets defaults and validates. It returns all errors.
 func (o Options) Complete() (CompletedOptions, error) {
 	if o.SecureServing.ServerCert.CertDirectory == "" {
 		o.SecureServing.ServerCert.CertDirectory = o.RootDirectory
@@ -131,13 +131,13 @@ func (o Options) Complete() (CompletedOptions, error) {
 	authentication := *o.Authentication
 	if accounts := authentication.ServiceAccounts; accounts != nil {
 		copied := *accounts
-		// The first value given replaces the default; keep one if the user emptied the list.
+		// The first value of the flag replaces the default; an empty list restores it.
 		if len(copied.Issuers) == 0 {
 			copied.Issuers = []string{defaultIssuer}
 		}
 		authentication.ServiceAccounts = &copied
 		if len(copied.KeyFiles) == 0 {
-			authentication.ServiceAccounts = nil // no key to verify with: such tokens are the shards' business
+			authentication.ServiceAccounts = nil // without keys, shards verify the tokens
 		}
 	}
 	o.Authentication = &authentication
@@ -160,7 +160,7 @@ func (o Options) validate() error {
 		errs = append(errs, errors.New("--root-directory: got nothing, expected a directory for the generated certificate, or --tls-cert-file and --tls-private-key-file"))
 	}
 	if o.MappingFile == "" {
-		errs = append(errs, errors.New("--mapping-file: got nothing, expected the file that says which path leads where"))
+		errs = append(errs, errors.New("--mapping-file: got nothing, expected the file that maps paths to backends"))
 	}
 	if o.ShardsKubeconfig == "" && !o.SharedIndex.Enabled() {
 		errs = append(errs, errors.New("--shards-kubeconfig: got nothing, expected a kubeconfig with credentials for all shards, or a shared index"))
@@ -175,26 +175,25 @@ func (o Options) validate() error {
 		}
 	}
 	if o.ProfilerAddress != "" {
-		errs = append(errs, profiles.Validate(o.ProfilerAddress))
+		errs = append(errs, profiling.Validate(o.ProfilerAddress))
 	}
 	errs = append(errs, o.validateGates()...)
 	return utilerrors.NewAggregate(errs)
 }
 
-// Feature gates of kcp that change what this proxy does.
+// Feature gates of kcp with an effect here.
 const (
-	// GateWorkspaceAuthentication lets a workspace type bring token issuers of its own.
+	// GateWorkspaceAuthentication lets workspace types name token issuers.
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
 )
 
-// kcpGates are the gates of kcp. Those that change nothing here concern shards alone; mounts are routed as soon as a
-// shard has any.
+// kcpGates are the gates of kcp. Those without an effect here concern only shards; mounts are routed if a shard has any.
 var kcpGates = []string{
 	"CacheAPIs", "EnableDeprecatedAPIExportVirtualWorkspacesUrls", "LogicalClusterMigration", "StorageVersionAPI",
 	GateWorkspaceAuthentication, "WorkspaceMounts",
 }
 
-// FeatureEnabled tells whether a feature gate of kcp is on.
+// FeatureEnabled reports whether a feature gate of kcp is on.
 func (o Options) FeatureEnabled(name string) bool { return o.FeatureGates[name] }
 
 func (o Options) validateGates() []error {
@@ -204,10 +203,10 @@ func (o Options) validateGates() []error {
 	return nil
 }
 
-// UpstreamGates returns the gates that the Kubernetes libraries know.
+// UpstreamGates returns the feature gates of the Kubernetes libraries.
 func (o Options) UpstreamGates() map[string]bool { return UpstreamGates(o.FeatureGates) }
 
-// UpstreamGates returns those of the gates that are not kcp's own.
+// UpstreamGates returns the gates that are not those of kcp.
 func UpstreamGates(gates map[string]bool) map[string]bool {
 	upstream := map[string]bool{}
 	for name, on := range gates {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -16,22 +17,22 @@ import (
 )
 
 const (
-	// tenancyExport is the export in root that workspaces, their types and the issuers of these come from.
+	// tenancyExport is the export in root of workspaces, workspace types and authentication configurations.
 	tenancyExport = "tenancy.kcp.io"
-	// identityRetry is how often the root shard is asked while it does not answer.
-	identityRetry = 500 * time.Millisecond
+	// identityRetryInterval is the interval of requests for the identity while the root shard does not answer.
+	identityRetryInterval = 500 * time.Millisecond
 )
 
-// identity is the hash that names an exported resource over all logical clusters of a shard. It is drawn when an
-// installation begins; the root shard is asked once.
-type identity struct {
+// exportIdentity is the identity hash of an export, which selects its resources over all logical clusters of a shard. An
+// installation creates it once, so that it is read once.
+type exportIdentity struct {
 	client rest.Interface
 
 	mu   sync.Mutex
 	hash string
 }
 
-func newIdentity(root *rest.Config) (*identity, error) {
+func newExportIdentity(root *rest.Config) (*exportIdentity, error) {
 	config := rest.CopyConfig(root)
 	config.APIPath = logicalcluster.Root.Path().URLPath() + "/apis"
 	config.GroupVersion = &apisv1alpha2.SchemeGroupVersion
@@ -42,16 +43,16 @@ func newIdentity(root *rest.Config) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for exports at %s: %w", config.Host, err)
 	}
-	return &identity{client: client}, nil
+	return &exportIdentity{client: client}, nil
 }
 
-// get returns the hash. The first answer counts until forget.
-func (i *identity) get(ctx context.Context) (string, error) {
+// get returns the hash. It caches the first one until invalidate.
+func (i *exportIdentity) get(ctx context.Context) (string, error) {
 	i.mu.Lock()
-	known := i.hash
+	hash := i.hash
 	i.mu.Unlock()
-	if known != "" {
-		return known, nil
+	if hash != "" {
+		return hash, nil
 	}
 	export := &apisv1alpha2.APIExport{}
 	if err := i.client.Get().Resource("apiexports").Name(tenancyExport).Do(ctx).Into(export); err != nil {
@@ -66,29 +67,27 @@ func (i *identity) get(ctx context.Context) (string, error) {
 	return i.hash, nil
 }
 
-// forget makes the next get ask again: a shard does not know the identity, so this may be another installation by now.
-func (i *identity) forget() {
+// invalidate makes get read the identity again. A shard that does not have the resource under this identity may belong to a
+// new installation at the same address.
+func (i *exportIdentity) invalidate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.hash = ""
 }
 
-// wait returns when the identity is known, or the context ends. What keeps it waiting is logged when it changes.
-func (i *identity) wait(ctx context.Context, h *health) {
-	said := ""
-	for {
+// wait returns once the identity is read, or the context ends. It logs each new reason for waiting.
+func (i *exportIdentity) wait(ctx context.Context, status *syncStatus) {
+	logged := ""
+	_ = wait.PollUntilContextCancel(ctx, identityRetryInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := i.get(ctx)
 		if err == nil || ctx.Err() != nil {
-			return
+			return true, nil
 		}
-		h.set(false, err)
-		if err.Error() != said {
-			said = err.Error()
+		status.set(false, err)
+		if err.Error() != logged {
+			logged = err.Error()
 			klog.FromContext(ctx).Error(err, "Waiting for the root shard")
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(identityRetry):
-		}
-	}
+		return false, nil
+	})
 }

@@ -11,8 +11,8 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// The types below are the same objects as in the API packages, reduced to what routing reads. Decoding into them
-// skips the rest of each document, which is most of it. TestPartialTypesReadTheRealOnes holds the two together.
+// The types below are those of the API packages, reduced to the fields that routing needs: decoding skips all others. See
+// TestPartialTypesDecodeAPITypes.
 
 var (
 	coreVersion    = schema.GroupVersion{Group: "core.kcp.io", Version: "v1alpha1"}
@@ -113,7 +113,7 @@ func (l *clusterObjectList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// newCodecs returns the codecs of a scheme that knows only the partial types.
+// newCodecs returns the codecs of a scheme with the partial types.
 func newCodecs() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	for kind, obj := range map[string]runtime.Object{

@@ -1,8 +1,8 @@
-// Package shards follows the Shard objects of an installation and, on each shard, the Workspaces and LogicalClusters
-// of all its logical clusters, and keeps package index in step with them.
+// Package shards keeps package index in sync with an installation: with the Shard objects and, on each shard, with the
+// Workspaces and LogicalClusters of all its logical clusters; or with the shared index that shards write.
 //
-// It keeps no copy of what it watches: the sinks of its streams forward to the index. It runs a few goroutine
-// families per shard and none per workspace. Routing, HTTP and identities live elsewhere.
+// It does not store the objects: event handlers pass them to the index. It has a few goroutines per shard and none per
+// workspace. Routing, HTTP handlers and authentication do not belong here.
 package shards
 
 import (
@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -25,49 +25,46 @@ import (
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
-// Watcher fills an index. Create it with New, run it with Run.
+// Config configures a Watcher.
+type Config struct {
+	// Root is a client configuration for the root shard. Shard objects are read in its logical cluster "root".
+	Root *rest.Config
+	// Shards has the credentials for all shards. Its host is ignored: the base URL of each shard is used.
+	Shards *rest.Config
+	Subset Subset
+	Index  *index.Index
+	// Types is kept in sync, too; nil if workspace types do not name issuers.
+	Types *workspacetypes.Registry
+}
+
+// Watcher keeps an index in sync by watching the shards.
 type Watcher struct {
-	root   *rest.Config
-	shards *rest.Config
-	index  *index.Index
-	types  *workspacetypes.Catalog // nil where workspaces bring no issuers
+	Config
+	identity   *exportIdentity // of the export of workspaces; set by Run
+	rootStatus syncStatus      // of the Shard objects
 
-	subset   Subset
-	identity *identity // of the export that workspaces come from; set by Run
-
-	rootHealth health
-
-	mu        sync.Mutex
-	ctx       context.Context // of Run; nil before and after
-	followers map[string]*follower
-	ready     bool
+	mu     sync.Mutex
+	ctx    context.Context // of Run; nil before and after
+	shards map[string]*shardWatch
+	ready  bool
 }
 
-// follower watches one shard at one base URL.
-type follower struct {
-	baseURL             string
-	cancel              context.CancelFunc
-	done                chan struct{}
-	workspaces, cluster health
-	// types and configurations are followed where there is a catalog for them.
-	types, configurations health
+// shardWatch watches one shard at one base URL.
+type shardWatch struct {
+	baseURL  string
+	cancel   context.CancelFunc
+	done     chan struct{}
+	statuses []*syncStatus // one for each resource
 }
 
-// Choose makes the watcher follow a subset of the shards. Call it before Run.
-func (w *Watcher) Choose(subset Subset) { w.subset = subset }
-
-// FollowTypes makes the watcher fill a catalog of workspace types, too. Call it before Run.
-func (w *Watcher) FollowTypes(types *workspacetypes.Catalog) { w.types = types }
-
-// New returns a watcher that reads Shard objects in the cluster "root" of the server of root, and the contents of
-// each shard at its base URL with the credentials of shards, whose own server is ignored.
-func New(root, shards *rest.Config, idx *index.Index) *Watcher {
-	root = rest.CopyConfig(root)
-	root.Host = ServerOf(root.Host)
-	return &Watcher{root: root, shards: rest.CopyConfig(shards), index: idx, followers: map[string]*follower{}}
+// NewWatcher returns a watcher that Run starts.
+func NewWatcher(config Config) *Watcher {
+	config.Root = rest.CopyConfig(config.Root)
+	config.Root.Host = ServerOf(config.Root.Host)
+	return &Watcher{Config: config, shards: map[string]*shardWatch{}}
 }
 
-// ServerOf returns the URL of a server without the logical cluster that kubeconfigs often end in.
+// ServerOf returns the URL of a server without the logical cluster in which kubeconfigs often end.
 func ServerOf(host string) string {
 	if at := strings.Index(host, "/clusters/"); at >= 0 {
 		return host[:at]
@@ -75,213 +72,231 @@ func ServerOf(host string) string {
 	return strings.TrimSuffix(host, "/")
 }
 
-// Run watches until the context ends. It returns when all that it started has ended.
+// Run watches until the context ends. All its goroutines have ended when it returns.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	src, err := newSource(w.root, logicalcluster.Root.String(), coreVersion, "shards")
+	client, err := newResourceClient(w.Root, logicalcluster.Root.String(), coreVersion, "shards")
 	if err != nil {
 		return fmt.Errorf("watching shards: %w", err)
 	}
-	if w.identity, err = newIdentity(w.root); err != nil {
+	if w.identity, err = newExportIdentity(w.Root); err != nil {
 		return err
 	}
-	w.identity.wait(ctx, &w.rootHealth)
+	w.identity.wait(ctx, &w.rootStatus)
 
 	w.mu.Lock()
 	w.ctx = ctx
 	w.mu.Unlock()
 
-	objects := &stream{source: src, to: newShardStore(w), shard: RootShard, health: &w.rootHealth}
-	objects.follow(ctx)
+	objects := &reflector{resourceClient: client, handler: w.newShardHandler(), shard: RootShard, status: &w.rootStatus}
+	objects.run(ctx)
 
 	w.mu.Lock()
 	w.ctx = nil
-	followers := w.followers
-	w.followers = map[string]*follower{}
+	watches := w.shards
+	w.shards = map[string]*shardWatch{}
 	w.mu.Unlock()
-	for _, f := range followers {
-		f.stop()
+	for _, watch := range watches {
+		watch.stop()
 	}
 	return nil
 }
 
-// WaitForShards blocks until there is a Shard object, and each shard's contents were either listed once or could not
-// be: a shard that is down must not keep the proxy of all others from starting.
-func (w *Watcher) WaitForShards(ctx context.Context) error {
-	return waitFor(ctx, w.Ready)
+// WaitForSync blocks until Ready returns nil.
+func (w *Watcher) WaitForSync(ctx context.Context) error { return waitFor(ctx, w.Ready) }
+
+// readyPollInterval is the interval in which WaitForSync checks Ready.
+const readyPollInterval = 50 * time.Millisecond
+
+// waitFor blocks until ready returns nil, or the context ends.
+func waitFor(ctx context.Context, ready func() error) error {
+	err := wait.PollUntilContextCancel(ctx, readyPollInterval, true, func(context.Context) (bool, error) { return ready() == nil, nil })
+	if err != nil {
+		return fmt.Errorf("waiting for the shards: %w", errors.Join(err, ready()))
+	}
+	return nil
 }
 
-// startPoll is how often a start looks whether it can go on.
-const startPoll = 50 * time.Millisecond
-
-// Ready returns nil once the index was as good as it can be, else what is missing. It does not change back: a shard
-// that joins or moves later is no reason to stop serving the others.
+// Ready returns nil once there is a Shard object, and each shard was listed or could not be: a shard that is down must not
+// prevent the proxy from serving the others. It does not become unready again when a shard is added or moves.
 func (w *Watcher) Ready() error {
-	if synced, failure := w.rootHealth.get(); !synced {
-		return fmt.Errorf("the Shard objects of the root shard were not read yet (last failure: %v)", failure)
+	if synced, failure := w.rootStatus.get(); !synced {
+		return fmt.Errorf("the Shard objects of the root shard are not synced (last failure: %v)", failure)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ready {
 		return nil
 	}
-	if len(w.index.Load().ShardNames()) == 0 {
-		return errors.New("there is no Shard object yet that this proxy is for: a shard that starts registers itself")
+	if len(w.Index.Load().ShardNames()) == 0 {
+		return errors.New("there is no Shard object for this proxy yet: shards register themselves when they start")
 	}
 	var missing []string
-	for name, f := range w.followers {
-		for _, h := range f.streams(w.types != nil) {
-			if synced, failure := h.get(); !synced && failure == nil {
-				missing = append(missing, name)
-				break
-			}
+	for name, watch := range w.shards {
+		if slices.ContainsFunc(watch.statuses, (*syncStatus).pending) {
+			missing = append(missing, name)
 		}
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf("shards not read yet: %s", strings.Join(missing, ", "))
+		return fmt.Errorf("shards are not synced: %s", strings.Join(missing, ", "))
 	}
 	w.ready = true
 	return nil
 }
 
-// Sources are where the index comes from, shards by their names, and whether it follows what happens there. "shards" are
-// the Shard objects themselves.
+// pending reports whether neither a list nor a failure was received.
+func (s *syncStatus) pending() bool {
+	synced, failure := s.get()
+	return !synced && failure == nil
+}
+
+// connected reports whether the resource is synced and watched.
+func (s *syncStatus) connected() bool {
+	synced, failure := s.get()
+	return synced && failure == nil
+}
+
+// Sources returns the sources of the index, true for those that are synced and connected: "shards" are the Shard objects,
+// "shard <name>" is the content of a shard.
 func (w *Watcher) Sources() map[string]bool {
-	current := func(h *health) bool {
-		synced, failure := h.get()
-		return synced && failure == nil
-	}
-	sources := map[string]bool{"shards": current(&w.rootHealth)}
+	sources := map[string]bool{"shards": w.rootStatus.connected()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for name, f := range w.followers {
-		all := true
-		for _, h := range f.streams(w.types != nil) {
-			all = all && current(h)
-		}
-		sources["shard "+name] = all
+	for name, watch := range w.shards {
+		disconnected := func(s *syncStatus) bool { return !s.connected() }
+		sources["shard "+name] = !slices.ContainsFunc(watch.statuses, disconnected)
 	}
 	return sources
 }
 
-// set starts to follow a shard, or follows it to its new base URL.
-func (w *Watcher) set(o *shardObject) {
-	led, followed := w.subset.choose(o.Name, o.Labels)
-	if !followed {
-		w.remove(o.Name)
+func (w *Watcher) newShardHandler() eventHandler {
+	return &handler[*shardObject]{
+		convert: toShard,
+		put:     w.putShard,
+		remove:  func(o *shardObject) { w.removeShard(o.Name) },
+		replace: func(all []*shardObject) {
+			names := make(map[string]bool, len(all))
+			for _, o := range all {
+				w.putShard(o)
+				names[o.Name] = true
+			}
+			for _, name := range w.Index.Load().ShardNames() {
+				if !names[name] {
+					w.removeShard(name)
+				}
+			}
+		},
+	}
+}
+
+// putShard watches a shard, at its new base URL if that has changed. Of the shards that are not served only the root shard is
+// watched, because paths start there.
+func (w *Watcher) putShard(o *shardObject) {
+	served := w.Subset.Has(o.Name, o.Labels)
+	if !served && o.Name != RootShard {
+		w.removeShard(o.Name)
 		return
 	}
-	shard := index.Shard{Name: o.Name, Elsewhere: !led}
+	shard := index.Shard{Name: o.Name, NotServed: !served}
 	if baseURL := o.Spec.BaseURL; baseURL != "" {
 		shard.BaseURL, shard.Err = parseBaseURL(baseURL)
 	}
-	w.index.SetShard(shard)
+	w.Index.SetShard(shard)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	existing := w.followers[o.Name]
-	if existing != nil {
+	if existing := w.shards[o.Name]; existing != nil {
 		if existing.baseURL == o.Spec.BaseURL {
 			return
 		}
-		delete(w.followers, o.Name)
+		delete(w.shards, o.Name)
 		existing.stop()
 	}
 	if shard.BaseURL == nil || w.ctx == nil {
 		return
 	}
-	f, err := w.start(o.Name, o.Spec.BaseURL)
+	watch, err := w.startWatch(o.Name, o.Spec.BaseURL)
 	if err != nil {
-		klog.FromContext(w.ctx).Error(err, "Cannot follow a shard", "shard", o.Name)
+		klog.FromContext(w.ctx).Error(err, "Cannot watch a shard", "shard", o.Name)
 		return
 	}
-	w.followers[o.Name] = f
+	w.shards[o.Name] = watch
 }
 
-// remove forgets a shard and all that came from it.
-func (w *Watcher) remove(name string) {
+// removeShard removes a shard and everything that it reported.
+func (w *Watcher) removeShard(name string) {
 	w.mu.Lock()
-	f := w.followers[name]
-	delete(w.followers, name)
+	watch := w.shards[name]
+	delete(w.shards, name)
 	w.mu.Unlock()
-	if f != nil {
-		f.stop() // before the index forgets, so that nothing is added afterwards
+	if watch != nil {
+		watch.stop() // before the removal from the index, so that nothing is added afterwards
 	}
-	w.index.RemoveShard(name)
-	if w.types != nil {
-		w.types.RemoveShard(name)
-	}
-}
-
-// keep removes all shards but those named.
-func (w *Watcher) keep(names map[string]bool) {
-	for _, name := range w.index.Load().ShardNames() {
-		if !names[name] {
-			w.remove(name)
-		}
+	w.Index.RemoveShard(name)
+	if w.Types != nil {
+		w.Types.RemoveShard(name)
 	}
 }
 
-func (w *Watcher) start(name, baseURL string) (*follower, error) {
-	config := rest.CopyConfig(w.shards)
+// watchedResource is a resource that is watched on each shard.
+type watchedResource struct {
+	gv       schema.GroupVersion
+	resource string
+	exported bool // it comes from tenancyExport
+	handler  eventHandler
+}
+
+func (w *Watcher) watchedResources(shard string) []watchedResource {
+	resources := []watchedResource{
+		{tenancyVersion, "workspaces", true, newWorkspaceHandler(shard, w.Index)},
+		{coreVersion, "logicalclusters", false, newClusterHandler(shard, w.Index)},
+	}
+	if w.Types != nil {
+		resources = append(resources,
+			watchedResource{tenancyVersion, "workspacetypes", true, newTypeHandler(shard, w.Types)},
+			watchedResource{tenancyVersion, "workspaceauthenticationconfigurations", true, newConfigurationHandler(shard, w.Types)})
+	}
+	return resources
+}
+
+// startWatch watches a shard until it is stopped. Callers must hold mu.
+func (w *Watcher) startWatch(name, baseURL string) (*shardWatch, error) {
+	config := rest.CopyConfig(w.Config.Shards)
 	config.Host = baseURL
-	f := &follower{baseURL: baseURL, done: make(chan struct{})}
-	wanted := []struct {
-		gv       schema.GroupVersion
-		resource string
-		exported bool
-		sink     sink
-		health   *health
-	}{
-		{tenancyVersion, "workspaces", true, newWorkspaceStore(name, w.index), &f.workspaces},
-		{coreVersion, "logicalclusters", false, newClusterStore(name, w.index), &f.cluster},
-	}
-	if w.types != nil {
-		wanted = append(wanted, wanted[0], wanted[0])
-		types, configurations := &wanted[2], &wanted[3]
-		types.resource, types.sink, types.health = "workspacetypes", newTypeStore(name, w.types), &f.types
-		configurations.resource, configurations.sink, configurations.health = "workspaceauthenticationconfigurations", newConfigurationStore(name, w.types), &f.configurations
-	}
-	var streams []*stream
-	for _, one := range wanted {
-		src, err := newSource(config, logicalcluster.Wildcard.String(), one.gv, one.resource)
+	watch := &shardWatch{baseURL: baseURL, done: make(chan struct{})}
+	var reflectors []*reflector
+	for _, resource := range w.watchedResources(name) {
+		client, err := newResourceClient(config, logicalcluster.Wildcard.String(), resource.gv, resource.resource)
 		if err != nil {
 			return nil, err
 		}
-		if one.exported {
-			src.identity = w.identity
+		if resource.exported {
+			client.identity = w.identity
 		} else {
-			src.metadata = true // LogicalClusters: their annotations say all
+			client.metadataOnly = true // the annotations of LogicalClusters are sufficient
 		}
-		streams = append(streams, &stream{source: src, to: one.sink, shard: name, health: one.health})
+		status := &syncStatus{}
+		watch.statuses = append(watch.statuses, status)
+		reflectors = append(reflectors, &reflector{resourceClient: client, handler: resource.handler, shard: name, status: status})
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	f.cancel = cancel
+	watch.cancel = cancel
 	var running sync.WaitGroup
-	for _, s := range streams {
-		running.Go(func() { s.follow(ctx) })
+	for _, r := range reflectors {
+		running.Go(func() { r.run(ctx) })
 	}
 	go func() {
 		running.Wait()
-		close(f.done)
+		close(watch.done)
 	}()
-	return f, nil
+	return watch, nil
 }
 
-// streams are those that the follower has.
-func (f *follower) streams(types bool) []*health {
-	streams := []*health{&f.workspaces, &f.cluster}
-	if types {
-		streams = append(streams, &f.types, &f.configurations)
-	}
-	return streams
-}
-
-func (f *follower) stop() {
-	f.cancel()
-	<-f.done
+func (w *shardWatch) stop() {
+	w.cancel()
+	<-w.done
 }
 
 func parseBaseURL(baseURL string) (*url.URL, error) {
@@ -293,27 +308,4 @@ func parseBaseURL(baseURL string) (*url.URL, error) {
 		return nil, fmt.Errorf("spec.baseURL: got %q, expected https://<host>[:<port>][/<path>]", baseURL)
 	}
 	return u, nil
-}
-
-// newShardStore hands Shard objects to the watcher.
-func newShardStore(w *Watcher) sink {
-	return &store[*shardObject]{
-		read: func(object runtime.Object) (*shardObject, error) {
-			o, ok := object.(*shardObject)
-			if !ok {
-				return nil, fmt.Errorf("got %T, expected a Shard", object)
-			}
-			return o, nil
-		},
-		putOne: w.set,
-		drop:   func(o *shardObject) { w.remove(o.Name) },
-		replace: func(all []*shardObject) {
-			names := make(map[string]bool, len(all))
-			for _, o := range all {
-				w.set(o)
-				names[o.Name] = true
-			}
-			w.keep(names)
-		},
-	}
 }

@@ -19,8 +19,7 @@ import (
 func watch(t *testing.T, shard *shardtesting.Shard) *index.Index {
 	t.Helper()
 	idx := index.New()
-	w := shards.New(shard.Masters(t), shard.Masters(t), idx)
-	w.FollowTypes(workspacetypes.New(idx))
+	w := shards.NewWatcher(shards.Config{Root: shard.Masters(t), Shards: shard.Masters(t), Index: idx, Types: workspacetypes.New(idx)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -30,41 +29,41 @@ func watch(t *testing.T, shard *shardtesting.Shard) *index.Index {
 			t.Error(err)
 		}
 	})
-	if err := w.WaitForShards(ctx); err != nil {
+	if err := w.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return idx
 }
 
-// TestARealShardIsFollowed asks a shard as a proxy does: with the identities of its exports.
-func TestARealShardIsFollowed(t *testing.T) {
+// TestWatcherWithShard watches a real shard, with the identities of its exports.
+func TestWatcherWithShard(t *testing.T) {
 	shard := shardtesting.Start(t)
 	early := shard.NewWorkspace(t, "root", "early")
 	idx := watch(t, shard)
-	leads := func(path, cluster, kind string) {
+	expectFound := func(path, cluster, workspaceType string) {
 		t.Helper()
-		shardtesting.Eventually(t, path+" is known", func(context.Context) error {
-			route, verdict := idx.Load().Lookup(logicalcluster.MustParsePath(path))
-			if verdict != index.Found || route.Cluster.String() != cluster || route.Type != kind || route.Shard.Name != "root" {
-				return fmt.Errorf("%+v, verdict %d", route, verdict)
+		shardtesting.Eventually(t, path+" is indexed", func(context.Context) error {
+			route, resolution := idx.Load().Resolve(logicalcluster.MustParsePath(path))
+			if resolution != index.Found || route.Cluster.String() != cluster || route.Type != workspaceType || route.Shard.Name != "root" {
+				return fmt.Errorf("%+v, resolution %d", route, resolution)
 			}
 			return nil
 		})
 	}
-	leads("root", "root", "root:root")
-	leads("root:early", early.Spec.Cluster, "root:universal")
-	leads(early.Spec.Cluster, early.Spec.Cluster, "root:universal")
+	expectFound("root", "root", "root:root")
+	expectFound("root:early", early.Spec.Cluster, "root:universal")
+	expectFound(early.Spec.Cluster, early.Spec.Cluster, "root:universal")
 	late := shard.NewWorkspace(t, early.Spec.Cluster, "late")
-	leads("root:early:late", late.Spec.Cluster, "root:universal")
+	expectFound("root:early:late", late.Spec.Cluster, "root:universal")
 
 	c := shard.Client(t, shard.Admin(t))
 	if err := c.Delete(shardtesting.In(t.Context(), early.Spec.Cluster), &tenancyv1alpha1.Workspace{ObjectMeta: late.ObjectMeta}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "what is gone is forgotten", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the workspace and its cluster are removed", func(ctx context.Context) error {
 		for _, path := range []string{"root:early:late", late.Spec.Cluster} {
-			if route, verdict := idx.Load().Lookup(logicalcluster.MustParsePath(path)); verdict != index.NotFound {
-				return fmt.Errorf("%s: %+v, verdict %d", path, route, verdict)
+			if route, resolution := idx.Load().Resolve(logicalcluster.MustParsePath(path)); resolution != index.NotFound {
+				return fmt.Errorf("%s: %+v, resolution %d", path, route, resolution)
 			}
 		}
 		return nil

@@ -2,13 +2,11 @@ package virtualworkspaces
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,108 +20,53 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
-	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/klog/v2"
 )
 
-// prefix is where all virtual workspaces live.
-const prefix = "/services/"
-
-// metricsPath is the page of this server's own metrics.
-const metricsPath = "/metrics"
-
-// The answers of a shard to who asks for more than a virtual workspace is.
 const (
-	reasonUnresolved    = "Path not resolved to a valid virtual workspace"
-	reasonImpersonation = "impersonation is not available in virtual workspaces"
+	// servicesPrefix is the path prefix of all virtual workspaces.
+	servicesPrefix = "/services/"
+	// metricsPath is the path of this server's own metrics.
+	metricsPath = "/metrics"
 )
 
-// Checks of readiness beside those of views. The view of cached resources is there where a feature gate of the shard is on.
+// Messages of status 403, as on a shard.
 const (
-	shardCheck       = "shard"
-	replicationCheck = "replication"
+	messageUnresolved    = "Path not resolved to a valid virtual workspace"
+	messageImpersonation = "impersonation is not available in virtual workspaces"
 )
 
-// views are the checks of readiness that a shard has for its virtual workspaces.
-var views = []string{
-	"apiexport", "apiresourceschema",
-	"initializingworkspaces-wildcard-logicalclusters", "initializingworkspaces-logicalclusters", "initializingworkspaces-workspace-content",
-	"terminatingworkspaces-wildcard-logicalclusters", "terminatingworkspaces-logicalclusters", "terminatingworkspaces-workspace-content",
-}
-
-func codecs() serializer.CodecFactory {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return serializer.NewCodecFactory(scheme)
-}
-
-// Handler returns the whole chain. What needs no identity is the health of the process (wall W7); every other path goes
-// to the shard, or nowhere.
+// Handler returns the path of a request through the server: the filters, listed in the order in which a request passes them,
+// and then this server's metrics or the shard.
 func (s *Server) Handler() http.Handler {
-	long := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == metricsPath {
-			s.serveMetrics(w, req)
-			return
-		}
-		s.serve(w, req)
-	}))
-	handler = genericapifilters.WithAudit(handler, s.audit.AuditBackend, s.audit.AuditPolicyRuleEvaluator, long)
-	handler = s.identified(handler)
-	handler = genericapifilters.WithRequestInfo(handler, s.audit.RequestInfoResolver)
-	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
-	handler = genericapifilters.WithAuditInit(handler)
-	handler = s.metrics.Measured(handler)
-
-	mux := http.NewServeMux()
-	healthz.InstallHandler(mux, healthz.PingHealthz)
-	healthz.InstallLivezHandler(mux, healthz.PingHealthz)
-	checks := []healthz.HealthChecker{healthz.NamedCheck(shardCheck, func(req *http.Request) error { return s.ready(req.Context(), "") })}
-	for _, name := range append([]string{replicationCheck}, views...) {
-		checks = append(checks, healthz.NamedCheck(name, func(req *http.Request) error { return s.ready(req.Context(), name) }))
+	filters := []func(http.Handler) http.Handler{
+		withHealthEndpoints(s.newHealthMux()), // everything below needs the outcome of authentication
+		s.metrics.WithRequestDuration,
+		genericapifilters.WithAuditInit,
+		genericapifilters.WithRequestReceivedTimestamp,
+		s.withRequestInfo,
+		s.withAuthentication,
+		s.withAudit,
+		s.withMetricsEndpoint,
 	}
-	healthz.InstallReadyzHandler(mux, checks...)
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		switch first, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/"); first {
-		case "healthz", "livez", "readyz":
-			mux.ServeHTTP(w, req)
-		default:
-			handler.ServeHTTP(w, req)
-		}
-	})
+	handler := http.Handler(http.HandlerFunc(s.forward))
+	for _, filter := range slices.Backward(filters) {
+		handler = filter(handler)
+	}
+	return handler
 }
 
-// ready asks the shard whether one of its virtual workspaces is ready or, without a name, the shard as a whole.
-func (s *Server) ready(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	target := url.URL{Scheme: s.shard.Scheme, Host: s.shard.Host, Path: path.Join("/readyz", name)}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return err
-	}
-	answer, err := s.client.Do(req)
-	if err != nil {
-		return fmt.Errorf("asking the shard: %w", err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is used again
-	if name == replicationCheck && answer.StatusCode == http.StatusNotFound {
-		return nil // the shard has no such view
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the shard says %s", answer.Status)
-	}
-	return nil
+func (s *Server) withRequestInfo(next http.Handler) http.Handler {
+	return genericapifilters.WithRequestInfo(next, s.audit.RequestInfoResolver)
 }
 
-// identified finds out who is asking. Who brings no certificate goes on without a name: the shard checks tokens.
-func (s *Server) identified(next http.Handler) http.Handler {
+// withAuthentication authenticates requests with a client certificate. Others have no user here: the shard verifies tokens.
+func (s *Server) withAuthentication(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		u, err := s.auth.Authenticate(req, nil)
+		u, err := s.authenticator.Authenticate(req, nil)
 		if err != nil {
-			klog.V(4).InfoS("A client is not known", "err", err)
-			s.fail(w, req, apierrors.NewUnauthorized("Unauthorized"))
+			klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+			s.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
 		if u != nil {
@@ -133,30 +76,46 @@ func (s *Server) identified(next http.Handler) http.Handler {
 	})
 }
 
-// serve passes a request on.
-func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
-	u, known := request.UserFrom(req.Context())
-	switch {
-	case !strings.HasPrefix(req.URL.Path, prefix), !strings.HasPrefix(path.Clean(req.URL.Path)+"/", prefix):
-		s.forbidden(w, req, reasonUnresolved)
-		return
-	case known && impersonates(req.Header):
-		s.forbidden(w, req, reasonImpersonation)
+func (s *Server) withAudit(next http.Handler) http.Handler {
+	isLongRunning := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	return genericapifilters.WithAudit(next, s.audit.AuditBackend, s.audit.AuditPolicyRuleEvaluator, isLongRunning)
+}
+
+func (s *Server) withMetricsEndpoint(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == metricsPath {
+			s.serveMetrics(w, req)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// forward sends a request for a virtual workspace to the shard: on behalf of the authenticated user, or with the token of the
+// client for the shard to verify.
+func (s *Server) forward(w http.ResponseWriter, req *http.Request) {
+	u, authenticated := request.UserFrom(req.Context())
+	if !strings.HasPrefix(req.URL.Path, servicesPrefix) || !strings.HasPrefix(path.Clean(req.URL.Path)+"/", servicesPrefix) {
+		s.forbidden(w, req, messageUnresolved)
 		return
 	}
-	target := &url.URL{Scheme: s.shard.Scheme, Host: s.shard.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}
+	if authenticated && hasImpersonation(req.Header) {
+		s.forbidden(w, req, messageImpersonation)
+		return
+	}
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	if info, ok := request.RequestInfoFrom(ctx); isWatch(req) || ok && info.Verb == "watch" {
-		defer context.AfterFunc(s.draining, cancel)()
+		defer context.AfterFunc(s.shuttingDown, cancel)()
 	}
-	if !known {
-		s.plain.Forward(w, req.WithContext(ctx), s.shard.Host, target, nil)
+	target := &url.URL{Scheme: s.shard.Scheme, Host: s.shard.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}
+	if !authenticated {
+		s.anonymous.Forward(w, req.WithContext(ctx), s.shard.Host, target, nil)
 		return
 	}
 	forwarded := req.Clone(ctx)
-	forwarded.Header.Del("Authorization") // the certificate is what counts
-	s.acting.Forward(w, forwarded, s.shard.Host, target, u)
+	forwarded.Header.Del("Authorization") // the certificate has authenticated the client
+	s.impersonating.Forward(w, forwarded, s.shard.Host, target, u)
 }
 
 func isWatch(req *http.Request) bool {
@@ -164,8 +123,8 @@ func isWatch(req *http.Request) bool {
 	return value != "" && value != "false" && value != "0"
 }
 
-// impersonates tells whether a client asks to be somebody else, in whatever spelling.
-func impersonates(header http.Header) bool {
+// hasImpersonation reports whether there is an impersonation header, in any spelling.
+func hasImpersonation(header http.Header) bool {
 	for name := range header {
 		if strings.HasPrefix(strings.ReplaceAll(strings.ToLower(name), "_", "-"), "impersonate-") {
 			return true
@@ -174,15 +133,21 @@ func impersonates(header http.Header) bool {
 	return false
 }
 
-func (s *Server) forbidden(w http.ResponseWriter, req *http.Request, reason string) {
+func newCodecs() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme)
+}
+
+func (s *Server) forbidden(w http.ResponseWriter, req *http.Request, message string) {
 	u, ok := request.UserFrom(req.Context())
 	if !ok {
 		u = &user.DefaultInfo{Name: user.Anonymous}
 	}
 	attributes := authorizer.AttributesRecord{User: u, Verb: strings.ToLower(req.Method), Path: req.URL.Path}
-	responsewriters.Forbidden(attributes, w, req, reason, codecs())
+	responsewriters.Forbidden(attributes, w, req, message, s.codecs)
 }
 
-func (s *Server) fail(w http.ResponseWriter, req *http.Request, err error) {
-	responsewriters.ErrorNegotiated(err, codecs(), schema.GroupVersion{Version: "v1"}, w, req)
+func (s *Server) error(w http.ResponseWriter, req *http.Request, err error) {
+	responsewriters.ErrorNegotiated(err, s.codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }

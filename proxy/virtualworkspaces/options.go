@@ -13,12 +13,12 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/atoll-dev/atoll/proxy/options"
-	"github.com/atoll-dev/atoll/proxy/profiles"
+	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
 // Options are the flags as the user set them.
 type Options struct {
-	// Kubeconfig reaches the shard, as somebody in system:masters. Context chooses in it; empty is the current one.
+	// Kubeconfig has credentials in group system:masters for the shard. Context is a context in it; empty is the current one.
 	Kubeconfig, Context string
 
 	SecureServing *genericoptions.SecureServingOptions
@@ -30,10 +30,10 @@ type Options struct {
 	FeatureGates    map[string]bool
 	Logs            *logsapi.LoggingConfiguration
 
-	// ShutdownTimeout is how long requests may take to end after the signal to stop. It is no flag.
+	// ShutdownTimeout bounds the time that requests have to end on shutdown. It has no flag.
 	ShutdownTimeout time.Duration
 
-	// unused are values of flags that change nothing.
+	// unused has the values of flags without effect.
 	unused struct {
 		cacheKubeconfig, externalKubeconfig, authenticationKubeconfig, externalURL string
 		skipLookup, tolerateFailure                                                bool
@@ -76,31 +76,31 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addUnused(fs)
 }
 
-// addUnused accepts flags with which others start such a server. What they are for is done by the shard here.
+// addUnused adds flags of kcp's server whose function the shard has here.
 func (o *Options) addUnused(fs *pflag.FlagSet) {
 	fs.StringVar(&o.unused.cacheKubeconfig, "cache-kubeconfig", "", "Kubeconfig of the cache server.")
 	fs.StringVar(&o.unused.externalKubeconfig, "external-logical-cluster-admin-kubeconfig", "", "Kubeconfig of the front proxy for requests to other shards.")
 	fs.StringVar(&o.unused.authenticationKubeconfig, "authentication-kubeconfig", "", "Kubeconfig of a server that reviews tokens.")
 	fs.BoolVar(&o.unused.skipLookup, "authentication-skip-lookup", false, "Do not look up missing authentication configuration.")
 	fs.BoolVar(&o.unused.tolerateFailure, "authentication-tolerate-lookup-failure", false, "Go on when authentication configuration cannot be looked up.")
-	fs.DurationVar(&o.unused.tokenTTL, "authentication-token-webhook-cache-ttl", 0, "How long reviews of tokens are remembered.")
+	fs.DurationVar(&o.unused.tokenTTL, "authentication-token-webhook-cache-ttl", 0, "How long token reviews are cached.")
 	fs.StringVar(&o.unused.externalURL, "shard-external-url", "", "URL of the shard for clients.")
-	for name, why := range map[string]string{
+	for name, reason := range map[string]string{
 		"cache-kubeconfig":                          "the shard reads the cache",
-		"external-logical-cluster-admin-kubeconfig": "the shard asks other shards",
-		"authentication-kubeconfig":                 "the shard checks tokens",
-		"authentication-skip-lookup":                "nothing is looked up",
-		"authentication-tolerate-lookup-failure":    "nothing is looked up",
-		"authentication-token-webhook-cache-ttl":    "the shard checks tokens",
-		"shard-external-url":                        "the shard knows its address",
+		"external-logical-cluster-admin-kubeconfig": "the shard sends requests to other shards",
+		"authentication-kubeconfig":                 "the shard verifies tokens",
+		"authentication-skip-lookup":                "there is no lookup",
+		"authentication-tolerate-lookup-failure":    "there is no lookup",
+		"authentication-token-webhook-cache-ttl":    "the shard verifies tokens",
+		"shard-external-url":                        "the shard has this URL",
 	} {
-		if err := fs.MarkDeprecated(name, "it has no effect here: "+why); err != nil {
-			panic(err) // it was added above
+		if err := fs.MarkDeprecated(name, "it has no effect here: "+reason); err != nil {
+			panic(err) // the flag was added above
 		}
 	}
 }
 
-// Validate returns all contradictions together.
+// Validate returns all errors.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Kubeconfig == "" {
@@ -110,7 +110,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.RequestHeader.Validate()...)
 	errs = append(errs, o.Audit.Validate()...)
 	if o.ProfilerAddress != "" {
-		errs = append(errs, profiles.Validate(o.ProfilerAddress))
+		errs = append(errs, profiling.Validate(o.ProfilerAddress))
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(options.UpstreamGates(o.FeatureGates)); err != nil {
 		errs = append(errs, fmt.Errorf("--feature-gates: %w", err))
@@ -118,5 +118,5 @@ func (o *Options) Validate() error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// UpstreamGates returns the gates that the Kubernetes libraries know.
+// UpstreamGates returns the feature gates of the Kubernetes libraries.
 func (o *Options) UpstreamGates() map[string]bool { return options.UpstreamGates(o.FeatureGates) }

@@ -1,11 +1,10 @@
-// Package virtualworkspaces is a server of its own for the virtual workspaces of one shard. It stands where clients
-// should reach them at another address, or behind another certificate, than the shard itself.
+// Package virtualworkspaces is a separate server for the virtual workspaces of one shard, for clients that need another address
+// or certificate than that of the shard.
 //
-// The views are those of the shard, which has the data in its watch caches: a second server over the same data would
-// hold it a second time. This one says who is asking, as the shard would, and passes requests on. Clients with
-// certificates, and users whom a proxy in front names, go on by impersonation under the credentials of --kubeconfig;
-// bearer tokens go on as they are, over connections without any credentials of ours, for the shard to check. Nothing of
-// one user's is kept for another's requests.
+// The shard serves the virtual workspaces from its watch caches, which this server does not duplicate: it authenticates
+// requests as the shard would and forwards them. Clients with certificates, and users that a front proxy has authenticated, are
+// impersonated with the credentials of --kubeconfig. Bearer tokens are forwarded over connections without credentials, for the
+// shard to verify. No state of one user's requests is used for another's.
 package virtualworkspaces
 
 import (
@@ -15,6 +14,7 @@ import (
 	"net/url"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -28,35 +28,38 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/backend"
 	"github.com/atoll-dev/atoll/proxy/identity"
-	"github.com/atoll-dev/atoll/proxy/profiles"
-	"github.com/atoll-dev/atoll/proxy/scrape"
+	"github.com/atoll-dev/atoll/proxy/metrics"
+	"github.com/atoll-dev/atoll/proxy/profiling"
 )
 
-// impersonation are the headers in which the shard reads on whose behalf a request comes.
-func impersonation() identity.HeaderNames {
+// impersonationHeaders are the headers in which the shard reads the impersonated user.
+func impersonationHeaders() identity.HeaderNames {
 	return identity.HeaderNames{User: "Impersonate-User", Group: "Impersonate-Group", ExtraPrefix: "Impersonate-Extra-"}
 }
 
-// Server is ready to run.
+// Server is a server that is ready to run.
 type Server struct {
-	options *Options
-	serving *genericapiserver.SecureServingInfo
-	audit   *genericapiserver.Config
-	auth    *identity.Authenticator
-	shard   *url.URL
-	// client asks the shard whether it is ready.
+	options       *Options
+	codecs        serializer.CodecFactory
+	serving       *genericapiserver.SecureServingInfo
+	audit         *genericapiserver.Config
+	authenticator *identity.Authenticator
+	shard         *url.URL
+	// client sends readiness checks to the shard.
 	client *http.Client
-	// scrapers decides who reads the page of metrics, reviews asks the shard about their tokens.
-	metrics  *scrape.Metrics
-	page     http.Handler
-	scrapers authorizer.Authorizer
-	reviews  authenticationclient.TokenReviewInterface
-	// acting passes requests on in the name of users, plain as they are.
-	acting, plain *backend.Forwarder
 
-	release  context.CancelFunc
-	draining context.Context
-	drain    context.CancelFunc
+	metrics           *metrics.Metrics
+	metricsHandler    http.Handler
+	metricsAuthorizer authorizer.Authorizer
+	tokenReviews      authenticationclient.TokenReviewInterface
+
+	// impersonating forwards requests of authenticated users, anonymous those with a token or without credentials.
+	impersonating, anonymous *backend.Forwarder
+
+	// stopBackground ends the background work of the authenticators; shuttingDown ends watches.
+	stopBackground context.CancelFunc
+	shuttingDown   context.Context
+	startShutdown  context.CancelFunc
 }
 
 // New reads the files and opens the listener. Run, or Close, ends what it starts.
@@ -64,12 +67,12 @@ func New(o *Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, metrics: scrape.New()}
-	s.page = s.metrics.Page()
-	background, release := context.WithCancel(context.Background())
-	s.release = release
-	s.draining, s.drain = context.WithCancel(context.Background())
-	for _, step := range []func(context.Context) error{s.connect, s.authenticate, s.listen} {
+	s := &Server{options: o, codecs: newCodecs(), metrics: metrics.New()}
+	s.metricsHandler = s.metrics.Handler()
+	background, stopBackground := context.WithCancel(context.Background())
+	s.stopBackground = stopBackground
+	s.shuttingDown, s.startShutdown = context.WithCancel(context.Background())
+	for _, step := range []func(context.Context) error{s.newClients, s.newAuthenticator, s.newAudit} {
 		if err := step(background); err != nil {
 			s.Close()
 			return nil, err
@@ -80,12 +83,12 @@ func New(o *Options) (*Server, error) {
 
 // Close ends a server that does not run.
 func (s *Server) Close() {
-	s.drain()
-	s.release()
+	s.startShutdown()
+	s.stopBackground()
 }
 
-// connect makes the two ways to the shard.
-func (s *Server) connect(context.Context) error {
+// newClients builds the clients of the shard, with the credentials of --kubeconfig and without.
+func (s *Server) newClients(context.Context) error {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: s.options.Kubeconfig}, &clientcmd.ConfigOverrides{CurrentContext: s.options.Context}).ClientConfig()
 	if err != nil {
@@ -94,22 +97,22 @@ func (s *Server) connect(context.Context) error {
 	if s.shard, err = url.Parse(config.Host); err != nil || s.shard.Scheme != "https" || s.shard.Host == "" {
 		return fmt.Errorf("--kubeconfig: got server %q, expected an https URL", config.Host)
 	}
-	config.DisableCompression = true // answers pass as they are
+	config.DisableCompression = true // responses are forwarded unchanged
 	credentials, err := rest.TransportFor(config)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
-	bare, err := rest.TransportFor(rest.AnonymousClientConfig(config))
+	withoutCredentials, err := rest.TransportFor(rest.AnonymousClientConfig(config))
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	s.client = &http.Client{Transport: credentials}
 	counters := backend.NewMetrics(s.metrics.Registry.MustRegister)
-	s.acting = backend.NewForwarder(credentials, impersonation(), counters)
-	s.plain = backend.NewForwarder(bare, identity.DefaultHeaderNames(), counters)
+	s.impersonating = backend.NewForwarder(credentials, impersonationHeaders(), counters)
+	s.anonymous = backend.NewForwarder(withoutCredentials, identity.DefaultHeaderNames(), counters)
 
 	config.Host = s.shard.Scheme + "://" + s.shard.Host
-	if s.scrapers, err = scrape.InRoot(config); err != nil {
+	if s.metricsAuthorizer, err = metrics.NewAuthorizer(config); err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.Host += logicalcluster.Root.Path().URLPath()
@@ -117,11 +120,12 @@ func (s *Server) connect(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
-	s.reviews = reviews.TokenReviews()
+	s.tokenReviews = reviews.TokenReviews()
 	return nil
 }
 
-func (s *Server) authenticate(ctx context.Context) error {
+// newAuthenticator builds the authenticator, and the listener, which advertises its CAs.
+func (s *Server) newAuthenticator(ctx context.Context) error {
 	var config kubeauthenticator.Config
 	var err error
 	if config.ClientCAContentProvider, err = s.options.ClientCert.GetClientCAContentProvider(); err != nil {
@@ -130,7 +134,7 @@ func (s *Server) authenticate(ctx context.Context) error {
 	if config.RequestHeaderConfig, err = s.options.RequestHeader.ToAuthenticationRequestHeaderConfig(); err != nil {
 		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
 	}
-	s.auth, err = identity.NewAuthenticator(ctx, config, nil, identity.GroupFilter{Drop: identity.DefaultDropGroups()})
+	s.authenticator, err = identity.NewAuthenticator(ctx, config, nil, identity.GroupFilter{Drop: identity.DefaultDropGroups()})
 	if err != nil {
 		return err
 	}
@@ -140,7 +144,7 @@ func (s *Server) authenticate(ctx context.Context) error {
 	if err := s.options.SecureServing.ApplyTo(&s.serving); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}
-	// Both CAs are advertised: of people, and of proxies in front that name people.
+	// Both CAs are advertised: that of users, and that of front proxies.
 	var clientCAs []dynamiccertificates.CAContentProvider
 	if config.ClientCAContentProvider != nil {
 		clientCAs = append(clientCAs, config.ClientCAContentProvider)
@@ -154,9 +158,9 @@ func (s *Server) authenticate(ctx context.Context) error {
 	return nil
 }
 
-// listen prepares the audit log.
-func (s *Server) listen(context.Context) error {
-	s.audit = genericapiserver.NewConfig(codecs())
+// newAudit builds the configuration of the audit log.
+func (s *Server) newAudit(context.Context) error {
+	s.audit = genericapiserver.NewConfig(s.codecs)
 	if err := s.options.Audit.ApplyTo(s.audit); err != nil {
 		return fmt.Errorf("audit flags: %w", err)
 	}
@@ -164,8 +168,8 @@ func (s *Server) listen(context.Context) error {
 	return nil
 }
 
-// Run serves until the context ends, and then until requests have ended or the shutdown timeout is over. Watches end
-// at once.
+// Run serves until the context ends, and then until requests have ended or the shutdown timeout has passed. Watches end at
+// once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
 	work, stopWork := context.WithCancel(context.Background())
@@ -173,7 +177,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer stopWork()
 	if s.options.ProfilerAddress != "" {
-		if err := profiles.Serve(work, &running, s.options.ProfilerAddress); err != nil {
+		if err := profiling.Serve(work, &running, s.options.ProfilerAddress); err != nil {
 			return err
 		}
 	}
@@ -191,7 +195,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	klog.InfoS("Serving virtual workspaces", "shard", s.shard.Host)
 	<-ctx.Done()
-	s.drain()
+	s.startShutdown()
 	close(stop)
 	<-listenerStopped
 	<-stopped

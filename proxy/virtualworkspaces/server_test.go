@@ -29,8 +29,8 @@ import (
 
 const proxyName = "kcp-front-proxy"
 
-// site is a shard with a server of its virtual workspaces in front.
-type site struct {
+// env is a shard and a server of its virtual workspaces.
+type env struct {
 	*testing.T
 	shard                     *shardtesting.Shard
 	masters                   client.Client
@@ -41,12 +41,12 @@ type site struct {
 	stop                      func()
 }
 
-func newSite(t *testing.T) *site {
-	s := &site{T: t, clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies"), servers: shardtesting.NewCA(t, "servers")}
+func newEnv(t *testing.T) *env {
+	s := &env{T: t, clients: shardtesting.NewCA(t, "clients"), proxies: shardtesting.NewCA(t, "proxies"), servers: shardtesting.NewCA(t, "servers")}
 	s.shard = shardtesting.Start(t, func(o *options.Options) {
 		o.Authentication.ClientCert.ClientCA = s.clients.CertFile
 		o.RunVirtualWorkspaces = false
-		o.Shard.VirtualWorkspaceURL = "https://views.example:6444"
+		o.Shard.VirtualWorkspaceURL = "https://vw.example:6444"
 	})
 	s.masters = s.shard.Client(t, s.shard.Masters(t))
 	s.provider = s.shard.NewWorkspace(t, "root", "provider").Spec.Cluster
@@ -73,12 +73,12 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// start runs the server as its binary would.
-func (s *site) start() {
+// start runs the server as its binary does.
+func (s *env) start() {
 	s.Helper()
 	o := virtualworkspaces.NewOptions()
 	o.Kubeconfig = s.kubeconfig()
-	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = s.servers.Issue(s.T, "views")
+	o.SecureServing.ServerCert.CertKey.CertFile, o.SecureServing.ServerCert.CertKey.KeyFile = s.servers.Issue(s.T, "virtual-workspaces")
 	o.ClientCert.ClientCA = s.clients.CertFile
 	o.RequestHeader.ClientCAFile, o.RequestHeader.AllowedNames = s.proxies.CertFile, []string{proxyName}
 	o.ShutdownTimeout = 10 * time.Second
@@ -115,8 +115,8 @@ func (s *site) start() {
 	s.Cleanup(s.stop)
 }
 
-// kubeconfig is one of masters at the shard, with a path that does not matter.
-func (s *site) kubeconfig() string {
+// kubeconfig has credentials in group system:masters, and a server URL with a path, which is ignored.
+func (s *env) kubeconfig() string {
 	s.Helper()
 	masters := s.shard.Masters(s.T)
 	cert, key := s.clients.Issue(s.T, "virtual-workspace", "system:masters")
@@ -132,23 +132,23 @@ func (s *site) kubeconfig() string {
 	return file
 }
 
-// bare is a client without credentials.
-func (s *site) bare() *rest.Config {
+// anonymous returns a client configuration without credentials.
+func (s *env) anonymous() *rest.Config {
 	return &rest.Config{Host: s.address, TLSClientConfig: rest.TLSClientConfig{CAFile: s.servers.CertFile}, QPS: -1}
 }
 
-func (s *site) user(name string, groups ...string) *rest.Config {
+func (s *env) user(name string, groups ...string) *rest.Config {
 	s.Helper()
-	return s.clients.Client(s.T, s.bare(), name, groups...)
+	return s.clients.Client(s.T, s.anonymous(), name, groups...)
 }
 
-func (s *site) token(token string) *rest.Config {
-	config := s.bare()
+func (s *env) token(token string) *rest.Config {
+	config := s.anonymous()
 	config.BearerToken = token
 	return config
 }
 
-func (s *site) get(config *rest.Config, path string, headers ...string) (int, string) {
+func (s *env) get(config *rest.Config, path string, headers ...string) (int, string) {
 	s.Helper()
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -162,29 +162,29 @@ func (s *site) get(config *rest.Config, path string, headers ...string) (int, st
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header[headers[i]] = append(req.Header[headers[i]], headers[i+1])
 	}
-	answer, err := httpClient.Do(req)
+	res, err := httpClient.Do(req)
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return answer.StatusCode, string(body)
+	return res.StatusCode, string(body)
 }
 
-func TestTheServerOfVirtualWorkspaces(t *testing.T) {
-	s := newSite(t)
-	view := "/services/apiexport/" + s.provider + "/widgets/clusters/*/apis/example.com/v1/widgets"
-	here := strings.Replace(view, "*", s.consumer, 1)
+func TestServer(t *testing.T) {
+	s := newEnv(t)
+	wildcardPath := "/services/apiexport/" + s.provider + "/widgets/clusters/*/apis/example.com/v1/widgets"
+	consumerPath := strings.Replace(wildcardPath, "*", s.consumer, 1)
 	controller := &authenticationv1.TokenRequest{}
 	in := shardtesting.In(t.Context(), s.provider)
 	if err := s.masters.SubResource("token").Create(in, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "controller"}}, controller); err != nil {
 		t.Fatal(err)
 	}
-	front := s.proxies.Client(t, s.bare(), proxyName)
-	notFront := s.proxies.Client(t, s.bare(), "somebody")
+	frontProxy := s.proxies.Client(t, s.anonymous(), proxyName)
+	otherProxy := s.proxies.Client(t, s.anonymous(), "somebody")
 	alice, mallory := s.user("alice"), s.user("mallory", "system:masters", "system:kcp:logical-cluster-admin")
 	account := s.token(controller.Status.Token)
 	admin := s.token(s.shard.Admin(t).BearerToken)
@@ -195,43 +195,43 @@ func TestTheServerOfVirtualWorkspaces(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		"a certificate names a user":                                  {alice, view, nil, http.StatusOK},
-		"in one consumer":                                             {alice, here, nil, http.StatusOK},
-		"and nobody else":                                             {s.user("bob"), view, nil, http.StatusForbidden},
-		"certificates make nobody a master":                           {mallory, view, nil, http.StatusForbidden},
-		"what a client says of itself does not count":                 {s.user("bob"), view, []string{"X-Remote-User", "alice", "X-Remote-Group", "system:masters"}, http.StatusForbidden},
-		"nor in another spelling":                                     {s.user("bob"), view, []string{"x_remote_user", "alice", "X_remote_group", "system:masters"}, http.StatusForbidden},
-		"nobody becomes somebody else":                                {alice, view, []string{"Impersonate-User", "root"}, http.StatusForbidden},
-		"nor by another spelling":                                     {alice, view, []string{"impersonate_uid", "1"}, http.StatusForbidden},
-		"nor by its group alone":                                      {alice, view, []string{"Impersonate-Group", "system:masters"}, http.StatusForbidden},
-		"a proxy in front names users":                                {front, view, []string{"X-Remote-User", "alice", "X-Remote-Group", "system:authenticated"}, http.StatusOK},
-		"without power":                                               {front, view, []string{"X-Remote-User", "mallory", "X-Remote-Group", "system:masters"}, http.StatusForbidden},
-		"other servers of its CA do not":                              {notFront, view, []string{"X-Remote-User", "alice"}, http.StatusUnauthorized},
-		"a proxy that names nobody is nobody":                         {front, view, nil, http.StatusUnauthorized},
-		"tokens of service accounts are the shard's to check":         {account, view, nil, http.StatusOK},
-		"a token that is none":                                        {s.token("none"), view, nil, http.StatusUnauthorized},
-		"a token does not get what the server's own certificate may":  {s.token("none"), "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", nil, http.StatusUnauthorized},
-		"a token does not help a certificate":                         {s.user("bob"), view, []string{"Authorization", "Bearer " + controller.Status.Token}, http.StatusForbidden},
-		"tokens of the shard's administrator":                         {admin, view, nil, http.StatusOK},
-		"nobody":                                                      {s.bare(), view, nil, http.StatusForbidden},
-		"nobody who says to be somebody":                              {s.bare(), view, []string{"X-Remote-User", "alice", "Impersonate-User", "alice"}, http.StatusForbidden},
-		"other paths of the shard are not here":                       {admin, "/clusters/root/api/v1/namespaces", nil, http.StatusForbidden},
-		"nor behind dots":                                             {admin, "/services/../clusters/root/api/v1/namespaces", nil, http.StatusForbidden},
-		"metrics are for who may read them in root":                   {admin, "/metrics", nil, http.StatusOK},
-		"not for others":                                              {alice, "/metrics", nil, http.StatusForbidden},
-		"nor for nobody":                                              {s.bare(), "/metrics", nil, http.StatusUnauthorized},
-		"nor for a token that is none":                                {s.token("none"), "/metrics", nil, http.StatusUnauthorized},
-		"nor for a service account":                                   {account, "/metrics", nil, http.StatusForbidden},
-		"certificates make nobody read them":                          {mallory, "/metrics", nil, http.StatusForbidden},
-		"metrics of the shard are not here":                           {admin, "/services/../metrics", nil, http.StatusForbidden},
-		"a view that does not exist":                                  {alice, "/services/nothing", nil, http.StatusForbidden},
-		"health":                                                      {s.bare(), "/healthz", nil, http.StatusOK},
-		"life":                                                        {s.bare(), "/livez", nil, http.StatusOK},
-		"readiness is that of the shard's views":                      {s.bare(), "/readyz/apiexport", nil, http.StatusOK},
-		"readiness of the shard":                                      {s.bare(), "/readyz/shard", nil, http.StatusOK},
-		"a view that the shard does not have is not missed":           {s.bare(), "/readyz/replication", nil, http.StatusOK},
-		"readiness of all":                                            {s.bare(), "/readyz?verbose=1", nil, http.StatusOK},
-		"a client that is known at the shard alone is not known here": {s.proxies.Client(t, s.bare(), "alice"), view, nil, http.StatusUnauthorized},
+		"a certificate authenticates a user":                            {alice, wildcardPath, nil, http.StatusOK},
+		"also for one consumer":                                         {alice, consumerPath, nil, http.StatusOK},
+		"another user is forbidden":                                     {s.user("bob"), wildcardPath, nil, http.StatusForbidden},
+		"groups of masters in a certificate are dropped":                {mallory, wildcardPath, nil, http.StatusForbidden},
+		"identity headers of a client are ignored":                      {s.user("bob"), wildcardPath, []string{"X-Remote-User", "alice", "X-Remote-Group", "system:masters"}, http.StatusForbidden},
+		"also in another spelling":                                      {s.user("bob"), wildcardPath, []string{"x_remote_user", "alice", "X_remote_group", "system:masters"}, http.StatusForbidden},
+		"impersonation is forbidden":                                    {alice, wildcardPath, []string{"Impersonate-User", "root"}, http.StatusForbidden},
+		"also in another spelling of its headers":                       {alice, wildcardPath, []string{"impersonate_uid", "1"}, http.StatusForbidden},
+		"also of a group only":                                          {alice, wildcardPath, []string{"Impersonate-Group", "system:masters"}, http.StatusForbidden},
+		"the front proxy authenticates users":                           {frontProxy, wildcardPath, []string{"X-Remote-User", "alice", "X-Remote-Group", "system:authenticated"}, http.StatusOK},
+		"without groups of masters":                                     {frontProxy, wildcardPath, []string{"X-Remote-User", "mallory", "X-Remote-Group", "system:masters"}, http.StatusForbidden},
+		"other clients with a certificate of its CA do not":             {otherProxy, wildcardPath, []string{"X-Remote-User", "alice"}, http.StatusUnauthorized},
+		"the front proxy without a user":                                {frontProxy, wildcardPath, nil, http.StatusUnauthorized},
+		"service account tokens are verified by the shard":              {account, wildcardPath, nil, http.StatusOK},
+		"an invalid token":                                              {s.token("none"), wildcardPath, nil, http.StatusUnauthorized},
+		"an invalid token does not use the credentials of the server":   {s.token("none"), "/services/initializingworkspaces/root:universal/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", nil, http.StatusUnauthorized},
+		"a token is ignored with a certificate":                         {s.user("bob"), wildcardPath, []string{"Authorization", "Bearer " + controller.Status.Token}, http.StatusForbidden},
+		"the token of the shard's administrator":                        {admin, wildcardPath, nil, http.StatusOK},
+		"an anonymous client":                                           {s.anonymous(), wildcardPath, nil, http.StatusForbidden},
+		"an anonymous client with identity headers":                     {s.anonymous(), wildcardPath, []string{"X-Remote-User", "alice", "Impersonate-User", "alice"}, http.StatusForbidden},
+		"other paths of the shard":                                      {admin, "/clusters/root/api/v1/namespaces", nil, http.StatusForbidden},
+		"other paths after dot segments":                                {admin, "/services/../clusters/root/api/v1/namespaces", nil, http.StatusForbidden},
+		"metrics for a user with access in root":                        {admin, "/metrics", nil, http.StatusOK},
+		"metrics for another user":                                      {alice, "/metrics", nil, http.StatusForbidden},
+		"metrics for an anonymous client":                               {s.anonymous(), "/metrics", nil, http.StatusUnauthorized},
+		"metrics for an invalid token":                                  {s.token("none"), "/metrics", nil, http.StatusUnauthorized},
+		"metrics for a service account":                                 {account, "/metrics", nil, http.StatusForbidden},
+		"metrics for groups of masters in a certificate":                {mallory, "/metrics", nil, http.StatusForbidden},
+		"metrics of the shard":                                          {admin, "/services/../metrics", nil, http.StatusForbidden},
+		"an unknown virtual workspace":                                  {alice, "/services/nothing", nil, http.StatusForbidden},
+		"health":                                                        {s.anonymous(), "/healthz", nil, http.StatusOK},
+		"liveness":                                                      {s.anonymous(), "/livez", nil, http.StatusOK},
+		"readiness of a virtual workspace":                              {s.anonymous(), "/readyz/apiexport", nil, http.StatusOK},
+		"readiness of the shard":                                        {s.anonymous(), "/readyz/shard", nil, http.StatusOK},
+		"readiness of a virtual workspace that the shard does not have": {s.anonymous(), "/readyz/replication", nil, http.StatusOK},
+		"readiness of all":                                              {s.anonymous(), "/readyz?verbose=1", nil, http.StatusOK},
+		"a certificate of another CA":                                   {s.proxies.Client(t, s.anonymous(), "alice"), wildcardPath, nil, http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := *s
@@ -241,16 +241,16 @@ func TestTheServerOfVirtualWorkspaces(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the audit log names who asked", func(t *testing.T) {
+	t.Run("the audit log has the user", func(t *testing.T) {
 		shardtesting.Eventually(t, "the event", func(context.Context) error {
 			log, err := os.ReadFile(s.audit)
-			if err == nil && (!strings.Contains(string(log), `"username":"alice"`) || !strings.Contains(string(log), view)) {
+			if err == nil && (!strings.Contains(string(log), `"username":"alice"`) || !strings.Contains(string(log), wildcardPath)) {
 				err = fmt.Errorf("got %.500s", log)
 			}
 			return err
 		})
 	})
-	t.Run("objects and watches pass, and watches end with the server", func(t *testing.T) {
+	t.Run("objects and watches are forwarded, and watches end with the server", func(t *testing.T) {
 		s := *s
 		s.T = t
 		httpClient, err := rest.HTTPClientFor(alice)
@@ -258,13 +258,13 @@ func TestTheServerOfVirtualWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer httpClient.CloseIdleConnections()
-		answer, err := httpClient.Get(alice.Host + view + "?watch=1")
+		res, err := httpClient.Get(alice.Host + wildcardPath + "?watch=1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = answer.Body.Close() }()
-		made := strings.NewReader(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"made"}}`)
-		created, err := httpClient.Post(alice.Host+strings.Replace(here, "/v1/widgets", "/v1/namespaces/default/widgets", 1), "application/json", made)
+		defer func() { _ = res.Body.Close() }()
+		widget := strings.NewReader(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"created"}}`)
+		created, err := httpClient.Post(alice.Host+strings.Replace(consumerPath, "/v1/widgets", "/v1/namespaces/default/widgets", 1), "application/json", widget)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,13 +273,13 @@ func TestTheServerOfVirtualWorkspaces(t *testing.T) {
 			t.Errorf("creating: %s", created.Status)
 		}
 		event := make([]byte, 64)
-		if _, err := io.ReadFull(answer.Body, event); err != nil || !strings.Contains(string(event), `"ADDED"`) {
+		if _, err := io.ReadFull(res.Body, event); err != nil || !strings.Contains(string(event), `"ADDED"`) {
 			t.Errorf("the event is %s, %v", event, err)
 		}
 		s.stop()
-		_, _ = io.Copy(io.Discard, answer.Body) // returns: the watch has ended, in good order or not
+		_, _ = io.Copy(io.Discard, res.Body) // returns when the watch has ended, with or without an error
 	})
-	t.Run("without its shard it lives, and is not ready", func(t *testing.T) {
+	t.Run("without the shard it is live and not ready", func(t *testing.T) {
 		s := *s
 		s.T = t
 		s.start()
@@ -287,7 +287,7 @@ func TestTheServerOfVirtualWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusInternalServerError, "/readyz/shard": http.StatusInternalServerError} {
-			if code, body := s.get(s.bare(), path); code != want {
+			if code, body := s.get(s.anonymous(), path); code != want {
 				t.Errorf("%s: got %d, want %d: %.300s", path, code, want, body)
 			}
 		}

@@ -357,13 +357,13 @@ func BenchmarkIndexOfMany(b *testing.B) {
 		empty := settle()
 		begun = time.Now()
 		idx := index.New()
-		shared := shards.NewShared(o, idx, shards.Subset{}, nil)
+		shared := shards.NewSharedIndexReader(o, idx, shards.Subset{}, nil)
 		stop = run(b, func(ctx context.Context) {
 			if err := shared.Run(ctx); err != nil {
 				b.Error(err)
 			}
 		})
-		if err := shared.WaitForShards(b.Context()); err != nil {
+		if err := shared.WaitForSync(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		record(fmt.Sprintf("shared index: reading %d workspaces", n), time.Since(begun).Seconds(), "s", "what a proxy needs before it listens")
@@ -392,7 +392,7 @@ func run(b *testing.B, f func(context.Context)) (stop func()) {
 // crowd is a shard with so many workspaces, ten below each.
 type crowd int
 
-func (n crowd) Stream(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+func (n crowd) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	put := func(kind sharedindex.Kind, cluster logicalcluster.Name, name string, value any) {
 		encoded, err := sharedindex.Encode(value)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package frontproxy runs front proxies of all kinds before three real shards, and takes away what they stand on: a shard,
-// the root shard while they start, the etcd of the shared index.
+// Package frontproxy tests front proxies in all configurations with three real shards, and with failures: of a shard, of the
+// root shard while a proxy starts, and of the etcd of the shared index.
 package frontproxy
 
 import (
@@ -13,9 +13,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
-	indextesting "github.com/atoll-dev/atoll/internal/sharedindex/testing"
 	"github.com/atoll-dev/atoll/test/installation"
 	"github.com/atoll-dev/atoll/test/sharded"
 )
@@ -27,7 +27,7 @@ const (
 	proxy = sharded.FrontProxy
 )
 
-// binaries is where the programs are, built once.
+// binaries is the directory of the programs, which are built once.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -45,18 +45,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// site is an installation with workspaces on each shard, one of them below one of another shard's.
-type site struct {
+// env is an installation with workspaces on each shard, some of them below a workspace on another shard.
+type env struct {
 	*installation.Installation
 	t      *testing.T
 	client *http.Client
-	index  []string // flags of the shared index
-	paths  map[string]string
+	index  []string          // flags of the shared index
+	paths  map[string]string // to the shard of the workspace
 }
 
-func newSite(t *testing.T, etcd *indextesting.Etcd) *site {
+func newEnv(t *testing.T, etcd *indextesting.Etcd) *env {
 	t.Helper()
-	s := &site{t: t, index: []string{"--shared-index-etcd-servers=" + strings.Join(etcd.Options().Servers, ",")}}
+	s := &env{t: t, index: []string{"--shared-index-etcd-servers=" + strings.Join(etcd.Options().Servers, ",")}}
 	s.Installation = installation.StartWith(t, binaries, sharded.Options{Shards: []string{root, alpha, beta}, ShardFlags: s.index})
 	config := rest.CopyConfig(s.Admin(t, "root"))
 	config.Host = s.URL
@@ -78,45 +78,45 @@ func newSite(t *testing.T, etcd *indextesting.Etcd) *site {
 	return s
 }
 
-// expect waits until every path is answered with the status of its shard, and 503 with when to come back.
-func (s *site) expect(when string, status map[string]int) {
+// expect waits until each path gets the status of its shard, 503 with Retry-After.
+func (s *env) expect(when string, status map[string]int) {
 	s.t.Helper()
 	for path, shard := range s.paths {
 		s.expectPath(when, path, status[shard])
 	}
 }
 
-func (s *site) expectPath(when, path string, want int) {
+func (s *env) expectPath(when, path string, want int) {
 	s.t.Helper()
 	shardtesting.Eventually(s.t, fmt.Sprintf("%s: %s is %d", when, path, want), func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/clusters/"+path+"/api/v1/namespaces/default", nil)
 		if err != nil {
 			return err
 		}
-		answer, err := s.client.Do(req)
+		res, err := s.client.Do(req)
 		if err != nil {
 			return err
 		}
-		defer answer.Body.Close()
-		body, _ := io.ReadAll(answer.Body)
-		if answer.StatusCode != want || want == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "" {
-			return fmt.Errorf("%s, Retry-After %q: %.200s", answer.Status, answer.Header.Get("Retry-After"), body)
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		if res.StatusCode != want || want == http.StatusServiceUnavailable && res.Header.Get("Retry-After") == "" {
+			return fmt.Errorf("%s, Retry-After %q: %.200s", res.Status, res.Header.Get("Retry-After"), body)
 		}
 		return nil
 	})
 }
 
-// restartProxy ends the proxy and starts it with more flags.
-func (s *site) restartProxy(flags ...string) {
+// restartProxy restarts the proxy with additional flags.
+func (s *env) restartProxy(flags ...string) {
 	s.t.Helper()
 	s.Kill(s.t, proxy)
 	s.Restart(s.t, proxy, flags...)
 	s.WaitReady(s.t, proxy)
 }
 
-var all = map[string]int{root: 200, alpha: 200, beta: 200}
+var available = map[string]int{root: 200, alpha: 200, beta: 200}
 
-func without(shard string) map[string]int {
+func allBut(shard string) map[string]int {
 	status := map[string]int{root: 200, alpha: 200, beta: 200}
 	status[shard] = 503
 	return status
@@ -124,42 +124,42 @@ func without(shard string) map[string]int {
 
 func TestFrontProxies(t *testing.T) {
 	etcd := indextesting.Start(t)
-	s := newSite(t, etcd)
-	s.expect("everything runs", all)
+	s := newEnv(t, etcd)
+	s.expect("all servers are running", available)
 
 	s.Kill(t, alpha)
-	s.expect("a shard was killed", without(alpha))
+	s.expect("a shard was killed", allBut(alpha))
 	s.restartProxy()
 	s.expectPath("a proxy started without a shard", "root:r", 200)
 	s.expectPath("a proxy started without a shard", "root:a", 503)
-	s.expectPath("a proxy started without a shard", "root:nothing", 403)
+	s.expectPath("a proxy started without a shard", "root:unknown", 403)
 	s.Restart(t, alpha)
-	s.expect("the shard is back", all)
+	s.expect("the shard is back", available)
 
 	s.restartProxy("--shards=beta,alpha")
-	s.expectPath("a proxy for some shards", "root:a:b", 200)
-	s.expectPath("a proxy for some shards", "root:r", 403)
+	s.expectPath("a proxy with --shards", "root:a:b", 200)
+	s.expectPath("a proxy with --shards", "root:r", 403)
 
 	s.restartProxy(s.index...)
-	s.expect("by the shared index", all)
+	s.expect("a proxy with the shared index", available)
 	s.Kill(t, root)
-	s.expect("the root shard was killed", without(root))
+	s.expect("the root shard was killed", allBut(root))
 	s.restartProxy(s.index...)
-	s.expect("a proxy started without the root shard", without(root))
-	s.expectPath("a proxy started without the root shard", "root:nothing", 403)
+	s.expect("a proxy started without the root shard", allBut(root))
+	s.expectPath("a proxy started without the root shard", "root:unknown", 403)
 	s.Restart(t, root)
-	s.expect("the root shard is back", all)
+	s.expect("the root shard is back", available)
 
 	s.restartProxy(append([]string{"--shards=root"}, s.index...)...)
-	s.expectPath("a proxy for one shard, by the shared index", "root:a:b:r", 200)
-	s.expectPath("a proxy for one shard, by the shared index", "root:a:b", 403)
+	s.expectPath("a proxy with --shards and the shared index", "root:a:b:r", 200)
+	s.expectPath("a proxy with --shards and the shared index", "root:a:b", 403)
 
 	s.restartProxy(s.index...)
 	etcd.Stop()
-	s.expect("the etcd of the shared index is down", all)
-	etcd.Lose()
-	etcd.Again()
-	s.expect("it is back without its data", all)
+	s.expect("the etcd of the shared index is down", available)
+	etcd.DeleteData()
+	etcd.Restart()
+	s.expect("it is back without data", available)
 	s.restartProxy(s.index...)
-	s.expect("it was filled again", all)
+	s.expect("it is filled again", available)
 }

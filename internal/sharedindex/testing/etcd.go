@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 )
 
-// Etcd is one that can be stopped, and started again with its data or without.
+// Etcd is an etcd that can be stopped, and restarted with or without its data.
 type Etcd struct {
 	t       testing.TB
 	address string
@@ -31,19 +31,19 @@ func Start(t testing.TB) *Etcd {
 	}
 	e := &Etcd{t: t, address: listener.Addr().String(), dir: t.TempDir()}
 	_ = listener.Close()
-	e.Again()
+	e.Restart()
 	t.Cleanup(e.Stop)
 	return e
 }
 
-// Options lead to it.
+// Options returns the options to connect to it.
 func (e *Etcd) Options() *sharedindex.Options {
 	o := sharedindex.NewOptions()
 	o.Servers, o.CheckInterval = []string{"http://" + e.address}, 200*time.Millisecond
 	return o
 }
 
-// Client returns a client that is closed with the test.
+// Client returns a client that is closed when the test ends.
 func (e *Etcd) Client() *clientv3.Client {
 	e.t.Helper()
 	client, err := e.Options().Connect()
@@ -54,7 +54,7 @@ func (e *Etcd) Client() *clientv3.Client {
 	return client
 }
 
-// Stop ends it; the data stays.
+// Stop stops it. Its data is kept.
 func (e *Etcd) Stop() {
 	if e.etcd != nil {
 		e.etcd.Close()
@@ -62,13 +62,13 @@ func (e *Etcd) Stop() {
 	}
 }
 
-// Lose makes the next start one without data.
-func (e *Etcd) Lose() { e.dir = e.t.TempDir() }
+// DeleteData makes Restart start it without data.
+func (e *Etcd) DeleteData() { e.dir = e.t.TempDir() }
 
-// Again starts it at the address that it had.
-func (e *Etcd) Again() {
+// Restart starts it at the same address.
+func (e *Etcd) Restart() {
 	e.t.Helper()
-	if err := embeddedetcd.SetWALSize(5000); err != nil { // as the shards of tests have it
+	if err := embeddedetcd.SetWALSize(5000); err != nil { // as in the shards of tests
 		e.t.Fatal(err)
 	}
 	c := embed.NewConfig()

@@ -52,8 +52,8 @@ func (s *Source) reads() map[schema.GroupResource]read {
 	return all
 }
 
-// Stream implements sharedindex.Source: one watch for each resource, over all logical clusters.
-func (s *Source) Stream(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
+// ListAndWatch implements sharedindex.Source: one watch for each resource, over all logical clusters.
+func (s *Source) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var emitting sync.Mutex
@@ -136,11 +136,11 @@ func ofLogicalCluster(object runtime.Object) (sharedindex.Key, any) {
 func ofWorkspace(object runtime.Object) (sharedindex.Key, any) {
 	o := object.(*tenancyv1alpha1.Workspace)
 	key := sharedindex.Key{Kind: sharedindex.Workspaces, Cluster: logicalcluster.Of(o), Name: o.Name}
-	lead, ok := sharedindex.Lead(string(o.Status.Phase), o.Spec.Cluster, o.Annotations[corev1alpha1.ShardAnnotationKey], o.Spec.URL, o.Spec.Mount != nil)
+	record, ok := sharedindex.WorkspaceDestination(string(o.Status.Phase), o.Spec.Cluster, o.Annotations[corev1alpha1.ShardAnnotationKey], o.Spec.URL, o.Spec.Mount != nil)
 	if !ok {
 		return key, nil
 	}
-	return key, lead
+	return key, record
 }
 
 func ofWorkspaceType(object runtime.Object) (sharedindex.Key, any) {

@@ -1,6 +1,6 @@
-// Package scrape is the page of metrics of a server in front of shards: what is on it, how long requests take, and who may
-// read it. Who is asking is found out elsewhere.
-package scrape
+// Package metrics holds the metrics of a server in front of shards: its registry, the duration of requests, and the
+// authorizer of the /metrics endpoint. It does not authenticate.
+package metrics
 
 import (
 	"fmt"
@@ -20,31 +20,31 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// remember is how long an answer of the root shard about access is remembered.
-const remember = 10 * time.Second
+// decisionTTL is how long a decision of the root shard is cached.
+const decisionTTL = 10 * time.Second
 
-// InRoot returns who decides about access as for everything that is of a whole server: the cluster "root", which is asked
-// with SubjectAccessReviews. server is a configuration for a shard, whose host has no path of a logical cluster.
-func InRoot(server *rest.Config) (authorizer.Authorizer, error) {
-	config := rest.CopyConfig(server)
+// NewAuthorizer returns the authorizer of server-wide paths such as /metrics. It sends SubjectAccessReviews to the logical
+// cluster "root". The host of config must have no /clusters path.
+func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
+	config = rest.CopyConfig(config)
 	config.Host += logicalcluster.Root.Path().URLPath()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for access reviews in root: %w", err)
 	}
-	decide, err := authorizerfactory.DelegatingAuthorizerConfig{
+	delegating, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client.AuthorizationV1(),
-		AllowCacheTTL:             remember,
-		DenyCacheTTL:              remember,
+		AllowCacheTTL:             decisionTTL,
+		DenyCacheTTL:              decisionTTL,
 		WebhookRetryBackoff:       genericoptions.DefaultAuthWebhookRetryBackoff(),
 	}.New()
 	if err != nil {
 		return nil, fmt.Errorf("access reviews in root: %w", err)
 	}
-	return decide, nil
+	return delegating, nil
 }
 
-// Metrics are those of one server: its registry and the durations of its requests.
+// Metrics are the metrics of one server.
 type Metrics struct {
 	Registry metrics.KubeRegistry
 	duration *metrics.HistogramVec
@@ -60,25 +60,25 @@ func New() *Metrics {
 	return m
 }
 
-// Page returns the page with the server's own series and those of its process.
-func (m *Metrics) Page() http.Handler {
+// Handler serves the metrics of the server and of its process.
+func (m *Metrics) Handler() http.Handler {
 	return metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, m.Registry}, metrics.HandlerOpts{})
 }
 
-// Measured observes how long answers take.
-func (m *Metrics) Measured(next http.Handler) http.Handler {
+// WithRequestDuration observes the duration of requests.
+func (m *Metrics) WithRequestDuration(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		started := time.Now()
 		recorder := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		defer func() {
-			m.duration.WithLabelValues(knownMethod(req.Method), strconv.Itoa(recorder.code)).Observe(time.Since(started).Seconds())
+			m.duration.WithLabelValues(methodLabel(req.Method), strconv.Itoa(recorder.code)).Observe(time.Since(started).Seconds())
 		}()
 		next.ServeHTTP(recorder, req)
 	})
 }
 
-// knownMethod bounds the label: clients may send any word.
-func knownMethod(method string) string {
+// methodLabel bounds the values of the label: clients may send any method.
+func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect:
 		return method
@@ -86,14 +86,14 @@ func knownMethod(method string) string {
 	return "other"
 }
 
-// statusRecorder remembers the status. Unwrap leads http.ResponseController to flushing and hijacking.
+// statusRecorder records the status of a response. Unwrap lets http.ResponseController flush and hijack.
 type statusRecorder struct {
 	http.ResponseWriter
 	code  int
 	wrote bool
 }
 
-// Unwrap is explained at statusRecorder.
+// Unwrap returns the underlying writer.
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

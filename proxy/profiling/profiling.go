@@ -1,5 +1,5 @@
-// Package profiles serves pprof on the machine itself. It asks nobody who they are, so it listens nowhere else.
-package profiles
+// Package profiling serves pprof on a loopback address, without authentication.
+package profiling
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Validate checks the address of --profiler-address: it must be one of the loopback interface.
+// Validate returns an error unless the address of --profiler-address is a loopback address.
 func Validate(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -26,7 +26,7 @@ func Validate(address string) error {
 	return nil
 }
 
-// Serve listens until the context ends. What it starts belongs to the group.
+// Serve listens until the context ends. Its goroutines run in the group.
 func Serve(ctx context.Context, running *sync.WaitGroup, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 	"github.com/atoll-dev/atoll/proxy/index"
 )
 
-// pager serves logical clusters in pages, the last of them empty, and watches that end at once or never.
-type pager struct {
+// pagingServer serves pages of logical clusters, the last one empty, and watches without events.
+type pagingServer struct {
 	pages   int
-	fails   atomic.Int64 // how many of the requests for a second page fail
+	fails   atomic.Int64 // number of requests for a second page that fail
 	lists   atomic.Int64
-	accepts sync.Map // what clients accept
+	accepts sync.Map // Accept headers
 	watches atomic.Int64
 }
 
-func (p *pager) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (p *pagingServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.accepts.Store(req.Header.Get("Accept"), true)
 	query := req.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
@@ -58,46 +58,46 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": metadata, "items": items})
 }
 
-// TestListsComeInPages: all of them count, also if the last one is empty, and none of a list that failed.
-func TestListsComeInPages(t *testing.T) {
-	p := &pager{pages: 3}
+// TestPagedList: all pages are used, also if the last one is empty, and none of a list that failed.
+func TestPagedList(t *testing.T) {
+	p := &pagingServer{pages: 3}
 	p.fails.Store(1)
 	server := httptest.NewServer(p)
 	defer server.Close()
-	src, err := newSource(&rest.Config{Host: server.URL}, "*", coreVersion, "logicalclusters")
+	resource, err := newResourceClient(&rest.Config{Host: server.URL}, "*", coreVersion, "logicalclusters")
 	if err != nil {
 		t.Fatal(err)
 	}
-	src.metadata = true
-	idx, h := index.New(), &health{}
+	resource.metadataOnly = true
+	idx, status := index.New(), &syncStatus{}
 	idx.SetShard(index.Shard{Name: "alpha"})
-	s := &stream{source: src, to: newClusterStore("alpha", idx), shard: "alpha", health: h}
+	r := &reflector{resourceClient: resource, handler: newClusterHandler("alpha", idx), shard: "alpha", status: status}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.follow(ctx)
+		r.run(ctx)
 	}()
 	for deadline := time.Now().Add(10 * time.Second); p.watches.Load() == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	cancel()
 	<-done
-	if synced, failure := h.get(); !synced || failure != nil {
+	if synced, failure := status.get(); !synced || failure != nil {
 		t.Errorf("synced %v, failure %v", synced, failure)
 	}
 	if p.lists.Load() != 2 || p.watches.Load() != 1 {
 		t.Errorf("%d lists and %d watches, want 2 and 1", p.lists.Load(), p.watches.Load())
 	}
-	for _, accept := range []string{metadataOnly, listMetadataOnly} {
+	for _, accept := range []string{acceptMetadata, acceptMetadataList} {
 		if _, ok := p.accepts.Load(accept); !ok {
-			t.Errorf("nobody asked for %s", accept)
+			t.Errorf("no request accepts %s", accept)
 		}
 	}
 	idx.SetShard(index.Shard{Name: "alpha", BaseURL: mustURL(t, "https://alpha")})
 	for n := range 3 {
 		name := fmt.Sprintf("c%d", n)
-		if _, verdict := idx.Load().Lookup(logicalcluster.MustParsePath(name)); verdict != index.Found {
-			t.Errorf("%s: verdict %d", name, verdict)
+		if _, resolution := idx.Load().Resolve(logicalcluster.MustParsePath(name)); resolution != index.Found {
+			t.Errorf("%s: resolution %d", name, resolution)
 		}
 	}
 }

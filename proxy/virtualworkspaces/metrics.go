@@ -17,46 +17,46 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reviewTimeout bounds a question to the shard about a token.
+// reviewTimeout bounds a token review.
 const reviewTimeout = 10 * time.Second
 
-// serveMetrics lets those in who may "get" the non-resource URL /metrics in root. Unlike views, the page is not the shard's:
-// its callers' tokens are reviewed, not passed on.
+// serveMetrics serves users who may "get" the non-resource URL /metrics in root. These requests are not forwarded, so that
+// the shard reviews the token of the client.
 func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
-	u, known := request.UserFrom(req.Context())
-	if !known {
+	u, authenticated := request.UserFrom(req.Context())
+	if !authenticated {
 		var err error
-		if u, err = s.reviewed(req.Context(), req.Header.Get("Authorization")); err != nil {
-			klog.V(4).InfoS("A client is not known", "err", err)
-			s.fail(w, req, apierrors.NewUnauthorized("Unauthorized"))
+		if u, err = s.reviewToken(req.Context(), req.Header.Get("Authorization")); err != nil {
+			klog.V(4).InfoS("Unable to authenticate the request", "err", err)
+			s.error(w, req, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
 		req = req.WithContext(request.WithUser(req.Context(), u))
 	}
-	decision, reason, err := s.scrapers.Authorize(req.Context(), authorizer.AttributesRecord{User: u, Verb: "get", Path: metricsPath})
+	decision, reason, err := s.metricsAuthorizer.Authorize(req.Context(), authorizer.AttributesRecord{User: u, Verb: "get", Path: metricsPath})
 	switch {
 	case err != nil:
 		klog.ErrorS(err, "Cannot check access to /metrics")
-		s.fail(w, req, apierrors.NewInternalError(errors.New("access could not be checked")))
+		s.error(w, req, apierrors.NewInternalError(errors.New("access could not be checked")))
 	case decision != authorizer.DecisionAllow:
 		s.forbidden(w, req, reason)
 	default:
-		s.page.ServeHTTP(w, req)
+		s.metricsHandler.ServeHTTP(w, req)
 	}
 }
 
-// reviewed asks the shard whose the bearer token is.
-func (s *Server) reviewed(ctx context.Context, authorization string) (user.Info, error) {
+// reviewToken returns the user of the bearer token in an Authorization header.
+func (s *Server) reviewToken(ctx context.Context, authorization string) (user.Info, error) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
 		return nil, errors.New("there is no bearer token")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	review, err := s.reviews.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review, err := s.tokenReviews.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("asking the shard about a token: %w", err)
+		return nil, fmt.Errorf("reviewing a token: %w", err)
 	case !review.Status.Authenticated:
 		return nil, errors.New("the shard does not accept the token")
 	}

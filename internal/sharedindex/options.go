@@ -15,44 +15,44 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// DefaultPrefix is where keys are unless told otherwise.
+// DefaultPrefix is the default prefix of all keys.
 const DefaultPrefix = "/kcp-index"
 
-// Options say where the index is. Without servers there is none.
+// Options are the connection to the shared index. Without servers it is disabled.
 type Options struct {
 	Servers                   []string
 	CAFile, CertFile, KeyFile string
 	Prefix                    string
-	// Compaction is how often writers remove old revisions; 0 for never.
+	// Compaction is the interval in which writers remove old revisions; 0 disables it.
 	Compaction time.Duration
-	// CheckInterval is how often a writer looks whether it still is the one, and a follower whether etcd is what it was. It
-	// is no flag.
+	// CheckInterval is the interval in which a writer checks whether it was replaced, and a reflector whether etcd has lost
+	// data. It has no flag.
 	CheckInterval time.Duration
 }
 
-// NewOptions returns the defaults: no shared index.
+// NewOptions returns the defaults: the shared index is disabled.
 func NewOptions() *Options {
 	return &Options{Prefix: DefaultPrefix, Compaction: 5 * time.Minute, CheckInterval: 10 * time.Second}
 }
 
-// Enabled tells whether there is a shared index.
+// Enabled reports whether there is a shared index.
 func (o *Options) Enabled() bool { return len(o.Servers) > 0 }
 
-// AddFlags binds the options. does says what this program does with the index, as a sentence.
-func (o *Options) AddFlags(fs *pflag.FlagSet, does string) {
-	fs.StringSliceVar(&o.Servers, "shared-index-etcd-servers", o.Servers, "URLs of an etcd with the index of logical clusters and workspaces that shards and front proxies share. "+does+" Empty: there is none.")
+// AddFlags binds the options. usage is a sentence about what this program does with the index.
+func (o *Options) AddFlags(fs *pflag.FlagSet, usage string) {
+	fs.StringSliceVar(&o.Servers, "shared-index-etcd-servers", o.Servers, "URLs of an etcd with the index of logical clusters and workspaces that shards and front proxies share. "+usage+" Empty: there is none.")
 	fs.StringVar(&o.CAFile, "shared-index-etcd-cafile", o.CAFile, "CA of --shared-index-etcd-servers.")
 	fs.StringVar(&o.CertFile, "shared-index-etcd-certfile", o.CertFile, "Client certificate for --shared-index-etcd-servers.")
 	fs.StringVar(&o.KeyFile, "shared-index-etcd-keyfile", o.KeyFile, "Key of --shared-index-etcd-certfile.")
 	fs.StringVar(&o.Prefix, "shared-index-prefix", o.Prefix, "Prefix of the keys of the shared index. Those of a shard lie below <prefix>/<shard name>/.")
 }
 
-// AddWriterFlags binds what concerns writers alone.
+// AddWriterFlags binds the options of writers.
 func (o *Options) AddWriterFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Compaction, "shared-index-compaction-interval", o.Compaction, "How often old revisions are removed from the etcd of the shared index. 0: never, for an etcd that does so itself.")
 }
 
-// Validate returns all contradictions.
+// Validate returns all errors.
 func (o *Options) Validate() []error {
 	var errs []error
 	for _, server := range o.Servers {
@@ -75,12 +75,12 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// Connect returns a client, which connects in the background and follows the certificate files. Close it.
+// Connect returns a client that connects in the background and reloads the certificate files. Callers must close it.
 func (o *Options) Connect() (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: o.Servers, Logger: zap.NewNop(),
 		DialTimeout: 10 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		// By default two minutes pass at the most until an etcd that is back is noticed.
+		// The default backoff delays reconnection by up to two minutes.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
 			MinConnectTimeout: 5 * time.Second,

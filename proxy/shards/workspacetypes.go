@@ -11,7 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
-// Workspace types and the configurations they name, read only where workspaces may bring issuers of their own.
+// WorkspaceTypes and the WorkspaceAuthenticationConfigurations that they name are watched with the feature gate
+// WorkspaceAuthentication only.
 
 type typeObject struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -49,20 +50,20 @@ func (l *typeObjectList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// entry is one object for the catalog.
-type entry[T any] struct {
+// typeEntry is one object in the registry.
+type typeEntry[T any] struct {
 	key    workspacetypes.Key
 	values []T
 }
 
-// newCatalogStore hands one kind of objects to the catalog.
-func newCatalogStore[T any](shard string, read func(runtime.Object) (entry[T], error),
-	put func(shard string, key workspacetypes.Key, values []T), replace func(shard string, all map[workspacetypes.Key][]T)) *store[entry[T]] {
-	return &store[entry[T]]{
-		read:   read,
-		putOne: func(e entry[T]) { put(shard, e.key, e.values) },
-		drop:   func(e entry[T]) { put(shard, e.key, nil) },
-		replace: func(entries []entry[T]) {
+// newRegistryHandler passes one kind of objects to the registry.
+func newRegistryHandler[T any](shard string, convert func(runtime.Object) (typeEntry[T], error),
+	put func(shard string, key workspacetypes.Key, values []T), replace func(shard string, all map[workspacetypes.Key][]T)) eventHandler {
+	return &handler[typeEntry[T]]{
+		convert: convert,
+		put:     func(e typeEntry[T]) { put(shard, e.key, e.values) },
+		remove:  func(e typeEntry[T]) { put(shard, e.key, nil) },
+		replace: func(entries []typeEntry[T]) {
 			all := make(map[workspacetypes.Key][]T, len(entries))
 			for _, e := range entries {
 				all[e.key] = e.values
@@ -72,22 +73,22 @@ func newCatalogStore[T any](shard string, read func(runtime.Object) (entry[T], e
 	}
 }
 
-func newTypeStore(shard string, catalog *workspacetypes.Catalog) sink {
-	return newCatalogStore(shard, func(object runtime.Object) (e entry[string], err error) {
+func newTypeHandler(shard string, types *workspacetypes.Registry) eventHandler {
+	return newRegistryHandler(shard, func(object runtime.Object) (e typeEntry[string], err error) {
 		o, ok := object.(*typeObject)
 		if !ok {
 			return e, fmt.Errorf("got %T, expected a WorkspaceType", object)
 		}
-		for _, named := range o.Spec.Configurations {
-			e.values = append(e.values, named.Name)
+		for _, configuration := range o.Spec.Configurations {
+			e.values = append(e.values, configuration.Name)
 		}
 		e.key, err = keyOf(o)
 		return e, err
-	}, catalog.PutType, catalog.ReplaceTypes)
+	}, types.PutType, types.ReplaceTypes)
 }
 
-func newConfigurationStore(shard string, catalog *workspacetypes.Catalog) sink {
-	return newCatalogStore(shard, func(object runtime.Object) (e entry[tenancyv1alpha1.JWTAuthenticator], err error) {
+func newConfigurationHandler(shard string, types *workspacetypes.Registry) eventHandler {
+	return newRegistryHandler(shard, func(object runtime.Object) (e typeEntry[tenancyv1alpha1.JWTAuthenticator], err error) {
 		o, ok := object.(*tenancyv1alpha1.WorkspaceAuthenticationConfiguration)
 		if !ok {
 			return e, fmt.Errorf("got %T, expected a WorkspaceAuthenticationConfiguration", object)
@@ -95,7 +96,7 @@ func newConfigurationStore(shard string, catalog *workspacetypes.Catalog) sink {
 		e.values = o.Spec.JWT
 		e.key, err = keyOf(o)
 		return e, err
-	}, catalog.PutConfiguration, catalog.ReplaceConfigurations)
+	}, types.PutConfiguration, types.ReplaceConfigurations)
 }
 
 func keyOf(o metav1.Object) (workspacetypes.Key, error) {

@@ -14,8 +14,8 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// TestPartialTypesReadTheRealOnes writes objects of the API's types and reads them as a watch would.
-func TestPartialTypesReadTheRealOnes(t *testing.T) {
+// TestPartialTypesDecodeAPITypes encodes objects of the API types and decodes them as a watch does.
+func TestPartialTypesDecodeAPITypes(t *testing.T) {
 	decode := func(obj runtime.Object, gvk metav1.TypeMeta) runtime.Object {
 		t.Helper()
 		obj.GetObjectKind().SetGroupVersionKind(gvk.GroupVersionKind())
@@ -35,19 +35,19 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 	ws.Name, ws.Annotations = "team", map[string]string{logicalcluster.AnnotationKey: "org1", corev1alpha1.ShardAnnotationKey: "beta"}
 	ws.Spec.Cluster = "team1"
 	ws.Status.Phase = corev1alpha1.LogicalClusterPhaseUnavailable
-	got, err := workspaceOf(decode(ws, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
+	got, err := toWorkspace(decode(ws, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
 	want := index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "team", Cluster: logicalcluster.MustParseName("team1"), Shard: "beta", Unavailable: true}
 	if err != nil || got != want {
 		t.Errorf("workspace: %+v, %v", got, err)
 	}
 
 	mount := &tenancyv1alpha1.Workspace{}
-	mount.Name, mount.Annotations = "far", annotations
-	mount.Spec.URL = "https://far.example"
+	mount.Name, mount.Annotations = "mount", annotations
+	mount.Spec.URL = "https://mount.example"
 	mount.Spec.Mount = &tenancyv1alpha1.Mount{}
 	mount.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
-	got, err = workspaceOf(decode(mount, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
-	want = index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "far", Mount: "https://far.example"}
+	got, err = toWorkspace(decode(mount, metav1.TypeMeta{APIVersion: tenancyVersion.String(), Kind: "Workspace"}).(*workspaceObject))
+	want = index.Workspace{Parent: logicalcluster.MustParseName("org1"), Name: "mount", Mount: "https://mount.example"}
 	if err != nil || got != want {
 		t.Errorf("mount: %+v, %v", got, err)
 	}
@@ -60,38 +60,38 @@ func TestPartialTypesReadTheRealOnes(t *testing.T) {
 
 	cluster := &corev1alpha1.LogicalCluster{}
 	cluster.Name, cluster.Annotations = "cluster", annotations
-	if name, err := clusterOf(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"})); err != nil || name.Name.String() != "org1" {
+	if name, err := toCluster(decode(cluster, metav1.TypeMeta{APIVersion: coreVersion.String(), Kind: "LogicalCluster"})); err != nil || name.Name.String() != "org1" {
 		t.Errorf("logical cluster: %s, %v", name, err)
 	}
 }
 
-func TestWorkspaceOf(t *testing.T) {
+func TestToWorkspace(t *testing.T) {
 	type change func(*workspaceObject)
-	for sentence, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		change   change
 		routable bool
 		fails    bool
 	}{
-		"a ready workspace leads somewhere":                  {func(o *workspaceObject) {}, true, false},
-		"an initializing one does":                           {func(o *workspaceObject) { o.Status.Phase = "Initializing" }, true, false},
-		"a deleting one does":                                {func(o *workspaceObject) { o.Status.Phase = "Deleting" }, true, false},
-		"one in phase Scheduling does not":                   {func(o *workspaceObject) { o.Status.Phase = "Scheduling" }, false, false},
-		"one without a phase does not":                       {func(o *workspaceObject) { o.Status.Phase = "" }, false, false},
-		"one without a cluster and without a mount does not": {func(o *workspaceObject) { o.Spec.Cluster = "" }, false, false},
-		"a URL alone is no mount":                            {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.URL = "", "https://x" }, false, false},
-		"a mount without a URL does not":                     {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.Mount = "", &struct{}{} }, false, false},
-		"a mount that never had one is known to be unavailable": {func(o *workspaceObject) {
+		"a ready workspace is routable":             {func(o *workspaceObject) {}, true, false},
+		"an initializing one is":                    {func(o *workspaceObject) { o.Status.Phase = "Initializing" }, true, false},
+		"a deleting one is":                         {func(o *workspaceObject) { o.Status.Phase = "Deleting" }, true, false},
+		"one in phase Scheduling is not":            {func(o *workspaceObject) { o.Status.Phase = "Scheduling" }, false, false},
+		"one without a phase is not":                {func(o *workspaceObject) { o.Status.Phase = "" }, false, false},
+		"one with neither cluster nor mount is not": {func(o *workspaceObject) { o.Spec.Cluster = "" }, false, false},
+		"one with a URL only is no mount":           {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.URL = "", "https://x" }, false, false},
+		"a mount without a URL is not":              {func(o *workspaceObject) { o.Spec.Cluster, o.Spec.Mount = "", &struct{}{} }, false, false},
+		"an unavailable mount without a URL is": {func(o *workspaceObject) {
 			o.Spec.Cluster, o.Spec.Mount, o.Status.Phase = "", &struct{}{}, "Unavailable"
 		}, true, false},
-		"one without the annotation of its cluster is an error": {func(o *workspaceObject) { o.Annotations = nil }, false, true},
-		"one with a cluster that is no name is an error":        {func(o *workspaceObject) { o.Spec.Cluster = "../x" }, false, true},
+		"one without the cluster annotation is an error": {func(o *workspaceObject) { o.Annotations = nil }, false, true},
+		"one with an invalid cluster name is an error":   {func(o *workspaceObject) { o.Spec.Cluster = "../x" }, false, true},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			o := &workspaceObject{}
 			o.Name, o.Annotations = "w", map[string]string{logicalcluster.AnnotationKey: "root"}
 			o.Spec.Cluster, o.Status.Phase = "c1", "Ready"
 			tc.change(o)
-			w, err := workspaceOf(o)
+			w, err := toWorkspace(o)
 			if (err != nil) != tc.fails || w.Routable() != tc.routable {
 				t.Errorf("%+v, %v", w, err)
 			}

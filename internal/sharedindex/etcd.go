@@ -1,0 +1,62 @@
+package sharedindex
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// maxOpsPerRequest and maxBytesPerRequest are below the default limits of etcd (128 operations, 1.5 MiB).
+	maxOpsPerRequest   = 100
+	maxBytesPerRequest = 1 << 20
+	// pageSize is the number of keys in a page, some 2 MiB. With each page, etcd counts all keys that remain.
+	pageSize = 10_000
+	// requestTimeout bounds one request to etcd.
+	requestTimeout = 30 * time.Second
+)
+
+// keyLayout has the keys of the index below a prefix.
+type keyLayout struct{ prefix string }
+
+// all is the prefix of all keys, shard the prefix of the keys of one shard.
+func (l keyLayout) all() string               { return l.prefix + "/" }
+func (l keyLayout) shard(shard string) string { return l.prefix + "/" + shard + "/" }
+
+// split returns the shard of a key, and the path of the key below the prefix of the shard.
+func (l keyLayout) split(key string) (shard, path string, ok bool) {
+	rest, ok := strings.CutPrefix(key, l.all())
+	if !ok {
+		return "", "", false
+	}
+	shard, path, ok = strings.Cut(rest, "/")
+	return shard, path, ok && shard != "" && path != ""
+}
+
+func get(ctx context.Context, client *clientv3.Client, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return client.Get(ctx, key, options...)
+}
+
+// list calls each for all keys below a prefix as of a revision; 0 is the revision of the first page.
+func list(ctx context.Context, client *clientv3.Client, prefix string, revision int64, each func(key string, value []byte)) error {
+	for next := prefix; ; {
+		page, err := get(ctx, client, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		for _, kv := range page.Kvs {
+			each(string(kv.Key), kv.Value)
+		}
+		if !page.More {
+			return nil
+		}
+		next = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}

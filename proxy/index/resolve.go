@@ -1,0 +1,137 @@
+package index
+
+import (
+	"strings"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// Resolution is the result of resolving a path.
+type Resolution int
+
+const (
+	// NotFound is an unknown name, workspace or cluster, the wildcard, a system cluster, or a shard that has no base URL or is
+	// not served. Clients must not be able to distinguish these.
+	NotFound Resolution = iota
+	// Found is a logical cluster on a known shard.
+	Found
+	// Mounted is a workspace with the URL of another server.
+	Mounted
+	// Unavailable is a path that resolves, but through a workspace in phase Unavailable.
+	Unavailable
+	// NotSynced is a path that does not resolve while a shard that may have it is not synced.
+	NotSynced
+)
+
+// Route is where a path leads.
+type Route struct {
+	// Cluster and Shard are set if Found. Shard.Err may be set.
+	Cluster logicalcluster.Name
+	Shard   *Shard
+	// Type is the workspace type of the cluster, "<path>:<name>", or "" if it is not known.
+	Type string
+	// Mount is set if Mounted.
+	Mount string
+}
+
+// homeSegment is the first segment of a path into the home workspace of a user: "user:<name>[:...]".
+const homeSegment = "user"
+
+// Resolve follows the path from its first segment, the name of a logical cluster, through the workspaces named by the other
+// segments. Segments after a mount are dropped: they belong to the mounted server.
+//
+// A path from root is trustworthy: root is on the root shard, each shard defines the workspaces in its own logical clusters,
+// and each workspace names the shard of its logical cluster. So a shard that reports logical clusters of others cannot divert
+// paths. A name alone has no such chain: the shard that reported it first is used, while it reports it.
+func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
+	if name, ok := path.Name(); ok {
+		if name.IsSystem() || name.IsWildcard() {
+			return Route{}, NotFound // even before the shards are synced
+		}
+		cluster, _ := s.clusters.get(name)
+		return s.route(cluster)
+	}
+	first, rest, _ := strings.Cut(path.String(), ":")
+	if first == homeSegment {
+		user, below, _ := strings.Cut(rest, ":")
+		first, rest = logicalcluster.HomeName(user).String(), below
+	}
+	name, err := logicalcluster.ParseName(first)
+	if err != nil {
+		return Route{}, NotFound
+	}
+	cluster, found := s.clusters.get(name)
+	if !found {
+		return Route{}, s.missingCluster()
+	}
+
+	unavailable := false
+	for rest != "" {
+		var segment string
+		segment, rest, _ = strings.Cut(rest, ":")
+		reports, _ := s.workspaces.get(workspaceKey{name, segment})
+		w := reports.reportedBy(cluster)
+		if w == nil {
+			return Route{}, s.missingWorkspace(cluster)
+		}
+		unavailable = unavailable || w.unavailable
+		if w.mount != nil {
+			if unavailable {
+				return Route{}, Unavailable
+			}
+			return Route{Mount: *w.mount}, Mounted
+		}
+		name = w.cluster
+		if cluster, _ = s.clusters.get(name); w.shardName() != "" {
+			cluster = cluster.reportedBy(w.shardName())
+		}
+	}
+
+	route, resolution := s.route(cluster)
+	if resolution == Found && unavailable {
+		return Route{}, Unavailable
+	}
+	return route, resolution
+}
+
+// route returns the route to a logical cluster, which is nil if no shard reports it.
+func (s *Snapshot) route(e *clusterEntry) (Route, Resolution) {
+	if e == nil {
+		return Route{}, s.missingCluster()
+	}
+	shard, ok := s.shards[e.owner.name]
+	if !ok || shard.NotServed || (shard.BaseURL == nil && shard.Err == nil) {
+		return Route{}, NotFound
+	}
+	return Route{Cluster: e.name, Shard: shard, Type: e.workspaceType.Value()}, Found
+}
+
+// reportedBy returns the entry of the shard that has the parent logical cluster, nil if it has none. Entries of other shards
+// do not count: a compromised shard must not divert paths through logical clusters of others.
+func (e *workspaceEntry) reportedBy(parent *clusterEntry) *workspaceEntry {
+	for ; e != nil && parent != nil; e = e.next {
+		if e.owner == parent.owner {
+			return e
+		}
+	}
+	return nil
+}
+
+// missingCluster is the resolution of a logical cluster that is not indexed. Any shard that is not synced may have it.
+func (s *Snapshot) missingCluster() Resolution {
+	if s.notSynced > 0 {
+		return NotSynced
+	}
+	return NotFound
+}
+
+// missingWorkspace is the resolution of a workspace that is not indexed, in a logical cluster whose shard alone may have it.
+func (s *Snapshot) missingWorkspace(parent *clusterEntry) Resolution {
+	if parent == nil {
+		return s.missingCluster()
+	}
+	if s.synced[parent.owner.name]&workspacesSynced == 0 {
+		return NotSynced
+	}
+	return NotFound
+}
