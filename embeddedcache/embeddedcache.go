@@ -1,5 +1,5 @@
-// Package embeddedcache puts a cache server into a shard: the one place that knows both. Binaries hand New to the shard
-// server; nothing else is here.
+// Package embeddedcache connects the cache server to the shard server, which do not import each other. Binaries pass New to
+// the shard server.
 package embeddedcache
 
 import (
@@ -7,12 +7,12 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver"
 	"github.com/atoll-dev/atoll/cacheserver/store"
-	"github.com/atoll-dev/atoll/shardserver"
+	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 )
 
-// New is a shardserver.NewCache. The cache of a shard has no parent, and lies in the shard's etcd, which the shard
-// compacts.
-func New(ctx context.Context, config shardserver.CacheConfig) (shardserver.Cache, error) {
+// New creates the embedded cache server of a shard. It has no parent cache, and stores its objects in the shard's etcd,
+// which the shard compacts.
+func New(ctx context.Context, config cache.Config) (cache.Server, error) {
 	bounds := cacheserver.DefaultBounds
 	bounds.Objects = config.MaxObjects
 	return cacheserver.NewHandler(ctx, cacheserver.HandlerConfig{

@@ -3,7 +3,6 @@ package shardserver
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,6 +11,7 @@ import (
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -19,25 +19,26 @@ import (
 	kubeauthenticator "k8s.io/kubernetes/pkg/kubeapiserver/authenticator"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	"github.com/atoll-dev/atoll/internal/issuers"
+	"github.com/atoll-dev/atoll/internal/kubeversion"
 	"github.com/atoll-dev/atoll/shardserver/admission"
-	"github.com/atoll-dev/atoll/shardserver/admission/dynamic"
+	dynamicadmission "github.com/atoll-dev/atoll/shardserver/admission/dynamic"
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
-	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
 	kcpopenapi "github.com/atoll-dev/atoll/shardserver/apis/openapi"
 	"github.com/atoll-dev/atoll/shardserver/authentication"
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
-	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
+	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/customresources"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
-	"github.com/atoll-dev/atoll/shardserver/filters"
-	"github.com/atoll-dev/atoll/shardserver/filters/audit"
 	"github.com/atoll-dev/atoll/shardserver/filters/flowcontrol"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/objectcount"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
@@ -45,110 +46,128 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/openapi"
 	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
+	"github.com/atoll-dev/atoll/shardserver/sharding/join"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
+	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
+	"github.com/atoll-dev/atoll/shardserver/virtual/replication"
 )
 
-// Config is everything an API server is made of, before it exists.
-type Config struct {
-	Generic *genericapiserver.Config
+// dependencies are the parts of a shard in topological order: each needs only those above it, unless its comment says
+// otherwise. Optional parts are nil where they are not configured.
+type dependencies struct {
+	options  options.Completed
+	registry *storage.Registry
+	generic  *genericapiserver.Config
 
-	options     options.Completed
-	registry    *storage.Registry
-	authorizer  *authorization.Authorizer
-	types       *workspacetype.Resolver
-	typeIndex   *workspacetype.Index
-	virtual     *virtual.Set
-	connections *watchterminator.Connections
-	tokenIssuer serviceaccount.TokenGenerator
-	tokenKeys   serviceaccount.PublicKeysGetter
-	rest        *restOptions
-	admin       *adminauth.Admin
-	clients     *loopback.Clients
-	// server is what the configuration has become, set before it serves.
-	server    *genericapiserver.GenericAPIServer
+	// Indexes over the watch caches, which are read from storage once they run.
+	keys            *etcdkeys.Keyspace
+	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
+	workspaceTypes  *workspacetype.Index
+	types           *workspacetype.Resolver
+	bindings        *bindings.Index
+	exports         *apiindex.Catalog
+	consumers       *apiindex.Referrers[*apisv1alpha2.APIBinding]
+	slices          *apiindex.Referrers[*apisv1alpha1.APIExportEndpointSlice]
+	claims          *claims.Index
+	objectCounts    *objectcount.Counts
+	quotaInFlight   *quota.InFlight
+
+	// What a request passes on its way to storage.
+	clients          *loopback.Clients
+	restOptions      *restOptions
+	admin            *adminauth.Admin
+	tokenKeys        serviceaccount.PublicKeysGetter
+	tokenIssuer      serviceaccount.TokenGenerator
+	authorizer       *authorization.Authorizer
+	virtual          *virtual.Set
+	dynamicAdmission *dynamicadmission.Plugins
+	watchTerminator  *watchterminator.Connections
+
+	// What is served.
+	groups             *apiGroups
+	root               *rootShard // nil on the root shard
+	definitions        *customresources.Catalog
+	bindingDefinitions *definitions.Definitions
+	customResources    *customresources.Handler
+	replicationView    *replication.Workspace
+	exportWatches      *virtualapiexport.Streams
+	cache              cache.Server
+	// discovery and openapi are set when the API server builds its handler chain.
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
-	// shared knows definitions by content.
-	shared *apiextensions.Shared
-	// definitions and custom serve what definitions of logical clusters bring.
-	definitions *customresources.Catalog
-	custom      *customresources.Handler
-	dynamic     *dynamic.Plugins
-	// bindings knows what logical clusters have bound, exports where that comes from.
-	bindings *bindings.Index
-	exports  *apiindex.Catalog
-	// logicalClusters reads what logical clusters say of themselves.
-	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
-	// origin is what joins a shard that is not root to the root shard; nil on that one itself.
-	origin *origin
-	// claims knows which labels objects carry for providers that claim them.
-	claims *claims.Index
-	// inFlight is what admission charged quotas for.
-	inFlight *quota.InFlight
-	// keys is what lies in etcd, below all registries.
-	keys *etcdkeys.Keyspace
-	// counts are the numbers of objects of logical clusters that have a limit.
-	counts *objectcount.Counts
+	// openAPISpec is the API server itself, which computes its static specification when it prepares to run.
+	openAPISpec *genericapiserver.GenericAPIServer
+
+	// Other shards.
+	registration    *join.Registration
+	reporter        *heartbeat.Reporter
+	heartbeats      *heartbeat.Beats
+	replication     *shardReplication
+	cachedResources *cachedResources
+
+	manager *controller.Manager
 }
 
-func newConfig(ctx context.Context, opts options.Completed, registry *storage.Registry) (*Config, error) {
-	c := &Config{
-		Generic:  genericapiserver.NewConfig(legacyscheme.Codecs),
-		options:  opts,
-		registry: registry,
-		inFlight: quota.NewInFlight(),
-		keys: etcdkeys.New(etcdkeys.Config{
-			Transport: opts.Etcd.StorageConfig.Transport, Prefix: opts.Etcd.StorageConfig.Prefix, Registry: registry,
-		}),
-		virtual: virtual.NewSet(),
-	}
-	c.logicalClusters = storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters"))
-	c.typeIndex = workspacetype.NewIndex(registry)
-	c.types = workspacetype.NewResolver(workspacetype.Stored(registry, c.typeIndex))
-	c.bindings, c.exports = bindings.NewIndex(registry), apiindex.NewCatalog(registry, c.types.Locate)
-	c.claims = claims.NewIndex(registry, c.bindings)
-	c.counts = objectcount.New(objectcount.Config{
-		Registry: registry, Keys: c.keys, Shard: opts.Shard.Name,
-		DefaultLimit: opts.Objects.DefaultLimit, Interval: opts.Objects.ScanInterval,
-	})
+func newDependencies(opts options.Completed, registry *storage.Registry) *dependencies {
+	return &dependencies{options: opts, registry: registry, generic: genericapiserver.NewConfig(legacyscheme.Codecs), virtual: virtual.NewSet()}
+}
+
+// build fills the dependencies. etcd must be reachable.
+func (d *dependencies) build(ctx context.Context, newCache cache.New) error {
+	d.buildIndexes()
 	for _, step := range []func(context.Context) error{
-		c.applyServing, c.applyOpenAPI, c.applyStorage, c.applyAuthentication, c.applyAuthorization, c.applyAdmission, c.applyAudit, c.applyFairness,
+		d.applyServing,
+		d.applyOpenAPI,
+		d.applyStorage,
+		d.applyAuthentication,
+		d.applyAuthorization,
+		d.applyAdmission,
+		d.applyAudit,
+		d.applyFlowControl,
+		d.applyHandlerChain,
+		d.createGroups,
+		d.createCustomResources,
+		d.createVirtualWorkspaces,
+		func(ctx context.Context) error { return d.createCache(ctx, newCache) },
+		d.createRegistration,
+		d.createHeartbeat,
+		d.createReplication,
+		d.createControllers,
 	} {
 		if err := step(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	registry.SetVisible(c.visible)
-	c.connections = watchterminator.New(c.Generic.LongRunningFunc)
-	c.Generic.BuildHandlerChainFunc = c.handlerChain
-	return c, nil
+	return nil
 }
 
-func (c *Config) applyServing(context.Context) error {
-	if err := c.options.ServerRun.ApplyTo(c.Generic); err != nil {
+func (d *dependencies) applyServing(context.Context) error {
+	if err := d.options.ServerRun.ApplyTo(d.generic); err != nil {
 		return err
 	}
-	if err := c.options.SecureServing.ApplyToConfig(c.Generic); err != nil {
+	if err := d.options.SecureServing.ApplyToConfig(d.generic); err != nil {
 		return fmt.Errorf("opening the secure port: %w", err)
 	}
-	if err := c.options.Features.ApplyTo(c.Generic, nil, nil); err != nil {
+	if err := d.options.Features.ApplyTo(d.generic, nil, nil); err != nil {
 		return err
 	}
-	c.Generic.EffectiveVersion = linked{c.Generic.EffectiveVersion}
+	d.generic.EffectiveVersion = kubeversion.Linked(d.generic.EffectiveVersion)
 	metrics.Bound(legacyscheme.Scheme)
-	c.Generic.EnableMetrics = false // package metrics serves them, with the shard's own
-	c.Generic.LoopbackClientConfig.DisableCompression = true
-	c.Generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	d.generic.EnableMetrics = false // package metrics serves them, with the shard's own
+	d.generic.LoopbackClientConfig.DisableCompression = true
+	d.generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	var err error
-	c.clients, err = loopback.NewClients(c.Generic.LoopbackClientConfig)
+	d.clients, err = loopback.NewClients(d.generic.LoopbackClientConfig)
 	return err
 }
 
-func (c *Config) applyOpenAPI(context.Context) error {
+func (d *dependencies) applyOpenAPI(context.Context) error {
 	definitions := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := generatedopenapi.GetOpenAPIDefinitions(ref)
 		for name, definition := range kcpopenapi.GetOpenAPIDefinitions(ref) {
@@ -157,75 +176,75 @@ func (c *Config) applyOpenAPI(context.Context) error {
 		return all
 	}
 	namer := openapinamer.NewDefinitionNamer(legacyscheme.Scheme)
-	c.Generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	c.Generic.OpenAPIConfig.Info.Title = "Atoll"
-	c.Generic.OpenAPIConfig.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
-	c.Generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	c.Generic.OpenAPIV3Config.Info.Title = "Atoll"
-	c.Generic.OpenAPIV3Config.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
+	d.generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	d.generic.OpenAPIConfig.Info.Title = "Atoll"
+	d.generic.OpenAPIConfig.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
+	d.generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	d.generic.OpenAPIV3Config.Info.Title = "Atoll"
+	d.generic.OpenAPIV3Config.GetDefinitionName = kcpopenapi.WithoutInternal(namer.GetDefinitionName)
 	return nil
 }
 
-func (c *Config) applyStorage(context.Context) error {
+func (d *dependencies) applyStorage(context.Context) error {
 	resources := builtin.Resources()
-	c.Generic.MergedResourceConfig = resources
-	c.options.Etcd.StorageConfig.StorageObjectCountTracker = c.Generic.StorageObjectCountTracker
-	rest, err := newRESTOptions(c.options.Etcd, resources)
+	d.generic.MergedResourceConfig = resources
+	d.options.Etcd.StorageConfig.StorageObjectCountTracker = d.generic.StorageObjectCountTracker
+	rest, err := newRESTOptions(d.options.Etcd, resources)
 	if err != nil {
 		return err
 	}
-	rest.cacheAPIs = c.options.FeatureEnabled(options.GateCacheAPIs)
-	c.rest = rest
-	if err := c.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, c.Generic); err != nil {
+	rest.cacheAPIs = d.options.FeatureEnabled(options.GateCacheAPIs)
+	d.restOptions = rest
+	if err := d.options.Etcd.ApplyWithStorageFactoryTo(rest.factory, d.generic); err != nil {
 		return fmt.Errorf("connecting to etcd: %w", err)
 	}
-	rest.transformers = c.Generic.ResourceTransformers
-	c.Generic.RESTOptionsGetter = rest
+	rest.transformers = d.generic.ResourceTransformers
+	d.generic.RESTOptionsGetter = rest
 	return nil
 }
 
-func (c *Config) applyAuthentication(ctx context.Context) error {
-	stock, err := c.options.Authentication.ToAuthenticationConfig()
+func (d *dependencies) applyAuthentication(ctx context.Context) error {
+	stock, err := d.options.Authentication.ToAuthenticationConfig()
 	if err != nil {
 		return fmt.Errorf("authentication flags: %w", err)
 	}
-	stock.SecretsWriter = c.clients.Kubernetes.CoreV1()
-	stock.APIServerID = c.Generic.APIServerID
-	info := &c.Generic.Authentication
+	stock.SecretsWriter = d.clients.Kubernetes.CoreV1()
+	stock.APIServerID = d.generic.APIServerID
+	info := &d.generic.Authentication
 	info.RequestHeaderConfig = stock.RequestHeaderConfig
 	info.APIAudiences = stock.APIAudiences
-	if err := acceptClientCertificates(stock, info, c.Generic.SecureServing); err != nil {
+	if err := acceptClientCertificates(stock, info, d.generic.SecureServing); err != nil {
 		return err
 	}
 	tokens := map[string]*user.DefaultInfo{}
-	if c.options.Batteries[options.BatteryAdmin] {
-		c.admin, err = adminauth.New(adminauth.Config{
-			KubeconfigPath: c.options.AdminAuth.KubeconfigPath,
-			TokenHashPath:  c.options.AdminAuth.TokenHashPath,
-			WithUser:       c.options.Batteries[options.BatteryUser],
+	if d.options.Batteries[options.BatteryAdmin] {
+		d.admin, err = adminauth.New(adminauth.Config{
+			KubeconfigPath: d.options.AdminAuth.KubeconfigPath,
+			TokenHashPath:  d.options.AdminAuth.TokenHashPath,
+			WithUser:       d.options.Batteries[options.BatteryUser],
 		})
 		if err != nil {
 			return fmt.Errorf("preparing the admin kubeconfig: %w", err)
 		}
-		tokens = c.admin.Tokens()
+		tokens = d.admin.Tokens()
 	}
-	c.tokenKeys = stock.ServiceAccountPublicKeysGetter
-	config := authentication.Config{Stock: stock, Registry: c.registry, Types: c.typeIndex, AdminTokens: tokens}
-	if config.Proxy, err = c.options.ProxyConfig(); err != nil {
+	d.tokenKeys = stock.ServiceAccountPublicKeysGetter
+	config := authentication.Config{Stock: stock, Registry: d.registry, Types: d.workspaceTypes, AdminTokens: tokens}
+	if config.Proxy, err = d.options.ProxyConfig(); err != nil {
 		return err
 	}
-	if c.options.FeatureEnabled(options.GateWorkspaceAuthentication) {
-		config.Issuers = issuers.New(ctx, authenticator.Audiences(c.options.Authentication.APIAudiences), stock.APIAudiences)
+	if d.options.FeatureEnabled(options.GateWorkspaceAuthentication) {
+		config.Issuers = issuers.New(ctx, authenticator.Audiences(d.options.Authentication.APIAudiences), stock.APIAudiences)
 	}
 	info.Authenticator, err = authentication.New(ctx, config)
 	if err != nil {
 		return fmt.Errorf("creating the authenticator: %w", err)
 	}
-	key, err := keyutil.PrivateKeyFromFile(c.options.ServiceAccountPrivateKeyFile)
+	key, err := keyutil.PrivateKeyFromFile(d.options.ServiceAccountPrivateKeyFile)
 	if err != nil {
 		return fmt.Errorf("--service-account-private-key-file: %w", err)
 	}
-	c.tokenIssuer, err = authentication.NewTokenGenerator(c.options.Authentication.ServiceAccounts.Issuers[0], key)
+	d.tokenIssuer, err = authentication.NewTokenGenerator(d.options.Authentication.ServiceAccounts.Issuers[0], key)
 	return err
 }
 
@@ -243,18 +262,18 @@ func acceptClientCertificates(stock kubeauthenticator.Config, info *genericapise
 	return nil
 }
 
-func (c *Config) applyAuthorization(context.Context) error {
-	given := c.options.Authorization
+func (d *dependencies) applyAuthorization(context.Context) error {
+	opts := d.options.Authorization
 	config := authorization.Config{
-		Registry: c.registry, Bound: c.bindings, Exports: c.exports, AlwaysAllowPaths: given.AlwaysAllowPaths, Order: given.Order,
-		Audited: func() bool { return c.Generic.AuditBackend != nil },
+		Registry: d.registry, Bound: d.bindings, Exports: d.exports, AlwaysAllowPaths: opts.AlwaysAllowPaths, Order: opts.Order,
+		Audited: func() bool { return d.generic.AuditBackend != nil },
 	}
-	if given.WebhookConfigFile != "" {
+	if opts.WebhookConfigFile != "" {
 		webhook, err := authorization.NewWebhook(authorization.WebhookConfig{
-			Kubeconfig: given.WebhookConfigFile,
-			Version:    given.WebhookVersion,
-			AllowedTTL: given.WebhookAuthorizedTTL,
-			DeniedTTL:  given.WebhookUnauthorizedTTL,
+			Kubeconfig: opts.WebhookConfigFile,
+			Version:    opts.WebhookVersion,
+			AllowedTTL: opts.WebhookAuthorizedTTL,
+			DeniedTTL:  opts.WebhookUnauthorizedTTL,
 		})
 		if err != nil {
 			return fmt.Errorf("--authorization-webhook-config-file: %w", err)
@@ -265,35 +284,46 @@ func (c *Config) applyAuthorization(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating the authorizer: %w", err)
 	}
-	c.authorizer = authorizer
-	c.Generic.Authorization.Authorizer = c.virtual.Authorizer(mount.Authorizer(c.homeAuthorizer(authorizer)))
-	c.Generic.RuleResolver = authorizer
+	d.authorizer = authorizer
+	d.generic.Authorization.Authorizer = d.virtual.Authorizer(mount.Authorizer(d.homeAuthorizer(authorizer)))
+	d.generic.RuleResolver = authorizer
 	return nil
 }
 
-func (c *Config) applyAdmission(context.Context) error {
-	var err error
-	if c.dynamic, err = c.newDynamicAdmission(); err != nil {
+func (d *dependencies) applyAdmission(context.Context) error {
+	client, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(loopback.Clusterize(d.generic.LoopbackClientConfig)), d.clients.HTTP)
+	if err != nil {
+		return fmt.Errorf("building the loopback client of admission: %w", err)
+	}
+	d.dynamicAdmission, err = dynamicadmission.New(dynamicadmission.Config{
+		Registry:   d.registry,
+		Bound:      d.bindings,
+		Authorizer: d.authorizer,
+		Custom:     client,
+		Scheme:     legacyscheme.Scheme,
+		OpenAPI:    d.generic.OpenAPIV3Config,
+	})
+	if err != nil {
 		return err
 	}
-	given := c.options.Admission
+	opts := d.options.Admission
 	config := admission.Config{
-		Registry:   c.registry,
-		Types:      c.types,
-		Exports:    c.exports,
-		Authorizer: c.authorizer,
+		Registry:   d.registry,
+		Types:      d.types,
+		Exports:    d.exports,
+		Authorizer: d.authorizer,
 		Deep:       authorization.WithDeep,
-		Dynamic:    c.dynamic,
-		Claims:     c.claims,
-		Reserver:   c.reserver(),
-		InFlight:   c.inFlight,
-		Mounts:     c.options.FeatureEnabled(options.GateWorkspaceMounts),
-		Counts:     c.counts,
-		Enabled:    sets.New(given.Enable...),
-		Disabled:   sets.New(given.Disable...),
+		Dynamic:    d.dynamicAdmission,
+		Claims:     d.claims,
+		Reserver:   d.bindingReserver(),
+		InFlight:   d.quotaInFlight,
+		Mounts:     d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Counts:     d.objectCounts,
+		Enabled:    sets.New(opts.Enable...),
+		Disabled:   sets.New(opts.Disable...),
 	}
-	if given.ConfigFile != "" {
-		if config.Limited, err = admission.ReadLimited(given.ConfigFile); err != nil {
+	if opts.ConfigFile != "" {
+		if config.Limited, err = admission.ReadLimited(opts.ConfigFile); err != nil {
 			return fmt.Errorf("--admission-control-config-file: %w", err)
 		}
 	}
@@ -301,72 +331,34 @@ func (c *Config) applyAdmission(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--enable-admission-plugins, --disable-admission-plugins: %w", err)
 	}
-	c.Generic.AdmissionControl = virtual.Admission(control)
+	d.generic.AdmissionControl = virtual.Admission(control)
 	return nil
 }
 
-func (c *Config) applyAudit(context.Context) error { return c.options.Audit.ApplyTo(c.Generic) }
+func (d *dependencies) applyAudit(context.Context) error { return d.options.Audit.ApplyTo(d.generic) }
 
-func (c *Config) applyFairness(context.Context) error {
-	controller, err := flowcontrol.New(flowcontrol.DefaultLimits(), c.authorizer.Payer)
+func (d *dependencies) applyFlowControl(context.Context) error {
+	flowControl, err := flowcontrol.New(flowcontrol.DefaultLimits(), d.authorizer.Payer)
 	if err != nil {
-		return fmt.Errorf("dividing the shard between logical clusters: %w", err)
+		return fmt.Errorf("creating the flow control of requests: %w", err)
 	}
-	c.Generic.FlowControl = controller
+	d.generic.FlowControl = flowControl
 	return nil
 }
 
-// handlerChain puts the stock chain between our outermost filters, which find the cluster, and our innermost, which
-// keeps to it (wall W7: nothing is served outside of this chain).
-func (c *Config) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
-	handler := c.withDocuments(c.custom.Wrap(apiHandler), generic)
-	handler = filters.WithResourceRules(handler, c.registry, generic.Serializer)
-	handler = authorization.WithDeepReview(handler)
-	handler = authorization.WithImpersonationScope(handler)
-	handler = c.withHome(handler, generic.Serializer)
-	handler = c.virtual.WithServing(handler, generic.Serializer)
-	handler = mount.With(handler)
-	handler = c.connections.With(handler, c.registry)
-	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
-	handler = requester.With(handler)
-	handler = authorization.WithoutInactive(handler, c.registry, generic.Serializer)
-	if generic.AuditBackend != nil {
-		handler = audit.WithCluster(handler)
-	}
-	handler = c.virtual.WithRequest(handler)
-	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(c.registry, c.options.Shard.Name, c.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
-	return authentication.WithInClusterRewrite(handler)
-}
-
-func (c *Config) createGroups(ctx context.Context) (*apiGroups, error) {
-	return newAPIGroups(ctx, builtin.Config{
-		Resources:          c.Generic.MergedResourceConfig,
-		EventTTL:           c.options.EventTTL,
-		Authenticator:      c.Generic.Authentication.Authenticator,
-		APIAudiences:       c.Generic.Authentication.APIAudiences,
-		Authorizer:         c.authorizer,
-		RuleResolver:       c.authorizer,
-		ResourceOf:         resourceOf(c.registry),
-		TokenIssuer:        c.tokenIssuer,
-		TokenMaxExpiration: c.options.Authentication.ServiceAccounts.MaxExpiration,
-		ExtendTokens:       c.options.Authentication.ServiceAccounts.ExtendExpiration,
-		TokenMaxExtension:  c.options.Authentication.ServiceAccounts.MaxExtendedExpiration,
-	}, c.rest, c.registry, c.authorizer, c.identify)
-}
-
-func (c *Config) writeKubeconfig() error {
-	if c.admin == nil {
+func (d *dependencies) writeKubeconfig() error {
+	if d.admin == nil {
 		return nil
 	}
-	cert, _ := c.Generic.SecureServing.Cert.CurrentCertKeyContent()
-	return c.admin.WriteKubeconfig(c.options.ServerRun.ExternalHost, cert)
+	cert, _ := d.generic.SecureServing.Cert.CurrentCertKeyContent()
+	return d.admin.WriteKubeconfig(d.options.ServerRun.ExternalHost, cert)
 }
 
-// rootCA returns the bundle that workspaces publish as kube-root-ca.crt.
-func (c *Config) rootCA() ([]byte, error) {
-	if c.options.RootCAFile != "" {
-		return os.ReadFile(c.options.RootCAFile)
+// rootCA returns the bundle of the config map kube-root-ca.crt of every namespace.
+func (d *dependencies) rootCA() ([]byte, error) {
+	if d.options.RootCAFile != "" {
+		return os.ReadFile(d.options.RootCAFile)
 	}
-	cert, _ := c.Generic.SecureServing.Cert.CurrentCertKeyContent()
+	cert, _ := d.generic.SecureServing.Cert.CurrentCertKeyContent()
 	return cert, nil
 }

@@ -6,63 +6,112 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
+	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/shardserver/admission/dynamic/policystatus"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/binding"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/export"
+	"github.com/atoll-dev/atoll/shardserver/cachedresources"
+	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	definitionlifecycle "github.com/atoll-dev/atoll/shardserver/customresources/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 	"github.com/atoll-dev/atoll/shardserver/sharding/identitystore"
+	"github.com/atoll-dev/atoll/shardserver/sharding/replicatelabel"
+	"github.com/atoll-dev/atoll/shardserver/sharding/routing"
 	"github.com/atoll-dev/atoll/shardserver/sharding/topology"
 	"github.com/atoll-dev/atoll/shardserver/tenancy"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/defaultbindings"
 )
 
-// hookStopControllers is the name of the pre-shutdown hook.
-const hookStopControllers = "kcp-stop-controllers"
-
-// addControllers creates the controllers and ties them to the life of the API server: they start when the bootstrap is
-// done, and end before the server refuses requests. Controllers write through the API, and a leader gives its lease
-// back through it; without that the next replica would wait for the lease to run out.
-func (s *Server) addControllers() error {
-	if !s.options.Controllers.Enable {
-		s.Generic.AddPostStartHookOrDie(hookControllers, func(genericapiserver.PostStartHookContext) error { return nil })
+// createControllers creates the manager of all controllers, unless they are disabled.
+func (d *dependencies) createControllers(context.Context) (err error) {
+	if !d.options.Controllers.Enable {
 		return nil
 	}
-	var err error
-	s.manager, err = controller.NewManager(controller.Config{
-		Registry: s.Registry,
-		Controllers: slices.Concat(
-			s.definitionControllers(),
-			tenancy.Controllers(s.tenancyConfig()),
-			lifecycle.Controllers(s.lifecycleConfig()),
-			s.exportControllers(),
-			s.cacheControllers(),
-			s.sharingControllers(),
-			s.healthControllers(),
-			s.replicationControllers(),
-			[]controller.Controller{
-				policystatus.Controller(s.policyStatusConfig()),
-				identitystore.Controller(s.identityCacheConfig()),
-				topology.Controller(topology.Config{Registry: s.Registry, Clients: s.config.clients}),
-			},
-		),
-		Tasks:    slices.Concat(lifecycle.Tasks(s.lifecycleConfig()), s.replicationTasks(), s.copyTasks(), s.routingTasks()),
-		Election: s.election(),
+	d.manager, err = controller.NewManager(controller.Config{
+		Registry:    d.registry,
+		Controllers: d.controllers(),
+		Tasks:       d.controllerTasks(),
+		Election:    d.election(),
 	})
-	if err != nil {
-		return err
-	}
-	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
-	s.Generic.AddPreShutdownHookOrDie(hookStopControllers, s.stopControllers)
-	return nil
+	return err
 }
 
+// controllers returns all controllers of the shard.
+func (d *dependencies) controllers() []controller.Controller {
+	all := slices.Concat(
+		definitionlifecycle.Controllers(definitionlifecycle.Config{Registry: d.registry, Clients: d.clients, Catalog: d.definitions}),
+		tenancy.Controllers(d.tenancyConfig()),
+		lifecycle.Controllers(d.lifecycleConfig()),
+		d.exportControllers(),
+		[]controller.Controller{
+			claims.Controller(d.claimsConfig()),
+			replicatelabel.Controller(replicatelabel.Config{Registry: d.registry, Objects: d.clients.Metadata}),
+			policystatus.Controller(policystatus.Config{Registry: d.registry, Kubernetes: d.clients.Kubernetes, Schemas: d.dynamicAdmission.Schemas()}),
+			identitystore.Controller(d.identityStoreConfig()),
+			topology.Controller(topology.Config{Registry: d.registry, Clients: d.clients}),
+		},
+	)
+	if d.options.IsRoot() {
+		all = append(all, heartbeat.Controller(heartbeat.ControllerConfig{
+			Registry: d.registry, Client: d.clients.Typed, Own: d.options.Shard.Name, Reporter: d.reporter, Beats: d.heartbeats,
+		}))
+	}
+	if d.options.FeatureEnabled(options.GateCacheAPIs) {
+		all = append(all, d.cachedResourceControllers()...)
+	}
+	if d.replication != nil {
+		all = append(all, d.replication.publisher.Controllers()...)
+	}
+	return all
+}
+
+// controllerTasks returns the background work of the leader that is not driven by a queue.
+func (d *dependencies) controllerTasks() []func(context.Context) {
+	tasks := lifecycle.Tasks(d.lifecycleConfig())
+	if d.replication != nil {
+		tasks = append(tasks, d.replication.publisher.Run, d.replication.replica.Persist)
+	}
+	if d.cachedResources != nil {
+		tasks = append(tasks, d.cachedResources.keeper.Run, d.cachedResources.publisher.Run)
+	}
+	if o := d.options.SharedIndex; o.Enabled() {
+		source := routing.NewSource(d.registry, d.options.Shard.Name)
+		tasks = append(tasks, sharedindex.NewWriter(o, d.options.Shard.Name, source).Run)
+	}
+	return tasks
+}
+
+// election returns the leader election among the replicas of the shard, or nil when each runs the controllers.
+func (d *dependencies) election() *controller.Election {
+	if !d.options.Controllers.EnableLeaderElection {
+		return nil
+	}
+	return &controller.Election{
+		Client:    d.clients.Kubernetes.CoordinationV1(),
+		Namespace: d.options.Controllers.LeaderElectionNamespace,
+		Name:      d.options.Controllers.LeaderElectionName,
+	}
+}
+
+// startControllers runs the controllers from the end of the bootstrap until the shutdown begins.
 func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) error {
+	if s.manager == nil {
+		return nil
+	}
 	ctx, cancel := context.WithCancel(hook)
-	s.running.Go(func() {
-		defer close(s.controlled)
+	s.background.Go(func() {
+		defer close(s.controllersStopped)
 		defer cancel()
 		select {
-		case <-s.booted:
-		case <-s.ending:
+		case <-s.bootstrapped:
+		case <-s.stopping:
 			return
 		case <-ctx.Done():
 			return
@@ -71,9 +120,9 @@ func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) er
 			klog.ErrorS(err, "Controllers stopped")
 		}
 	})
-	s.running.Go(func() {
+	s.background.Go(func() {
 		select {
-		case <-s.ending:
+		case <-s.stopping:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -81,9 +130,101 @@ func (s *Server) startControllers(hook genericapiserver.PostStartHookContext) er
 	return nil
 }
 
-// stopControllers returns when the controllers have ended. The server calls it once, while it still serves.
+// stopControllers returns when the controllers have ended. The API server calls it once, while it still serves: controllers
+// write through the API, and a leader releases its lease through it, or the next leader would wait for the lease to
+// expire.
 func (s *Server) stopControllers() error {
-	close(s.ending)
-	<-s.controlled
+	close(s.stopping)
+	<-s.controllersStopped
 	return nil
+}
+
+// tenancyConfig configures the controllers of workspaces and logical clusters.
+func (d *dependencies) tenancyConfig() tenancy.Config {
+	status := binding.NewForeseer(binding.Config{Registry: d.registry, Exports: d.exports, Definitions: d.bindingDefinitions})
+	return tenancy.Config{
+		Registry: d.registry,
+		Clients:  d.clients,
+		Types:    d.types,
+		Defaults: defaultbindings.NewBinder(defaultbindings.Config{
+			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Foresee: status.Foresee,
+		}),
+		ShardName: d.options.Shard.Name,
+		Health:    d.reporter,
+		Beats:     d.heartbeats,
+		Mounts:    d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Keys:      d.keys,
+		Leftovers: d.keys.RemoveLeftovers,
+	}
+}
+
+// lifecycleConfig configures the controllers of namespaces, service accounts, garbage collection and quota.
+func (d *dependencies) lifecycleConfig() lifecycle.Config {
+	return lifecycle.Config{
+		Registry:  d.registry,
+		Clients:   d.clients,
+		Tokens:    d.tokenIssuer,
+		Keys:      d.keys,
+		InFlight:  d.quotaInFlight,
+		Observers: []func() lifecycle.Observer{func() lifecycle.Observer { return claims.NewWatcher(d.claimsConfig()) }},
+		RootCA: func() []byte {
+			bundle, err := d.rootCA()
+			if err != nil {
+				klog.ErrorS(err, "Reading the root CA bundle")
+			}
+			return bundle
+		},
+	}
+}
+
+// claimsConfig configures what labels objects when permission claims change.
+func (d *dependencies) claimsConfig() claims.Config {
+	return claims.Config{Registry: d.registry, Index: d.claims, Objects: d.clients.Metadata, Bindings: d.clients.Typed}
+}
+
+// identityStoreConfig configures what stores the identities of the exports of root on this shard.
+func (d *dependencies) identityStoreConfig() identitystore.Config {
+	config := identitystore.Config{Registry: d.registry, Client: d.clients.Typed, Refused: func(error) {}}
+	if d.root != nil {
+		config.Held, config.Refused = d.root.identities.Needed(), d.registration.Published
+	}
+	return config
+}
+
+// sliceConfig configures the controller of endpoint slices, and the source of what other shards need of consumers.
+func (d *dependencies) sliceConfig() endpointslice.Config {
+	return endpointslice.Config{
+		Registry: d.registry, Clients: d.clients, Exports: d.exports,
+		Consumers: d.consumers, Slices: d.slices, ShardName: d.options.Shard.Name,
+	}
+}
+
+// exportControllers returns the controllers of exports, endpoint slices and bindings.
+func (d *dependencies) exportControllers() []controller.Controller {
+	return slices.Concat(
+		export.Controllers(export.Config{
+			Registry: d.registry, Clients: d.clients, ShardName: d.options.Shard.Name,
+			DeprecatedURLs: d.options.FeatureEnabled(options.GateDeprecatedURLs),
+		}),
+		endpointslice.Controllers(d.sliceConfig()),
+		binding.Controllers(binding.Config{
+			Registry: d.registry, Clients: d.clients, Exports: d.exports, Consumers: d.consumers,
+			Definitions: d.bindingDefinitions, Custom: d.definitions, Claims: claims.NewReleaser(d.claimsConfig()),
+			ShardName: d.options.Shard.Name, Clock: clock.RealClock{},
+		}),
+		d.bindingDefinitions.Controllers(),
+	)
+}
+
+// cachedResourceControllers returns the controllers of cached resources.
+func (d *dependencies) cachedResourceControllers() []controller.Controller {
+	references := exportReferences{d.exports, d}
+	config := cachedresources.Config{Registry: d.registry, Clients: d.clients, Exports: references, ShardName: d.options.Shard.Name}
+	if d.cachedResources == nil {
+		return cachedresources.Controllers(config)
+	}
+	config.Publisher = d.cachedResources.publisher
+	return append(cachedresources.Controllers(config), cachedreplica.Wanted(cachedreplica.WantedConfig{
+		Registry: d.registry, Exports: references, Keeper: d.cachedResources.keeper,
+	}))
 }

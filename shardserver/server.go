@@ -1,3 +1,18 @@
+// Package shardserver is the shard: a stock generic API server whose storage, authorization and controllers know logical
+// clusters (docs/architecture.md). It is a library: options become dependencies, dependencies a Server; cmd/kcp only
+// binds flags.
+//
+// The files, in the order in which a shard is built:
+//
+//	server.go       the life of the process: start, background work, shutdown
+//	config.go       all parts of a shard in topological order; what flags configure
+//	storage.go      storage of every resource, API groups
+//	indexes.go      indexes over the watch caches, and what depends on them
+//	handlers.go     the handler chain, virtual workspaces
+//	sharding.go     join, heartbeat, replication
+//	controllers.go  controllers and leader election
+//
+// Nothing but the assembly of parts lives here.
 package shardserver
 
 import (
@@ -16,70 +31,52 @@ import (
 
 	"github.com/atoll-dev/atoll/internal/background"
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
-	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 	"github.com/atoll-dev/atoll/shardserver/bootstrap"
-	"github.com/atoll-dev/atoll/shardserver/controller"
 	"github.com/atoll-dev/atoll/shardserver/metrics"
 	"github.com/atoll-dev/atoll/shardserver/options"
-	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
-	"github.com/atoll-dev/atoll/shardserver/sharding/join"
 	"github.com/atoll-dev/atoll/shardserver/storage"
-	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
 )
 
-// Names of the post-start hooks, each a check of /readyz.
+// Names of the post-start hooks, each a check of /readyz, and of the pre-shutdown hook.
 const (
-	hookBootstrap   = "kcp-bootstrap-policy"
-	hookControllers = "kcp-start-controllers"
-	hookPolicy      = "kcp-follow-bootstrap-policy"
-	hookCounts      = "kcp-count-objects"
-	hookLoopback    = "kcp-serve-own-writes"
+	hookBootstrap         = "kcp-bootstrap-policy"
+	hookInformers         = "kcp-start-informers"
+	hookVirtualWorkspaces = "kcp-start-virtual-workspaces"
+	hookCacheServer       = "kcp-start-cache-server"
+	hookControllers       = "kcp-start-controllers"
+	hookLoopback          = "kcp-start-loopback"
+	hookStopControllers   = "kcp-stop-controllers"
 )
 
 // Server is a shard that is ready to run.
 type Server struct {
 	// Generic is the API server below.
 	Generic *genericapiserver.GenericAPIServer
-	// Registry knows every stored resource.
+	// Registry has every stored resource.
 	Registry *storage.Registry
 
-	options options.Completed
-	config  *Config
-	etcd    *embeddedetcd.Server
-	manager *controller.Manager
-	// booted is closed when the bootstrap is done, ending when the shutdown begins, and controlled when the controllers
-	// have ended.
-	booted, ending, controlled chan struct{}
-
-	// made makes definitions of schemas, for all controllers.
-	made *definitions.Definitions
-	// referrers know who refers to which export.
-	referrers referrers
-	// replication is nil where there is no cache.
-	replication *replicator
-
-	running  background.Group
-	profiler *http.Server
-	// reporter says how this shard is, beats when others were last heard of; registration is nil on the root shard.
-	reporter     *heartbeat.Reporter
-	beats        *heartbeat.Beats
-	registration *join.Registration
-	// streams are the open watches in virtual workspaces of exports; nil where there are none.
-	streams *virtualapiexport.Streams
-	// cache is the embedded cache server; nil where there is none.
-	cache Cache
-	// ran says that the API server was run, which destroys its storage when it ends.
+	*dependencies
+	etcd       *embeddedetcd.Server
+	background background.Group
+	profiler   *http.Server
+	// bootstrapped is closed after the bootstrap, stopping when the shutdown begins, and controllersStopped after the
+	// controllers have ended.
+	bootstrapped, stopping, controllersStopped chan struct{}
+	// ran is true once the API server runs, which destroys its storage when it ends.
 	ran bool
 }
 
 // New starts what storage needs (the embedded etcd), creates all APIs and returns the server, which does not serve
 // yet. On an error everything that was started is stopped.
 //
-// newCache makes the cache server of the installation if this shard embeds it; nil leaves it out.
-func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Server, err error) {
+// newCache creates the cache server of the installation if this shard embeds it; nil leaves it out.
+func New(ctx context.Context, opts options.Completed, newCache cache.New) (_ *Server, err error) {
+	registry := storage.NewRegistry()
 	s := &Server{
-		options: opts, Registry: storage.NewRegistry(),
-		booted: make(chan struct{}), ending: make(chan struct{}), controlled: make(chan struct{}),
+		Registry:     registry,
+		dependencies: newDependencies(opts, registry),
+		bootstrapped: make(chan struct{}), stopping: make(chan struct{}), controllersStopped: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
@@ -89,52 +86,111 @@ func New(ctx context.Context, opts options.Completed, newCache NewCache) (_ *Ser
 	if err := s.startEtcd(ctx); err != nil {
 		return nil, err
 	}
-	if s.config, err = newConfig(ctx, opts, s.Registry); err != nil {
+	if err := s.build(ctx, newCache); err != nil {
 		return nil, err
 	}
-	groups, err := s.config.createGroups(ctx)
-	if err != nil {
-		return nil, s.explainStorage(err)
-	}
-	s.config.shared = groups.shared
-	s.config.serveCustomResources(groups)
-	if err := s.addVirtualWorkspaces(groups); err != nil {
-		return nil, err
-	}
-	if err := s.addCache(ctx, newCache); err != nil {
-		return nil, err
-	}
-	if s.Generic, err = s.config.Generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
+	if s.Generic, err = s.generic.Complete(nil).New("kcp", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("creating the API server: %w", err)
 	}
-	s.config.server = s.Generic
-	if err := groups.install(s.Generic); err != nil {
+	s.openAPISpec = s.Generic
+	if err := s.groups.install(s.Generic); err != nil {
 		return nil, err
 	}
-	s.installTokenIssuer()
-	s.addHealth()
-	s.followReferrers()
-	if err := s.addReplication(ctx); err != nil {
-		return nil, err
+	s.installTokenIssuer(s.Generic)
+	metrics.Install(s.Generic.Handler.NonGoRestfulMux, registry, opts.Shard.Name, s.collectors()...)
+	s.Generic.RegisterDestroyFunc(s.definitions.Close)
+	if s.cachedResources != nil {
+		s.Generic.RegisterDestroyFunc(s.cachedResources.store.Close)
 	}
-	s.followBindings()
-	s.followDefinitions()
-	metrics.Install(s.Generic.Handler.NonGoRestfulMux, s.Registry, opts.Shard.Name, append(s.replicationMetrics(), metrics.NewSharing(opts.Shard.Name, s.config.bindings, s.config.exports))...)
-	s.Generic.AddPostStartHookOrDie(hookLoopback, s.serveOwnWrites)
+	s.addHooks()
+	return s, s.writeKubeconfig()
+}
+
+// addHooks ties the parts of the shard to the life of the API server.
+func (s *Server) addHooks() {
+	s.Generic.AddPostStartHookOrDie(hookLoopback, func(hook genericapiserver.PostStartHookContext) error {
+		s.clients.ServeDirectly(hook, s.Generic.Handler) // own writes do not go through the network
+		return nil
+	})
 	s.Generic.AddPostStartHookOrDie(hookBootstrap, s.bootstrap)
-	if err := s.addRegistration(); err != nil {
-		return nil, err
+	for name, tasks := range s.backgroundTasks() {
+		s.Generic.AddPostStartHookOrDie(name, func(hook genericapiserver.PostStartHookContext) error { return s.start(hook, tasks) })
 	}
-	if err := s.addControllers(); err != nil {
-		return nil, err
+	s.Generic.AddPostStartHookOrDie(hookControllers, s.startControllers)
+	if s.manager != nil {
+		s.Generic.AddPreShutdownHookOrDie(hookStopControllers, s.stopControllers)
 	}
-	s.Generic.AddPostStartHookOrDie(hookPolicy, s.followPolicy)
-	s.Generic.AddPostStartHookOrDie(hookClaims, s.followClaims)
-	s.Generic.AddPostStartHookOrDie(hookConfigurations, s.followConfigurations)
-	s.Generic.AddPostStartHookOrDie(hookConnections, s.followConnections)
-	s.Generic.AddPostStartHookOrDie(hookCounts, s.countObjects)
-	s.Generic.AddPostStartHookOrDie(hookViews, s.followViews)
-	return s, s.config.writeKubeconfig()
+}
+
+// backgroundTask runs beside the requests for as long as the server serves.
+type backgroundTask struct {
+	name string
+	run  func(context.Context)
+	// waitForSync delays the readiness of the server; nil does not.
+	waitForSync func(context.Context) error
+}
+
+// backgroundTasks returns all background work by the post-start hook that starts it.
+func (s *Server) backgroundTasks() map[string][]backgroundTask {
+	tasks := map[string][]backgroundTask{hookInformers: {
+		{"bindings", s.bindings.Run, s.bindings.WaitForSync},
+		{"exports", s.exports.Run, s.exports.WaitForSync},
+		{"workspace types", s.workspaceTypes.Run, s.workspaceTypes.WaitForSync},
+		{"consumers of exports", s.consumers.Run, s.consumers.WaitForSync},
+		{"endpoint slices of exports", s.slices.Run, s.slices.WaitForSync},
+		{"definitions", s.definitions.Run, s.definitions.WaitForSync},
+		{"permission claims", s.claims.Run, nil},
+		{"bootstrap policy", s.authorizer.Run, nil},
+		{"admission configurations", s.dynamicAdmission.Run, nil},
+		{"logical clusters", func(ctx context.Context) { s.watchTerminator.Run(ctx, s.registry) }, nil},
+		{"object counts", s.objectCounts.Run, nil},
+		{"shard reports", s.heartbeats.Run, nil},
+	}}
+	if s.registration != nil {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"registration", s.registration.Run, nil})
+	}
+	if s.replication != nil {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"cache", s.followCache, s.waitForReplica})
+	}
+	if s.cachedResources != nil {
+		tasks[hookInformers] = append(tasks[hookInformers], backgroundTask{"idle replicas", s.cachedResources.store.Run, nil})
+	}
+	if s.exportWatches != nil {
+		tasks[hookVirtualWorkspaces] = []backgroundTask{{"watches of exports", s.exportWatches.Run, nil}}
+	}
+	if s.cache != nil {
+		tasks[hookCacheServer] = []backgroundTask{{"cache server", s.cache.Run, nil}}
+	}
+	return tasks
+}
+
+// start runs tasks in the background and returns when those that delay readiness have synced.
+func (s *Server) start(hook genericapiserver.PostStartHookContext, tasks []backgroundTask) error {
+	for _, task := range tasks {
+		s.background.Go(func() { task.run(hook) })
+	}
+	for _, task := range tasks {
+		if task.waitForSync == nil {
+			continue
+		}
+		if err := task.waitForSync(hook); err != nil && hook.Err() == nil {
+			return fmt.Errorf("waiting for %s: %w", task.name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
+	started := time.Now()
+	if err := bootstrap.Run(hook, s.clients.Typed, s.bootstrapOptions()); err != nil {
+		if hook.Err() != nil {
+			return nil // the server shuts down
+		}
+		return fmt.Errorf("bootstrapping: %w", err)
+	}
+	klog.V(2).InfoS("Bootstrapped", "shard", s.options.Shard.Name, "after", time.Since(started).Round(time.Millisecond))
+	close(s.bootstrapped)
+	return nil
 }
 
 // Run serves until the context ends, then shuts down gracefully: controllers first, requests next, etcd last.
@@ -166,10 +222,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Host returns the "host:port" that clients reach the server by.
+// Host returns the "host:port" of the server for clients.
 func (s *Server) Host() string { return s.options.ServerRun.ExternalHost }
 
-// StorageTransport returns how the shard reaches etcd, for tools and tests that look at keys.
+// StorageTransport returns the connection to etcd, for tools and tests that read keys.
 func (s *Server) StorageTransport() storagebackend.TransportConfig {
 	return s.options.Etcd.StorageConfig.Transport
 }
@@ -189,59 +245,13 @@ func (s *Server) startEtcd(ctx context.Context) error {
 	return nil
 }
 
-// explainStorage says what to look at when storage could not be reached in time.
-func (s *Server) explainStorage(err error) error {
+// explainStorageError adds to a timeout of etcd what the user can check.
+func explainStorageError(err error, transport storagebackend.TransportConfig) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return fmt.Errorf("etcd at %s does not answer; check that it runs, and --etcd-servers, --etcd-cafile, --etcd-certfile and --etcd-keyfile: %w",
-		strings.Join(s.StorageTransport().ServerList, ", "), err)
-}
-
-func (s *Server) bootstrap(hook genericapiserver.PostStartHookContext) error {
-	started := time.Now()
-	if err := bootstrap.Run(hook, s.config.clients.Typed, s.config.bootstrapOptions()); err != nil {
-		if hook.Err() != nil {
-			return nil // shutting down before the end of it
-		}
-		return fmt.Errorf("bootstrapping: %w", err)
-	}
-	klog.V(2).InfoS("Bootstrapped", "shard", s.options.Shard.Name, "after", time.Since(started).Round(time.Millisecond))
-	close(s.booted)
-	return nil
-}
-
-// bootstrapOptions say what the shard must hold, and how it is registered.
-func (c *Config) bootstrapOptions() bootstrap.Options {
-	return bootstrap.Options{
-		ShardName:           c.options.Shard.Name,
-		BaseURL:             c.options.Shard.BaseURL,
-		ExternalURL:         c.options.Shard.ExternalURL,
-		VirtualWorkspaceURL: c.options.Shard.VirtualWorkspaceURL,
-		Root:                c.options.IsRoot(),
-		Batteries:           c.options.Batteries.Names(),
-		HomeWorkspaces:      c.options.Home.Enabled,
-		HomeCreatorGroups:   c.options.Home.CreatorGroups,
-		CacheAPIs:           c.options.FeatureEnabled(options.GateCacheAPIs),
-	}
-}
-
-// serveOwnWrites spares what the shard itself writes the way through the network, for as long as it serves.
-func (s *Server) serveOwnWrites(hook genericapiserver.PostStartHookContext) error {
-	s.config.clients.ServeDirectly(hook, s.Generic.Handler)
-	return nil
-}
-
-// followPolicy keeps the policy of system:admin compiled, which every request is decided by.
-func (s *Server) followPolicy(hook genericapiserver.PostStartHookContext) error {
-	s.running.Go(func() { s.config.authorizer.Run(hook) })
-	return nil
-}
-
-// countObjects keeps the numbers that this process checks object limits against.
-func (s *Server) countObjects(hook genericapiserver.PostStartHookContext) error {
-	s.running.Go(func() { s.config.counts.Run(hook) })
-	return nil
+		strings.Join(transport.ServerList, ", "), err)
 }
 
 func (s *Server) startProfiler() error {
@@ -258,21 +268,20 @@ func (s *Server) startProfiler() error {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s.profiler = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	s.running.Go(func() { _ = s.profiler.Serve(listener) })
+	s.background.Go(func() { _ = s.profiler.Serve(listener) })
 	return nil
 }
 
+// stop releases everything that New and Run started, in the reverse order of their dependencies.
 func (s *Server) stop() {
 	if s.profiler != nil {
 		_ = s.profiler.Close()
 	}
-	s.running.Wait()
+	s.background.Wait()
 	if s.replication != nil {
 		s.replication.close()
 	}
-	if s.config != nil {
-		_ = s.config.keys.Close()
-	}
+	_ = s.keys.Close()
 	if !s.ran { // otherwise the API server has destroyed its storage when it ended
 		for _, resource := range s.Registry.All() {
 			resource.Store.Destroy()

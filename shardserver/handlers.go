@@ -1,0 +1,245 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+	"k8s.io/kubernetes/pkg/routes"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/authentication"
+	"github.com/atoll-dev/atoll/shardserver/authorization"
+	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
+	"github.com/atoll-dev/atoll/shardserver/discovery"
+	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
+	"github.com/atoll-dev/atoll/shardserver/filters"
+	"github.com/atoll-dev/atoll/shardserver/filters/audit"
+	"github.com/atoll-dev/atoll/shardserver/openapi"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/home"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
+	"github.com/atoll-dev/atoll/shardserver/tenancy/watchterminator"
+	"github.com/atoll-dev/atoll/shardserver/virtual"
+	virtualapiexport "github.com/atoll-dev/atoll/shardserver/virtual/apiexport"
+	"github.com/atoll-dev/atoll/shardserver/virtual/apiresourceschema"
+	"github.com/atoll-dev/atoll/shardserver/virtual/cache"
+	"github.com/atoll-dev/atoll/shardserver/virtual/lifecycle"
+)
+
+// cachePrefix is the prefix of the embedded cache's keys in the shard's etcd, where the shard has the stock prefix.
+const cachePrefix = "/cache"
+
+func (d *dependencies) applyHandlerChain(context.Context) error {
+	d.registry.SetVisible(d.visible)
+	d.watchTerminator = watchterminator.New(d.generic.LongRunningFunc)
+	d.generic.BuildHandlerChainFunc = d.handlerChain
+	return nil
+}
+
+// handlerChain puts the stock chain between our outermost filters, which resolve the logical cluster, and our innermost,
+// which restrict the request to it. Nothing is served outside of this chain (wall W7). The last handler of this function
+// is the first that a request meets.
+func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapiserver.Config) http.Handler {
+	handler := d.withDocuments(d.customResources.Wrap(apiHandler), generic)
+	handler = filters.WithResourceRules(handler, d.registry, generic.Serializer)
+	handler = authorization.WithDeepReview(handler)
+	handler = authorization.WithImpersonationScope(handler)
+	handler = d.withHome(handler, generic.Serializer)
+	handler = d.virtual.WithServing(handler, generic.Serializer)
+	handler = mount.With(handler)
+	handler = d.watchTerminator.With(handler, d.registry)
+	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
+	handler = requester.With(handler)
+	handler = authorization.WithoutInactive(handler, d.registry, generic.Serializer)
+	if generic.AuditBackend != nil {
+		handler = audit.WithCluster(handler)
+	}
+	handler = d.virtual.WithRequest(handler)
+	handler = filters.WithCluster(handler, audit.Refused(generic), filters.NewResolver(d.registry, d.options.Shard.Name, d.options.FeatureEnabled(options.GateWorkspaceMounts)), generic.Serializer)
+	return authentication.WithInClusterRewrite(handler)
+}
+
+// withDocuments serves discovery and OpenAPI of the request's logical cluster: what is compiled in, as the handler below
+// serves it, and what definitions and bindings add.
+func (d *dependencies) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
+	compiled := discovery.NewSource(handler)
+	sets := discovery.NewSets(compiled, d.registry, d.groups.shared.HashOf, d.boundDefinitions, d.definitions.Barred)
+	d.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
+	d.openapi = openapi.With(d.discovery, sets, compiled, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)
+	return d.openapi
+}
+
+// boundDefinitions returns the definitions that the context's logical cluster binds.
+func (d *dependencies) boundDefinitions(ctx context.Context) ([]discovery.Defined, error) {
+	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() {
+		return nil, nil
+	}
+	served, err := d.definitions.Bound(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bound := make([]discovery.Defined, 0, len(served))
+	for _, b := range served {
+		bound = append(bound, discovery.Defined{Object: b.Definition, Terminating: b.Terminating, ReadOnly: b.Virtual})
+	}
+	return bound, nil
+}
+
+// DocumentStats are the statistics of the caches of discovery and OpenAPI documents.
+type DocumentStats struct{ Discovery, OpenAPIv2, OpenAPIv3 documents.Stats }
+
+// DocumentStats returns the current statistics.
+func (s *Server) DocumentStats() DocumentStats {
+	v2, v3 := s.openapi.Stats()
+	return DocumentStats{Discovery: s.discovery.Stats(), OpenAPIv2: v2, OpenAPIv3: v3}
+}
+
+// homeAuthorizer allows users to request their home workspaces, if home workspaces are enabled.
+func (d *dependencies) homeAuthorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
+	if !d.options.Home.Enabled {
+		return delegate
+	}
+	return home.Authorizer(delegate)
+}
+
+// withHome serves requests of users for their home workspaces, if home workspaces are enabled.
+func (d *dependencies) withHome(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	if !d.options.Home.Enabled {
+		return handler
+	}
+	return home.With(handler, home.Config{
+		Registry:   d.registry,
+		Client:     d.clients.Typed,
+		Authorizer: d.authorizer,
+		Types:      d.types,
+		ShardName:  d.options.Shard.Name,
+		Serializer: serializer,
+	})
+}
+
+// installTokenIssuer serves the documents by which others verify service account tokens:
+// /.well-known/openid-configuration, and the public keys under /openid/v1/jwks. They are the same in every logical
+// cluster. An issuer that is not a valid OpenID Connect issuer has none, as in stock.
+func (d *dependencies) installTokenIssuer(server *genericapiserver.GenericAPIServer) {
+	accounts := d.options.Authentication.ServiceAccounts
+	keys := accounts.JWKSURI
+	if keys == "" {
+		keys = strings.TrimSuffix(d.options.Shard.ExternalURL, "/") + serviceaccount.JWKSPath
+	}
+	metadata, err := serviceaccount.NewOpenIDMetadataProvider(accounts.Issuers[0], keys, "", d.tokenKeys)
+	if err != nil {
+		klog.ErrorS(err, "The issuer of service account tokens cannot be discovered", "issuer", accounts.Issuers[0])
+		return
+	}
+	routes.NewOpenIDMetadataServer(metadata).Install(server.Handler.GoRestfulContainer)
+}
+
+// createVirtualWorkspaces creates the virtual workspaces over the storages of the shard.
+func (d *dependencies) createVirtualWorkspaces(context.Context) error {
+	if !d.servesVirtualWorkspaces() {
+		return nil
+	}
+	all, err := d.logicalClusterWorkspaces()
+	if err != nil {
+		return err
+	}
+	exports, watches := virtualapiexport.New(virtualapiexport.Config{
+		Registry:   d.registry,
+		Exports:    d.exports,
+		Authorizer: d.authorizer,
+		Policy:     d.authorizer.AuthorizeClaimed,
+		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
+		Serializer: d.generic.Serializer,
+	})
+	d.exportWatches = watches
+	schemas, err := apiresourceschema.New(apiresourceschema.Config{
+		Base:       d.generic,
+		Registry:   d.registry,
+		Exports:    d.exports,
+		Authorizer: d.authorizer,
+		Serializer: d.generic.Serializer,
+	})
+	if err != nil {
+		return err
+	}
+	all = append(all, exports, schemas)
+	if d.replicationView != nil {
+		all = append(all, d.replicationView.Virtual())
+	}
+	if err := d.virtual.Add(all...); err != nil {
+		return fmt.Errorf("adding virtual workspaces: %w", err)
+	}
+	d.generic.AddReadyzChecks(d.virtual.Checks()...)
+	return nil
+}
+
+// servesVirtualWorkspaces is false where a server of its own, to which --shard-virtual-workspace-url points, forwards
+// requests to other shards.
+func (d *dependencies) servesVirtualWorkspaces() bool {
+	return d.options.RunVirtualWorkspaces || d.options.Shard.VirtualWorkspaceURL != d.options.Shard.BaseURL
+}
+
+// logicalClusterWorkspaces returns the virtual workspaces of initializers and terminators.
+func (d *dependencies) logicalClusterWorkspaces() ([]*virtual.Workspace, error) {
+	stores := map[string]rest.Storage{}
+	for _, info := range d.groups.named {
+		if version := info.PrioritizedVersions[0]; version == corev1alpha1.SchemeGroupVersion {
+			for name, store := range info.VersionedResourcesStorageMap[version.Version] {
+				stores[name] = store
+			}
+		}
+	}
+	return lifecycle.New(lifecycle.Config{
+		Base:            d.generic,
+		Registry:        d.registry,
+		Authorizer:      d.authorizer,
+		LogicalClusters: stores["logicalclusters"],
+		Status:          stores["logicalclusters/status"],
+		Serializer:      d.generic.Serializer,
+	})
+}
+
+// createCache serves a cache server at /services/cache, unless the shard has another one.
+func (d *dependencies) createCache(ctx context.Context, create cache.New) error {
+	if create == nil || d.options.Shard.CacheKubeconfig != "" {
+		return nil
+	}
+	config := cache.Config{
+		Transport:   d.options.Etcd.StorageConfig.Transport,
+		Prefix:      embeddedCachePrefix(d.options.Etcd.StorageConfig.Prefix),
+		MinWatch:    time.Duration(d.generic.MinRequestTimeout) * time.Second,
+		MaxBody:     d.generic.MaxRequestBodyBytes,
+		AlwaysAllow: d.options.Authorization.AlwaysAllowPaths,
+		MaxObjects:  d.options.Shard.MaxObjectsOfAnother,
+	}
+	if d.generic.ResourceTransformers != nil {
+		config.Transformer = d.generic.ResourceTransformers.TransformerForResource
+	}
+	var err error
+	if d.cache, err = create(ctx, config); err != nil {
+		return fmt.Errorf("creating the embedded cache server: %w", err)
+	}
+	return d.virtual.Add(cache.Workspace(d.cache))
+}
+
+// embeddedCachePrefix returns the prefix of the embedded cache's keys. Installations that share an etcd by prefixes have
+// caches of their own.
+func embeddedCachePrefix(shard string) string {
+	if path.Join("/", shard) == kubeoptions.DefaultEtcdPathPrefix {
+		return cachePrefix
+	}
+	return path.Join("/", shard) + strings.ReplaceAll(cachePrefix, "/", "-")
+}

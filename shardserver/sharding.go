@@ -1,0 +1,309 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	cacheclient "github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/endpointslice"
+	"github.com/atoll-dev/atoll/shardserver/bootstrap"
+	cachedpublisher "github.com/atoll-dev/atoll/shardserver/cachedresources/publisher"
+	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
+	"github.com/atoll-dev/atoll/shardserver/sharding/join"
+	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
+	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/tenancy"
+)
+
+const (
+	// checkRegistration is the name of the /readyz check of the registration in root.
+	checkRegistration = "shard-registration"
+	// heartbeatInterval is the time between two reports of a shard.
+	heartbeatInterval = 10 * time.Second
+	// replicaSyncTimeout bounds how long the readiness of a shard waits for the objects of other shards.
+	replicaSyncTimeout = 5 * time.Second
+	// trustInterval is the time between two checks that the cache belongs to this installation.
+	trustInterval = time.Second
+)
+
+// rootShard connects a shard that is not root to the root shard.
+type rootShard struct {
+	client     *join.Root
+	identities join.Identities
+	// firstStart is true if the shard had to fetch its identities: it was never part of the installation before.
+	firstStart bool
+}
+
+// join resolves the identities by which this shard, which is not root, stores kcp's own APIs. Until it returns, the secure
+// port answers with the reason of the delay.
+func (d *dependencies) join(ctx context.Context, configMaps registryrest.Storage) (_ *rootShard, err error) {
+	store, ok := configMaps.(join.Store)
+	if !ok {
+		return nil, fmt.Errorf("the storage of config maps is %T, which cannot hold identities", configMaps)
+	}
+	config, err := d.options.RootConfig()
+	if err != nil {
+		return nil, err
+	}
+	root := &rootShard{}
+	if root.client, err = join.NewRoot(config); err != nil {
+		return nil, err
+	}
+	var waiting *join.Waiting
+	var serveErr error
+	root.identities, err = join.Resolve(ctx, store, root.client, func(reason error) {
+		root.firstStart = true
+		if waiting == nil && serveErr == nil {
+			waiting, serveErr = join.Wait(d.generic.SecureServing)
+		}
+		if waiting != nil {
+			waiting.Because(reason)
+		}
+	})
+	if waiting != nil {
+		serveErr = waiting.Stop()
+	}
+	if err == nil && serveErr != nil {
+		err = fmt.Errorf("answering on the secure port while waiting for the root shard: %w", serveErr)
+	}
+	return root, err
+}
+
+// bootstrapOptions returns the content of the logical clusters that the shard creates, and its registration.
+func (d *dependencies) bootstrapOptions() bootstrap.Options {
+	shard := d.options.Shard
+	return bootstrap.Options{
+		ShardName:           shard.Name,
+		BaseURL:             shard.BaseURL,
+		ExternalURL:         shard.ExternalURL,
+		VirtualWorkspaceURL: shard.VirtualWorkspaceURL,
+		Root:                d.options.IsRoot(),
+		Batteries:           d.options.Batteries.Names(),
+		HomeWorkspaces:      d.options.Home.Enabled,
+		HomeCreatorGroups:   d.options.Home.CreatorGroups,
+		CacheAPIs:           d.options.FeatureEnabled(options.GateCacheAPIs),
+	}
+}
+
+// createRegistration creates what registers a shard that is not root in root, in the background. Only a shard that is new
+// to the installation is not ready before: others serve whether root is reachable or not. The bootstrap of the root shard
+// registers that one.
+func (d *dependencies) createRegistration(context.Context) error {
+	if d.root == nil {
+		return nil
+	}
+	d.registration = &join.Registration{
+		Root:     d.root.client,
+		Held:     d.root.identities,
+		Required: d.root.firstStart,
+		Register: func(ctx context.Context, c client.Client, create bool) error {
+			return bootstrap.RegisterShard(ctx, c, d.bootstrapOptions(), create)
+		},
+	}
+	d.generic.AddReadyzChecks(healthz.NamedCheck(checkRegistration, func(*http.Request) error { return d.registration.Healthy() }))
+	return nil
+}
+
+// createHeartbeat creates what reports the load and health of this shard, and what reads the reports of others.
+func (d *dependencies) createHeartbeat(context.Context) error {
+	d.reporter = heartbeat.NewReporter(heartbeat.ReporterConfig{
+		Registry:           d.registry,
+		Keys:               d.keys,
+		MaxLogicalClusters: d.options.Shard.MaxLogicalClusters,
+		MaxObjects:         d.options.Shard.MaxObjects,
+		MemoryLimit:        debug.SetMemoryLimit(-1),
+		Healthy: func() error {
+			if d.registration == nil {
+				return nil
+			}
+			return d.registration.Healthy()
+		},
+	})
+	d.heartbeats = heartbeat.NewBeats(d.registry)
+	return nil
+}
+
+// shardReplication connects a shard to the cache server: what other shards publish, and what this one publishes.
+type shardReplication struct {
+	cache     *cacheclient.Client
+	replica   *replica.Mirror
+	publisher *publisher.Publisher
+	disk      *replica.Disk
+}
+
+// cachedResources are both sides of cached resources between shards: what this shard publishes to others, and the replicas
+// of what others publish for consumers on this shard.
+type cachedResources struct {
+	publisher *cachedpublisher.Publisher
+	store     *cachedreplica.Store
+	keeper    *cachedreplica.Keeper
+}
+
+// createReplication creates the replica of what other shards publish and the publisher of this shard, if there is a cache
+// server. It loads what was replicated before the last stop. All resources must be in the registry.
+func (d *dependencies) createReplication(ctx context.Context) error {
+	config, err := d.cacheConfig()
+	if err != nil || config == nil {
+		return err
+	}
+	r := &shardReplication{}
+	d.replication = r // from here on, Server.stop closes it
+	if r.cache, err = cacheclient.New(config, d.options.Shard.Name); err != nil {
+		return fmt.Errorf("--cache-kubeconfig: %w", err)
+	}
+	etcd, err := etcdkeys.Connect(d.options.Etcd.StorageConfig.Transport)
+	if err != nil {
+		return err
+	}
+	r.disk = &replica.Disk{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
+	resources := publisher.Copied(d.registry)
+	for _, resource := range cacheclient.Resources() {
+		if storage.OnlyElsewhere(resource.GroupResource()) {
+			resources = append(resources, resource)
+		}
+	}
+	r.replica = replica.New(replica.Config{
+		Shard: d.options.Shard.Name, Root: options.DefaultShardName, Resources: resources, Shards: d.registeredShards(), Disk: r.disk,
+		MaxPerShard: int(d.options.Shard.MaxObjectsOfAnother),
+	})
+	if err := r.replica.Load(ctx); err != nil {
+		return err
+	}
+	d.registry.SetElsewhere(r.replica)
+	r.publisher = publisher.New(publisher.Config{
+		Registry: d.registry, Shard: d.options.Shard.Name, Cache: r.cache, Mirror: r.replica, Sources: d.publishedSources(),
+		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return d.reporter.Report(ctx) }, Interval: heartbeatInterval,
+	})
+	if d.options.FeatureEnabled(options.GateCacheAPIs) {
+		d.createCachedResources()
+	}
+	return nil
+}
+
+func (d *dependencies) createCachedResources() {
+	config := d.options.Etcd.StorageConfig
+	config.Prefix = cachedreplica.Prefix(config.Prefix)
+	pool := crdstorage.NewPool(crdstorage.Options{
+		Storage: config, Transformers: d.restOptions.transformers, WatchCache: d.options.Etcd.EnableWatchCache,
+		DeleteCollectionWorkers: d.options.Etcd.DeleteCollectionWorkers,
+	})
+	store := cachedreplica.NewStore(pool, d.definitions)
+	d.cachedResources = &cachedResources{
+		store:  store,
+		keeper: cachedreplica.NewKeeper(cachedreplica.KeeperConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.disk}),
+		publisher: cachedpublisher.New(cachedpublisher.Config{
+			Registry: d.registry, Shard: d.options.Shard.Name, Cache: d.replication.cache, Mirror: d.replication.replica, Objects: d.clients.Dynamic,
+		}),
+	}
+}
+
+// replicas returns the replicas of cached resources of other shards; nil without a cache server.
+func (d *dependencies) replicas() *cachedreplica.Store {
+	if d.cachedResources == nil {
+		return nil
+	}
+	return d.cachedResources.store
+}
+
+// followCache runs the replica until the context ends, but not while root belongs to another installation: such a cache is
+// not trusted, and while the replica does not run nothing is published.
+func (d *dependencies) followCache(ctx context.Context) {
+	trusted := func(context.Context) (bool, error) {
+		return d.registration == nil || d.registration.Foreign() == nil, nil
+	}
+	for wait.PollUntilContextCancel(ctx, trustInterval, true, trusted) == nil {
+		running, cancel := context.WithCancel(ctx)
+		var group wait.Group
+		group.Start(func() {
+			defer cancel()
+			_ = wait.PollUntilContextCancel(running, trustInterval, true, func(ctx context.Context) (bool, error) {
+				ok, err := trusted(ctx)
+				return !ok, err
+			})
+		})
+		d.replication.replica.Run(running, d.replication.cache)
+		cancel()
+		group.Wait()
+	}
+}
+
+// waitForReplica waits for the objects of other shards, but not so long that a cache that is away keeps the shard from
+// becoming ready.
+func (d *dependencies) waitForReplica(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaSyncTimeout)
+	defer cancel()
+	d.replication.replica.WaitKnown(ctx)
+	return nil
+}
+
+// cacheConfig returns the connection to the cache server, nil if there is none.
+func (d *dependencies) cacheConfig() (*rest.Config, error) {
+	config, err := d.options.CacheConfig()
+	if config == nil && err == nil && d.cache != nil {
+		return d.generic.LoopbackClientConfig, nil
+	}
+	return config, err
+}
+
+// publishedSources returns everything that other shards need of this one.
+func (d *dependencies) publishedSources() []publisher.Source {
+	return slices.Concat(
+		publisher.Copies(d.registry),
+		tenancy.PublishedSources(d.tenancyConfig()),
+		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig())},
+	)
+}
+
+// registeredShards returns a function that lists the shards of the installation by name, with true for those that have
+// ever reported. It is nil on other shards than root, where they are not registered.
+func (d *dependencies) registeredShards() func(context.Context) (map[string]bool, error) {
+	if !d.options.IsRoot() {
+		return nil
+	}
+	shards := storage.NewReader[*corev1alpha1.Shard](d.registry, corev1alpha1.Resource("shards"))
+	return func(ctx context.Context) (map[string]bool, error) {
+		all, err := shards.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
+		reported := make(map[string]bool, len(all))
+		for _, shard := range all {
+			reported[shard.Name] = replica.Reported(shard)
+		}
+		return reported, err
+	}
+}
+
+// replicationMetrics returns the metrics of how far replication lags behind.
+func (d *dependencies) replicationMetrics() []metrics.StableCollector {
+	if d.replication == nil {
+		return nil
+	}
+	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher.Behind, d.replication.cache.ClockAhead)}
+}
+
+// close closes the connections.
+func (r *shardReplication) close() {
+	if r.cache != nil {
+		r.cache.CloseIdle()
+	}
+	if r.disk != nil {
+		_ = r.disk.Etcd.Close()
+	}
+}

@@ -1,0 +1,336 @@
+package shardserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	storagevalue "k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	cachev1alpha1 "github.com/atoll-dev/atoll/api/cache/v1alpha1"
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	kcpapis "github.com/atoll-dev/atoll/shardserver/apis/apis"
+	"github.com/atoll-dev/atoll/shardserver/apis/builtin"
+	kcpcache "github.com/atoll-dev/atoll/shardserver/apis/cache"
+	kcpcore "github.com/atoll-dev/atoll/shardserver/apis/core"
+	_ "github.com/atoll-dev/atoll/shardserver/apis/install" // registers kcp's own types in the scheme
+	kcprbac "github.com/atoll-dev/atoll/shardserver/apis/rbac"
+	"github.com/atoll-dev/atoll/shardserver/apis/registry"
+	kcptenancy "github.com/atoll-dev/atoll/shardserver/apis/tenancy"
+	kcptopology "github.com/atoll-dev/atoll/shardserver/apis/topology"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// customResourceSegment is the key segment of objects that kcp stores as custom resources of a system definition.
+const customResourceSegment = "customresources"
+
+// kcpResources are kcp's own types. They are stored as JSON, as custom resources are.
+var kcpResources = []schema.GroupResource{
+	corev1alpha1.Resource("logicalclusters"), corev1alpha1.Resource("shards"),
+	tenancyv1alpha1.Resource("workspaces"), tenancyv1alpha1.Resource("workspacetypes"),
+	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"),
+	topologyv1alpha1.Resource("partitions"), topologyv1alpha1.Resource("partitionsets"),
+	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
+	apisv1alpha2.Resource("apiexports"), apisv1alpha2.Resource("apibindings"), apisv1alpha2.Resource("apiresourceschemas"),
+	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
+}
+
+// systemResources are the kcpResources that every logical cluster serves without a binding. Their keys have no identity.
+var systemResources = []schema.GroupResource{
+	corev1alpha1.Resource("logicalclusters"),
+	cachev1alpha1.Resource("clustercachedresources"), cachev1alpha1.Resource("clustercachedresourceendpointslices"),
+	apisv1alpha2.Resource("apiexports"), apisv1alpha2.Resource("apibindings"), apisv1alpha2.Resource("apiresourceschemas"),
+	apisv1alpha2.Resource("apiexportendpointslices"), apisv1alpha2.Resource("apiconversions"),
+}
+
+// restOptions configures the storage of every registry: the key layout of the contract, the decorator that adds the
+// logical cluster (wall W4), one watch cache per resource (wall W3).
+type restOptions struct {
+	options *genericoptions.EtcdOptions
+	factory *serverstorage.DefaultStorageFactory
+	// identities are the identity hashes of the exports of root by resource, set before these resources are created.
+	identities map[schema.GroupResource]string
+	// transformers encrypt at rest, if configured.
+	transformers storagevalue.ResourceTransformers
+	// cacheAPIs is true if cache.kcp.io is served (feature gate CacheAPIs).
+	cacheAPIs bool
+	// shared holds content that objects of all logical clusters share in memory.
+	shared *storage.Shared
+}
+
+func newRESTOptions(options *genericoptions.EtcdOptions, resources *serverstorage.ResourceConfig) (*restOptions, error) {
+	factoryConfig := kubeapiserver.NewStorageFactoryConfig()
+	factoryConfig.APIResourceConfig = resources
+	factory, err := factoryConfig.Complete(options).New()
+	if err != nil {
+		return nil, fmt.Errorf("creating the storage factory: %w", err)
+	}
+	for _, resource := range kcpResources {
+		factory.SetSerializer(resource, runtime.ContentTypeJSON, legacyscheme.Codecs)
+	}
+	return &restOptions{options: options, factory: factory, identities: map[schema.GroupResource]string{}, shared: storage.NewShared()}, nil
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (r *restOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	config, err := r.factory.NewConfig(resource, example)
+	if err != nil {
+		return generic.RESTOptions{}, fmt.Errorf("finding the storage of %s: %w", resource, err)
+	}
+	if r.transformers != nil {
+		config.Transformer = r.transformers.TransformerForResource(resource)
+	}
+	config.Codec = r.shared.Codec(config.Codec, longTexts)
+	prefix, err := r.prefix(resource)
+	if err != nil {
+		return generic.RESTOptions{}, err
+	}
+	decorator := storage.WithCache()
+	if resource.Resource == "events" || !r.options.EnableWatchCache {
+		// Events are many, short-lived and rarely watched: a watch cache costs more than it saves.
+		decorator = storage.WithoutCache()
+	}
+	return generic.RESTOptions{
+		StorageConfig:             config,
+		Decorator:                 decorator,
+		DeleteCollectionWorkers:   r.options.DeleteCollectionWorkers,
+		EnableGarbageCollection:   r.options.EnableGarbageCollection,
+		ResourcePrefix:            prefix,
+		CountMetricPollPeriod:     r.options.StorageConfig.CountMetricPollPeriod,
+		StorageObjectCountTracker: config.StorageObjectCountTracker,
+	}, nil
+}
+
+// longTexts returns the strings of an object that logical clusters share: every namespace has a config map with the root
+// CA of the shard.
+func longTexts(obj runtime.Object) map[string]string {
+	if configMap, ok := obj.(*core.ConfigMap); ok {
+		return configMap.Data
+	}
+	return nil
+}
+
+// prefix returns "<group or core>/<resource>", and for kcp's own types the segment of their identity.
+func (r *restOptions) prefix(resource schema.GroupResource) (string, error) {
+	group := resource.Group
+	if group == "" {
+		group = "core"
+	}
+	prefix := group + "/" + resource.Resource
+	if !slices.Contains(kcpResources, resource) {
+		return prefix, nil
+	}
+	if slices.Contains(systemResources, resource) {
+		return prefix + "/" + customResourceSegment, nil
+	}
+	identity, ok := r.identities[resource]
+	if !ok {
+		return "", fmt.Errorf("the identity of the export behind %s is not set", resource)
+	}
+	return prefix + "/" + identity, nil
+}
+
+// apiGroups are all APIs of the shard, ready to be installed.
+type apiGroups struct {
+	core  *genericapiserver.APIGroupInfo
+	named []*genericapiserver.APIGroupInfo
+	// definitions is the member of named that serves customresourcedefinitions, shared their common content in memory.
+	definitions *genericapiserver.APIGroupInfo
+	shared      *apiextensions.Shared
+}
+
+// createGroups creates the storage of every API and fills the registry.
+func (d *dependencies) createGroups(ctx context.Context) (err error) {
+	d.groups, err = d.newGroups(ctx, builtin.Config{
+		Resources:          d.generic.MergedResourceConfig,
+		EventTTL:           d.options.EventTTL,
+		Authenticator:      d.generic.Authentication.Authenticator,
+		APIAudiences:       d.generic.Authentication.APIAudiences,
+		Authorizer:         d.authorizer,
+		RuleResolver:       d.authorizer,
+		ResourceOf:         resourceOf(d.registry),
+		TokenIssuer:        d.tokenIssuer,
+		TokenMaxExpiration: d.options.Authentication.ServiceAccounts.MaxExpiration,
+		ExtendTokens:       d.options.Authentication.ServiceAccounts.ExtendExpiration,
+		TokenMaxExtension:  d.options.Authentication.ServiceAccounts.MaxExtendedExpiration,
+	})
+	return explainStorageError(err, d.options.Etcd.StorageConfig.Transport)
+}
+
+// resourceOf returns a function that returns the name under which the context's logical cluster serves a kind, or "" if it
+// does not.
+func resourceOf(registry *storage.Registry) func(context.Context, schema.GroupKind) (string, error) {
+	return func(ctx context.Context, kind schema.GroupKind) (string, error) {
+		resource, err := registry.ForKind(ctx, kind)
+		if err != nil || resource == nil {
+			return "", err
+		}
+		return resource.GVR.Resource, nil
+	}
+}
+
+// newGroups creates the core group first, whose secrets or config maps hold the identities of the exports of root, then
+// the groups whose keys contain these identities.
+func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiGroups, error) {
+	options, authorizer := d.restOptions, d.authorizer
+	coreInfo, err := builtin.Core(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	if options.identities, err = d.rootIdentities(ctx, coreInfo.VersionedResourcesStorageMap["v1"]); err != nil {
+		for _, store := range coreInfo.VersionedResourcesStorageMap["v1"] {
+			store.Destroy() // it is not in the registry yet, and its watches would delay the end of etcd
+		}
+		return nil, err
+	}
+	named, err := builtin.Named(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	rbac, err := kcprbac.NewStorage(options, authorizer, authorizer.RuleResolver())
+	if err != nil {
+		return nil, fmt.Errorf("creating the RBAC group: %w", err)
+	}
+	coreStorages, err := kcpcore.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", corev1alpha1.SchemeGroupVersion.Group, err)
+	}
+	tenancyStorages, err := kcptenancy.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", tenancyv1alpha1.SchemeGroupVersion.Group, err)
+	}
+	topologyStorages, err := kcptopology.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", topologyv1alpha1.SchemeGroupVersion.Group, err)
+	}
+	apisStorages, err := kcpapis.Storages(options)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", apisv1alpha2.SchemeGroupVersion.Group, err)
+	}
+	shared := apiextensions.NewShared()
+	definitions, err := apiextensions.NewStorage(options, shared)
+	if err != nil {
+		return nil, fmt.Errorf("creating group %s: %w", apiextensions.Definitions.Group, err)
+	}
+	groups := &apiGroups{core: &coreInfo, definitions: &definitions, shared: shared, named: append(named, &rbac, &definitions,
+		ownGroup(corev1alpha1.SchemeGroupVersion, coreStorages),
+		ownGroup(tenancyv1alpha1.SchemeGroupVersion, tenancyStorages),
+		ownGroup(topologyv1alpha1.SchemeGroupVersion, topologyStorages),
+		ownGroupInVersions(apisv1alpha2.GroupName, apisStorages),
+	)}
+	if options.cacheAPIs {
+		cacheStorages, err := kcpcache.Storages(options)
+		if err != nil {
+			return nil, fmt.Errorf("creating group %s: %w", cachev1alpha1.SchemeGroupVersion.Group, err)
+		}
+		groups.named = append(groups.named, ownGroup(cachev1alpha1.SchemeGroupVersion, cacheStorages))
+	}
+	return groups, groups.register(d.registry, options)
+}
+
+// rootIdentities returns the identity hashes of the exports of root by resource: the root shard creates them, others fetch
+// them from it once.
+func (d *dependencies) rootIdentities(ctx context.Context, core map[string]rest.Storage) (map[schema.GroupResource]string, error) {
+	if d.options.IsRoot() {
+		return identity.EnsureRoot(ctx, core["secrets"], d.options.Shard.RootIdentitiesFile)
+	}
+	root, err := d.join(ctx, core["configmaps"])
+	if err != nil {
+		return nil, err
+	}
+	d.root = root
+	return root.identities.ByResource(), nil
+}
+
+func ownGroup(version schema.GroupVersion, storages map[string]rest.Storage) *genericapiserver.APIGroupInfo {
+	return ownGroupInVersions(version.Group, map[string]map[string]rest.Storage{version.Version: storages})
+}
+
+func ownGroupInVersions(group string, storages map[string]map[string]rest.Storage) *genericapiserver.APIGroupInfo {
+	info := genericapiserver.NewDefaultAPIGroupInfo(group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
+	info.NegotiatedSerializer = registry.WithoutProtobuf(info.NegotiatedSerializer)
+	info.VersionedResourcesStorageMap = storages
+	return &info
+}
+
+func (g *apiGroups) all() []*genericapiserver.APIGroupInfo {
+	return append([]*genericapiserver.APIGroupInfo{g.core}, g.named...)
+}
+
+// register adds every stored resource to the registry.
+func (g *apiGroups) register(resources *storage.Registry, options *restOptions) error {
+	for _, info := range g.all() {
+		group := info.PrioritizedVersions[0].Group
+		for _, version := range info.PrioritizedVersions {
+			for name, store := range info.VersionedResourcesStorageMap[version.Version] {
+				readable, ok := store.(storage.Store)
+				if !ok || strings.Contains(name, "/") {
+					continue // a subresource, or a review, which is not stored
+				}
+				if group == "events.k8s.io" {
+					continue // the same objects as core events
+				}
+				kinds, _, err := legacyscheme.Scheme.ObjectKinds(store.New())
+				if err != nil {
+					return fmt.Errorf("finding the kind of %s: %w", name, err)
+				}
+				prefix, err := options.prefix(schema.GroupResource{Group: group, Resource: name})
+				if err != nil {
+					return err
+				}
+				scoper, _ := store.(rest.Scoper)
+				_, deletable := store.(rest.GracefulDeleter)
+				resources.Add(&storage.Resource{
+					GVR:        version.WithResource(name),
+					Kind:       version.WithKind(kinds[0].Kind),
+					Namespaced: scoper != nil && scoper.NamespaceScoped(),
+					Prefix:     "/" + prefix,
+					Store:      readable,
+					Deletable:  deletable,
+				})
+			}
+		}
+	}
+	return nil
+}
+
+// resources returns all resources that are compiled in, stored or not.
+func (g *apiGroups) resources() sets.Set[schema.GroupResource] {
+	resources := sets.New[schema.GroupResource]()
+	for _, info := range g.all() {
+		for _, storages := range info.VersionedResourcesStorageMap {
+			for name := range storages {
+				resource, _, _ := strings.Cut(name, "/")
+				resources.Insert(schema.GroupResource{Group: info.PrioritizedVersions[0].Group, Resource: resource})
+			}
+		}
+	}
+	return resources
+}
+
+func (g *apiGroups) install(server *genericapiserver.GenericAPIServer) error {
+	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, g.core); err != nil {
+		return fmt.Errorf("installing the core group: %w", err)
+	}
+	if err := server.InstallAPIGroups(g.named...); err != nil {
+		return fmt.Errorf("installing the API groups: %w", err)
+	}
+	return nil
+}
