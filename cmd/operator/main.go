@@ -26,10 +26,9 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/frontproxy"
 	"github.com/atoll-dev/atoll/controllers/kubeconfig"
-	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/metrics"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/rollout/gate"
-	"github.com/atoll-dev/atoll/controllers/rootshard"
 	"github.com/atoll-dev/atoll/controllers/shard"
 	"github.com/atoll-dev/atoll/controllers/shardclient"
 	"github.com/atoll-dev/atoll/controllers/virtualworkspace"
@@ -99,30 +98,33 @@ func run(args []string) error {
 func addControllers(mgr ctrl.Manager, image desired.Image) error {
 	cluster := apply.Cluster{Client: mgr.GetClient()}
 	clients := shardclient.New(cluster)
-	cluster.Gate = gate.New(cluster, clients, time.Now)
-	recorder := mgr.GetEventRecorder("atoll-operator")
-	work := metrics.NewReconciliations()
-	for _, series := range []prometheus.Collector{work, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {
-		if err := ctrlmetrics.Registry.Register(series); err != nil {
+	config := reconcile.Config{
+		Cluster: cluster, Recorder: mgr.GetEventRecorder("atoll-operator"), Gate: gate.New(cluster, clients, time.Now), Image: image, Now: time.Now,
+	}
+	reconciliations := metrics.NewReconciliations()
+	for _, collector := range []prometheus.Collector{reconciliations, metrics.NewObjects(mgr.GetCache(), mgr.Elected())} {
+		if err := ctrlmetrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	for _, controller := range []ladder.Controller{
-		&cacheserver.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
-		&rootshard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
-		&shard.Reconciler{Cluster: cluster, Recorder: recorder, Image: image, Shards: clients, Now: time.Now},
-		&virtualworkspace.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
-		&frontproxy.Reconciler{Cluster: cluster, Recorder: recorder, Image: image},
-		&kubeconfig.Reconciler{Cluster: cluster, Recorder: recorder, Now: time.Now},
+	for _, controller := range []interface {
+		SetupWithManager(mgr ctrl.Manager, wrap reconcile.Middleware) error
+	}{
+		cacheserver.NewReconciler(config),
+		shard.NewRootShardReconciler(config),
+		shard.NewShardReconciler(config, clients),
+		virtualworkspace.NewReconciler(config),
+		frontproxy.NewReconciler(config),
+		kubeconfig.NewReconciler(config),
 	} {
-		if err := ladder.Add(mgr, cluster, controller, work.Around); err != nil {
+		if err := controller.SetupWithManager(mgr, reconciliations.Around); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// requireCertManager says what is missing before the watches fail with less clear words.
+// requireCertManager returns a clear error before the watches fail with an unclear one.
 func requireCertManager(mapper meta.RESTMapper) error {
 	for _, kind := range []string{certmanagerv1.CertificateKind, certmanagerv1.IssuerKind} {
 		_, err := mapper.RESTMapping(certmanagerv1.SchemeGroupVersion.WithKind(kind).GroupKind(), certmanagerv1.SchemeGroupVersion.Version)

@@ -26,11 +26,7 @@ import (
 const FieldManager = "atoll-operator"
 
 // Cluster is the Kubernetes cluster the operator works on.
-type Cluster struct {
-	client.Client
-	// Gate keeps pods from being replaced all at once; nil lets all of them go at any time.
-	Gate Gate
-}
+type Cluster struct{ client.Client }
 
 // appliedAnnotation holds a hash of what was applied last. With it an object that already is as it should be costs a read
 // from the cache instead of a write, and a field that is rendered no longer is still noticed.

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"fmt"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,24 +35,48 @@ func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
-// CertificatesWithCA applies the cert-manager objects of one that has a certificate authority of its own. While certificates are
-// missing, a source of trust that the spec names and that is not there is named: cert-manager says it only on objects that
-// nobody looks at.
-func (c Cluster) CertificatesWithCA(ctx context.Context, namespace string, objects pki.Objects, trust operatorv1alpha1.Certificates) (status.Result, error) {
+// CertificatesWithCA is Certificates for objects with a certificate authority of their own. source is what ObserveCASource
+// returned: while certificates are missing, a missing source is the reason to report.
+func (c Cluster) CertificatesWithCA(ctx context.Context, objects pki.Objects, source status.Result) (status.Result, error) {
 	result, err := c.Certificates(ctx, objects)
-	if err != nil || result.State == status.Satisfied {
-		return result, err
+	if err == nil && result.State != status.Satisfied && source.Type != "" {
+		return source, nil
 	}
-	missing, err := c.missingCASource(ctx, namespace, trust)
-	if err != nil || missing == "" {
-		return result, err
-	}
-	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", "%s", missing), nil
+	return result, err
 }
 
-// IssuerExists looks for an issuer of cert-manager that a spec names. Issuers of other groups are taken on trust: their
-// kinds are unknown here.
-func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
+// ObserveCASource looks for the source of trust that a spec names. The result has no type if it exists, or if none is
+// named: cert-manager reports a missing one only on objects that users do not look at.
+func (c Cluster) ObserveCASource(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (status.Result, error) {
+	if provided := spec.CASecretRef; provided != nil && provided.Name != "" {
+		secret, err := Get[corev1.Secret](ctx, c, namespace, provided.Name)
+		if err != nil {
+			return status.Result{}, err
+		}
+		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
+			return caSourceNotFound("Secret %s, which certificates.caSecretRef names, does not exist in namespace %s: create it with a CA's tls.crt and tls.key",
+				provided.Name, namespace), nil
+		}
+		return status.Result{}, nil
+	}
+	issuer := spec.IssuerRef
+	exists, err := c.issuerExists(ctx, namespace, issuer)
+	switch {
+	case err != nil || exists:
+		return status.Result{}, err
+	case issuer.Kind == certmanagerv1.ClusterIssuerKind:
+		return caSourceNotFound("ClusterIssuer %s, which certificates.issuerRef names, does not exist: create it", issuer.Name), nil
+	}
+	return caSourceNotFound("Issuer %s, which certificates.issuerRef names, does not exist in namespace %s: create it", issuer.Name, namespace), nil
+}
+
+func caSourceNotFound(format string, args ...any) status.Result {
+	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", format, args...)
+}
+
+// issuerExists looks for an issuer of cert-manager. Issuers of other groups are assumed to exist: their kinds are unknown
+// here.
+func (c Cluster) issuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
 	if ref == nil || (ref.Group != "" && ref.Group != "cert-manager.io") {
 		return true, nil
 	}
@@ -66,35 +89,4 @@ func (c Cluster) IssuerExists(ctx context.Context, namespace string, ref *operat
 		return issuer != nil, err
 	}
 	return true, nil
-}
-
-// missingCASource says which source of trust that a spec names is not there and what to do, or "".
-func (c Cluster) missingCASource(ctx context.Context, namespace string, spec operatorv1alpha1.Certificates) (string, error) {
-	if brought := spec.CASecretRef; brought != nil && brought.Name != "" {
-		secret, err := Get[corev1.Secret](ctx, c, namespace, brought.Name)
-		if err != nil {
-			return "", err
-		}
-		if secret == nil || len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0 {
-			return caSourceMissing("Secret", brought.Name, namespace, "caSecretRef") + " with a CA's tls.crt and tls.key", nil
-		}
-		return "", nil
-	}
-	issuer := spec.IssuerRef
-	exists, err := c.IssuerExists(ctx, namespace, issuer)
-	if err != nil || exists {
-		return "", err
-	}
-	if issuer.Kind == certmanagerv1.ClusterIssuerKind {
-		return caSourceMissing(issuer.Kind, issuer.Name, "", "issuerRef"), nil
-	}
-	return caSourceMissing(certmanagerv1.IssuerKind, issuer.Name, namespace, "issuerRef"), nil
-}
-
-func caSourceMissing(kind, name, namespace, field string) string {
-	where := ""
-	if namespace != "" {
-		where = " in namespace " + namespace
-	}
-	return fmt.Sprintf("%s %s, which certificates.%s names, does not exist%s: create it", kind, name, field, where)
 }

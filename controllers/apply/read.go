@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
 // Get reads an object; it returns nil when there is none.
@@ -28,34 +27,6 @@ func Get[T any, P interface {
 		return nil, fmt.Errorf("reading %T %s/%s: %w", object, namespace, name, err)
 	}
 	return object, nil
-}
-
-// Revisions reads what a pod mounts. missing names, sorted, what is not there yet.
-func (c Cluster) Revisions(ctx context.Context, namespace string, mounts desired.Mounts) (revisions desired.Revisions, missing []string, err error) {
-	revisions = desired.Revisions{Secrets: map[string]string{}, ConfigMaps: map[string]string{}}
-	for _, name := range mounts.ConfigMaps {
-		configMap, err := Get[corev1.ConfigMap](ctx, c, namespace, name)
-		if err != nil {
-			return revisions, nil, err
-		}
-		if configMap == nil {
-			missing = append(missing, "ConfigMap "+name)
-			continue
-		}
-		revisions.ConfigMaps[name] = desired.ConfigMapRevision(configMap)
-	}
-	for _, name := range mounts.Secrets {
-		secret, err := Get[corev1.Secret](ctx, c, namespace, name)
-		if err != nil {
-			return revisions, nil, err
-		}
-		if secret == nil {
-			missing = append(missing, "Secret "+name)
-			continue
-		}
-		revisions.Secrets[name] = mounts.Revision(secret)
-	}
-	return revisions, missing, nil
 }
 
 // OwnCertificateSecret makes a Certificate the owner of its Secret. cert-manager leaves Secrets behind by default, and

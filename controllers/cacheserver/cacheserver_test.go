@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -45,7 +46,7 @@ func TestBringingUp(t *testing.T) {
 			cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp", UID: "1"}}
 			tc.change(cache)
 			cluster := memory.NewClient(t, cache)
-			r := &Reconciler{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}}
+			r := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}})
 			key := client.ObjectKeyFromObject(cache)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
@@ -98,8 +99,8 @@ func TestParents(t *testing.T) {
 		"the name of one in another hierarchy": {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", ""), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			r := &Reconciler{Cluster: apply.Cluster{Client: memory.NewClient(t, tc.given...)}}
-			parent, result, err := r.findParent(t.Context(), tc.given[0].(*operatorv1alpha1.CacheServer))
+			cluster := apply.Cluster{Client: memory.NewClient(t, tc.given...)}
+			parent, result, err := findParent(t.Context(), cluster, tc.given[0].(*operatorv1alpha1.CacheServer))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,20 +8,13 @@ import (
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
 	"github.com/atoll-dev/atoll/controllers/desired"
-	"github.com/atoll-dev/atoll/controllers/shardbase"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// above finds the cache above a cache server. What is not there is waited for; what runs meanwhile runs on.
-func (r *Reconciler) above(ctx context.Context, s *scope) (err error) {
-	s.parent, s.references, err = r.findParent(ctx, s.cache)
-	s.report.SetWorst(s.references)
-	return err
-}
-
 // findParent resolves the reference of a CacheServer. The result has no type where nothing is wrong with it.
-func (r *Reconciler) findParent(ctx context.Context, cache *operatorv1alpha1.CacheServer) (*desired.CacheParent, status.Result, error) {
+func findParent(ctx context.Context, c apply.Cluster, cache *operatorv1alpha1.CacheServer) (*desired.CacheParent, status.Result, error) {
 	parent := cache.Spec.Parent
 	switch {
 	case parent == nil:
@@ -29,12 +22,12 @@ func (r *Reconciler) findParent(ctx context.Context, cache *operatorv1alpha1.Cac
 	case parent.KubeconfigSecretRef != nil:
 		return desired.ParentKubeconfig(parent.KubeconfigSecretRef.Name), status.Result{}, nil
 	case parent.RootShardRef != nil:
-		return r.findRootShard(ctx, cache.Namespace, parent.RootShardRef.Name)
+		return findRootShard(ctx, c, cache.Namespace, parent.RootShardRef.Name)
 	case parent.CacheServerRef == nil: // the schema admits none such
 		return nil, status.Result{}, nil
 	}
 	var all operatorv1alpha1.CacheServerList
-	if err := r.Cluster.List(ctx, &all, client.InNamespace(cache.Namespace)); err != nil {
+	if err := c.List(ctx, &all, client.InNamespace(cache.Namespace)); err != nil {
 		return nil, status.Result{}, err
 	}
 	caches := hierarchy{}
@@ -47,14 +40,14 @@ func (r *Reconciler) findParent(ctx context.Context, cache *operatorv1alpha1.Cac
 	return desired.ParentCacheServer(caches[parent.CacheServerRef.Name]), status.Result{}, nil
 }
 
-func (r *Reconciler) findRootShard(ctx context.Context, namespace, name string) (*desired.CacheParent, status.Result, error) {
+func findRootShard(ctx context.Context, c apply.Cluster, namespace, name string) (*desired.CacheParent, status.Result, error) {
 	const field = "parent.rootShardRef"
-	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, namespace, name)
+	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, c, namespace, name)
 	switch {
 	case err != nil:
 		return nil, status.Result{}, err
 	case root == nil:
-		return nil, shardbase.NotFound("RootShard", name, namespace, field), nil
+		return nil, dependencies.NotFound("RootShard", name, namespace, field), nil
 	}
 	if other, _ := desired.NewRootShard(root).CacheRef(); other != "" {
 		return nil, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
@@ -72,7 +65,7 @@ func (f hierarchy) check(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition, field = operatorv1alpha1.ConditionSpecHonored, "parent.cacheServerRef"
 	name := cache.Spec.Parent.CacheServerRef.Name
 	if f[name] == nil {
-		return shardbase.NotFound("CacheServer", name, cache.Namespace, field)
+		return dependencies.NotFound("CacheServer", name, cache.Namespace, field)
 	}
 	top, circle := f.top(cache)
 	if circle {

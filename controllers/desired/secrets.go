@@ -22,8 +22,8 @@ func MergedClientCA(owner string) string { return owner + "-merged-client-ca" }
 // MergedCABundle is the Secret with all server CAs that a component trusts.
 func MergedCABundle(owner string) string { return owner + "-merged-ca-bundle" }
 
-// Bundle is a Secret for CA certificates, which stand under the key tls.crt once they are read.
-func Bundle(name, namespace string, labels map[string]string, owner []metav1.OwnerReference) *corev1.Secret {
+// bundleSecret is the Secret of a bundle, without data.
+func bundleSecret(name, namespace string, labels map[string]string, owner []metav1.OwnerReference) *corev1.Secret {
 	return generatedSecret(name, namespace, labels, owner, nil)
 }
 

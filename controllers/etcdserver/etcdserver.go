@@ -1,5 +1,5 @@
 // Package etcdserver brings up the etcd that the operator runs for a shard or a cache server, and reports on its quorum.
-// What its objects look like, and which changes of the spec can be made, package etcd decides.
+// Package etcd renders its objects and decides which changes of the spec are possible.
 package etcdserver
 
 import (
@@ -13,78 +13,118 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
 const condition = operatorv1alpha1.ConditionEtcdAvailable
 
-// Reconcile applies everything of an etcd but its certificates and reports on its members.
-func Reconcile(ctx context.Context, cluster apply.Cluster, report *status.Report, store etcd.Cluster, image desired.Image) error {
-	result, err := provide(ctx, cluster, report, store, image)
-	return apply.Settle(report, result, err)
+// Store is the etcd of a shard or cache server during one reconcile. Its steps do nothing where the user runs the etcd.
+type Store struct {
+	Cluster apply.Cluster
+	Gate    workload.Gate
+	Report  *status.Report
+
+	managed *etcd.Cluster // nil where the user runs it
+	live    *appsv1.StatefulSet
+	wanted  *appsv1.StatefulSet // nil while nothing is applied
+	files   apply.Files
 }
 
-// Abandoned reports on the etcd that the operator ran for an owner whose spec names another one, while it is still there
-// with all the data. The result has no type where there is none.
-func Abandoned(ctx context.Context, cluster apply.Cluster, owner desired.Owner) (status.Result, error) {
-	live, err := apply.Get[appsv1.StatefulSet](ctx, cluster, owner.Namespace, etcd.StatefulSetName(owner))
-	// A StatefulSet of that name which is not the owner's is the user's own etcd.
-	if err != nil || live == nil || !ownedBy(live, owner) {
-		return status.Result{}, err
+// ObserveManaged reads what there is of an etcd that the operator runs.
+func (s *Store) ObserveManaged(ctx context.Context, managed etcd.Cluster, image desired.Image) (err error) {
+	s.managed, s.wanted = &managed, managed.StatefulSet(image)
+	namespace := managed.Owner().Namespace
+	if s.live, err = apply.Get[appsv1.StatefulSet](ctx, s.Cluster, namespace, managed.Name()); err != nil {
+		return err
 	}
-	refusal := etcd.ValidateRemoval(live)
-	return status.Stall(condition, refusal.Reason, "%s", refusal.Message), nil
+	mounts := desired.MountsOf(&s.wanted.Spec.Template.Spec)
+	s.files, err = s.Cluster.ReadFiles(ctx, namespace, mounts.Secrets, mounts.ConfigMaps)
+	return err
 }
 
-func provide(ctx context.Context, cluster apply.Cluster, report *status.Report, store etcd.Cluster, image desired.Image) (status.Result, error) {
-	namespace := store.Owner().Namespace
-	live, err := apply.Get[appsv1.StatefulSet](ctx, cluster, namespace, store.Name())
-	if err != nil {
-		return status.Result{}, err
+// ObserveAbandoned reads the etcd that the operator ran for an owner before its spec named another one. It holds the data
+// as long as it exists. A StatefulSet of that name with another owner is the user's own etcd.
+func (s *Store) ObserveAbandoned(ctx context.Context, owner desired.Owner) error {
+	live, err := apply.Get[appsv1.StatefulSet](ctx, s.Cluster, owner.Namespace, etcd.StatefulSetName(owner))
+	if err == nil && live != nil && isOwnedBy(live, owner) {
+		s.live = live
 	}
-	for _, service := range store.Services() {
-		if err := cluster.Object(ctx, condition, service); err != nil {
+	return err
+}
+
+// IsManaged reports whether the operator runs the etcd.
+func (s *Store) IsManaged() bool { return s.managed != nil }
+
+// Configure applies everything of the etcd but its members, and reports what keeps the members from being changed.
+func (s *Store) Configure(ctx context.Context) error {
+	if s.managed == nil {
+		if rejection := etcd.ValidateRemoval(s.live); rejection != nil {
+			s.Report.Set(status.Stall(condition, rejection.Reason, "%s", rejection.Message))
+		}
+		return nil
+	}
+	blocked, err := s.configure(ctx)
+	if err != nil || blocked.Type != "" {
+		s.wanted = nil
+		return s.Report.SetResult(blocked, err)
+	}
+	return nil
+}
+
+// configure returns why the members are left as they are, or a result without a type.
+func (s *Store) configure(ctx context.Context) (status.Result, error) {
+	for _, service := range s.managed.Services() {
+		if err := s.Cluster.Object(ctx, condition, service); err != nil {
 			return status.Result{}, err
 		}
 	}
-	if budget := store.DisruptionBudget(); budget != nil {
-		if err := cluster.Object(ctx, condition, budget); err != nil {
+	if budget := s.managed.DisruptionBudget(); budget != nil {
+		if err := s.Cluster.Object(ctx, condition, budget); err != nil {
 			return status.Result{}, err
 		}
 	}
-	wanted := store.StatefulSet(image)
-	if live != nil {
-		if refusal := etcd.ValidateUpdate(live, wanted); refusal != nil {
-			return status.Stall(condition, refusal.Reason, "%s", refusal.Message), nil
+	if s.live != nil {
+		if rejection := etcd.ValidateUpdate(s.live, s.wanted); rejection != nil {
+			return status.Stall(condition, rejection.Reason, "%s", rejection.Message), nil
 		}
-		etcd.KeepImage(live, wanted)
+		etcd.KeepImage(s.live, s.wanted)
 	}
-	revisions, missing, err := cluster.Revisions(ctx, namespace, desired.MountsOf(&wanted.Spec.Template.Spec))
+	revisions, missing := s.files.Revisions(desired.MountsOf(&s.wanted.Spec.Template.Spec))
 	switch {
-	case err != nil:
-		return status.Result{}, err
-	case len(missing) > 0 && live == nil:
-		return status.Wait(condition, "WaitingForCertificates", "etcd starts once its certificates are issued"), nil
 	case len(missing) == 0:
-		store.LabelCARevision(wanted, revisions)
-		var ready status.Result
-		if live != nil {
-			ready = quorum(store, live)
-		}
-		verdict, err := cluster.GatedStore(ctx, live, wanted, ready)
-		if err != nil {
-			return status.Result{}, err
-		}
-		report.SetWorst(verdict)
-		if err := cluster.Object(ctx, condition, wanted); err != nil {
-			return status.Result{}, err
-		}
-		live = wanted
+		s.managed.LabelCARevision(s.wanted, revisions)
+		return status.Result{}, nil
+	case s.live == nil:
+		return status.Wait(condition, apply.ReasonWaitingForCertificates, "etcd starts once its certificates are issued"), nil
 	}
-	return quorum(store, live), nil
+	return quorum(*s.managed, s.live), nil
 }
 
-// quorum reports on the members that are ready. Fewer than all but enough is no reason to hold up anything; members that
-// are being replaced are: servers that restart meanwhile would find no store.
+// AdmitRollout asks the gate whether members may be replaced. Until they may, the StatefulSet keeps its pod template.
+func (s *Store) AdmitRollout(ctx context.Context) error {
+	if s.managed == nil || s.wanted == nil {
+		return nil
+	}
+	var ready status.Result
+	if s.live != nil {
+		ready = quorum(*s.managed, s.live)
+	}
+	result, err := workload.AdmitStatefulSet(ctx, s.Gate, s.live, s.wanted, ready)
+	s.Report.SetWorst(result)
+	return err
+}
+
+// Apply applies the StatefulSet, with the pod template that the gate admitted, and reports on the quorum.
+func (s *Store) Apply(ctx context.Context) error {
+	if s.managed == nil || s.wanted == nil {
+		return nil
+	}
+	err := s.Cluster.Object(ctx, condition, s.wanted)
+	return s.Report.SetResult(quorum(*s.managed, s.wanted), err)
+}
+
+// quorum reports on the members that are ready. Fewer than all but enough delays nothing; members that are being replaced
+// do: servers that restart meanwhile would find no store.
 func quorum(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {
@@ -100,7 +140,7 @@ func quorum(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	}
 }
 
-func ownedBy(live metav1.Object, owner desired.Owner) bool {
+func isOwnedBy(live metav1.Object, owner desired.Owner) bool {
 	for _, have := range live.GetOwnerReferences() {
 		for _, want := range owner.References {
 			if have.UID == want.UID {

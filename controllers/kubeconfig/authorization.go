@@ -5,62 +5,61 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
 const (
 	// unreachableTimeout is how long a deletion waits for an installation that does not answer. The bindings that may be
-	// left behind name a group that only this Kubeconfig's certificate was in.
+	// left behind name a group that only the certificate of this Kubeconfig is in.
 	unreachableTimeout = 2 * time.Minute
-	// forbiddenTimeout is how long it waits while told that the workspace may not be entered. The operator may enter every
-	// workspace, so that is the answer for one that does not exist; and, for a moment, for one not known to the proxy yet.
+	// forbiddenTimeout is how long it waits while access to the workspace is forbidden. The operator has access to every
+	// workspace, so that is the answer for one that does not exist or, for a moment, that the proxy has not indexed yet.
 	forbiddenTimeout = 20 * time.Second
-	cleanupRequeue   = 5 * time.Second
+	finalizeInterval = 5 * time.Second
 )
 
-// authorization makes the bindings in the workspace that the spec names, and removes those in another one. The workspace
-// is recorded before anything is made there: a crash leaves no binding that nobody remembers.
-func (r *Reconciler) authorization(ctx context.Context, s *scope) error {
-	wanted, recorded := bindingWorkspace(s.kubeconfig), recordedWorkspace(s.kubeconfig)
+// provisionAuthorization reconciles the bindings in the workspace that the spec names, and removes those in another one.
+// The workspace is recorded in the status before anything is created there: a crash leaves no unrecorded binding.
+func (s *scope) provisionAuthorization(ctx context.Context) error {
 	if s.target == nil {
 		return nil
 	}
+	k := s.kubeconfig
+	wanted, recorded := bindingWorkspace(k), recordedWorkspace(k)
 	if result := validateWorkspace(wanted); result.State == status.Stalled {
 		s.report.Set(result)
 		return nil
 	}
 	if recorded != "" && recorded != wanted {
-		if result := r.inWorkspace(ctx, s.target, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) }); result.State != status.Satisfied {
+		if result := s.removeBindings(ctx, recorded); result.State != status.Satisfied {
 			s.report.Set(result)
 			return nil
 		}
-		s.kubeconfig.Status.Authorization.ProvisionedCluster = ""
+		k.Status.Authorization.ProvisionedCluster = ""
 	}
-	if wanted == "" {
-		meta.RemoveStatusCondition(&s.kubeconfig.Status.Conditions, operatorv1alpha1.ConditionAuthorizationProvisioned)
-		return r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
-	}
-	if err := r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, true); err != nil {
+	if err := s.config.Cluster.SetFinalizer(ctx, k, operatorv1alpha1.FinalizerKubeconfigRBAC, wanted != ""); err != nil {
 		return err
 	}
-	if recorded != wanted {
-		s.kubeconfig.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: wanted}
-		s.report.Set(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "making the bindings in workspace %s", wanted))
-		s.again = true
-		return nil
+	switch wanted {
+	case "":
+		s.report.Drop(operatorv1alpha1.ConditionAuthorizationProvisioned)
+	case recorded:
+		s.report.Set(s.inWorkspace(ctx, wanted, func(b bindings) error { return b.reconcile(ctx, k) }))
+	default:
+		k.Status.Authorization = &operatorv1alpha1.KubeconfigAuthorizationStatus{ProvisionedCluster: wanted}
+		s.report.Set(status.Wait(operatorv1alpha1.ConditionAuthorizationProvisioned, "Provisioning", "creating the bindings in workspace %s", wanted))
+		s.report.Requeue = time.Millisecond // the next reconcile creates them, with the workspace recorded
 	}
-	s.report.Set(r.inWorkspace(ctx, s.target, wanted, func(b bindings) error { return b.reconcile(ctx, s.kubeconfig) }))
 	return nil
 }
 
-// validateWorkspace refuses what is no path of a workspace. It becomes part of a URL that the operator calls with rights of
-// its own, so nothing else may stand there.
+// validateWorkspace rejects what is no path of a workspace. It becomes part of a URL that the operator requests with its
+// own rights.
 func validateWorkspace(workspace string) status.Result {
 	if workspace == "" {
 		return status.Result{}
@@ -72,42 +71,44 @@ func validateWorkspace(workspace string) status.Result {
 	return status.Result{}
 }
 
-// cleanUp removes the bindings of a Kubeconfig that is deleted, and lets it go. It does not wait for ever: an
-// installation that is gone, or does not answer for a while, lets it go too.
-func (r *Reconciler) cleanUp(ctx context.Context, s *scope) (ctrl.Result, error) {
+// finalize removes the bindings of a Kubeconfig that is being deleted, and then its finalizer. It waits a limited time for
+// an installation that does not answer.
+func (s *scope) finalize(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC) {
-		return ctrl.Result{}, nil
+		return reconcile.ErrFinalized
 	}
 	recorded := recordedWorkspace(s.kubeconfig)
-	if recorded == "" {
-		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
+	if recorded == "" || s.target == nil { // without an installation the bindings are gone
+		return s.removeFinalizer(ctx)
 	}
-	found, err := r.installation(ctx, s)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if found == nil { // the bindings are gone with the installation
-		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
-	}
-	result := r.inWorkspace(ctx, found, recorded, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
+	result := s.removeBindings(ctx, recorded)
 	if result.State == status.Satisfied {
-		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
+		return s.removeFinalizer(ctx)
 	}
-	patience := unreachableTimeout
+	timeout := unreachableTimeout
 	if result.Reason == reasonForbidden {
-		patience = forbiddenTimeout
+		timeout = forbiddenTimeout
 	}
-	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > patience {
-		r.Recorder.Eventf(s.kubeconfig, nil, corev1.EventTypeWarning, "BindingsLeftBehind", "Delete",
+	if s.now.Sub(s.kubeconfig.DeletionTimestamp.Time) > timeout {
+		s.config.Recorder.Eventf(s.kubeconfig, nil, corev1.EventTypeWarning, "BindingsLeftBehind", "Delete",
 			"bindings in workspace %s could not be removed: %s", recorded, result.Message)
-		return ctrl.Result{}, r.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false)
+		return s.removeFinalizer(ctx)
 	}
 	result.Message = "deletion waits to remove the bindings in workspace " + recorded + ": " + result.Message
 	s.report.Set(result)
-	if err := r.look(s).WriteStatus(ctx); err != nil {
-		return ctrl.Result{}, err
+	s.report.Requeue = finalizeInterval
+	return nil
+}
+
+func (s *scope) removeBindings(ctx context.Context, workspace string) status.Result {
+	return s.inWorkspace(ctx, workspace, func(b bindings) error { return b.remove(ctx, s.kubeconfig) })
+}
+
+func (s *scope) removeFinalizer(ctx context.Context) error {
+	if err := s.config.Cluster.SetFinalizer(ctx, s.kubeconfig, operatorv1alpha1.FinalizerKubeconfigRBAC, false); err != nil {
+		return err
 	}
-	return ctrl.Result{RequeueAfter: cleanupRequeue}, nil
+	return reconcile.ErrFinalized
 }
 
 func recordedWorkspace(k *operatorv1alpha1.Kubeconfig) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// reasonForbidden is given for a workspace that cannot be entered, which is the same as one that does not exist.
+// reasonForbidden is the reason for a workspace to which access is forbidden, as it is to one that does not exist.
 const reasonForbidden = "WorkspaceForbidden"
 
 // bindings are the ClusterRoleBindings of one workspace.
@@ -26,10 +26,10 @@ type bindings struct {
 	client rbacclient.ClusterRoleBindingInterface
 }
 
-// inWorkspace calls do with the bindings of a workspace and says what came of it.
-func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace string, do func(bindings) error) status.Result {
+// inWorkspace calls do with the bindings of a workspace and returns the result for the condition.
+func (s *scope) inWorkspace(ctx context.Context, workspace string, do func(bindings) error) status.Result {
 	const condition = operatorv1alpha1.ConditionAuthorizationProvisioned
-	config, httpClient, err := shardclient.New(r.Cluster).Connect(ctx, target.root, target.operator)
+	config, httpClient, err := shardclient.New(s.config.Cluster).Connect(ctx, s.target.root, s.target.operator)
 	if err != nil {
 		return status.Wait(condition, "NoCredentials", "%s", shardclient.StableMessage(err))
 	}
@@ -44,16 +44,16 @@ func (r *Reconciler) inWorkspace(ctx context.Context, target *target, workspace 
 	}
 	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "url", config.Host, "error", err.Error())
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, target.operator)
+		return status.Wait(condition, reasonForbidden, "workspace %s cannot be entered at %s: create it, or correct targetWorkspace", workspace, s.target.operator)
 	}
-	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, target.operator, shardclient.StableMessage(err))
+	return status.Wait(condition, "WorkspaceUnavailable", "workspace %s at %s: %s", workspace, s.target.operator, shardclient.StableMessage(err))
 }
 
 func selector(k *operatorv1alpha1.Kubeconfig) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: operatorv1alpha1.LabelKubeconfig + "=" + string(k.UID)}
 }
 
-// reconcile makes the bindings be those the spec lists and no others.
+// reconcile makes the bindings match the spec.
 func (b bindings) reconcile(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
 	have, err := b.client.List(ctx, selector(k))
 	if err != nil {
@@ -82,7 +82,7 @@ func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBin
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		// It lost its label: take it back.
+		// It lost its label: adopt it.
 		found, err := b.client.Get(ctx, wanted.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (b bindings) reconcileOne(ctx context.Context, have []rbacv1.ClusterRoleBin
 	return err
 }
 
-// remove takes all bindings of a Kubeconfig away. A workspace that is gone took them with it.
+// remove deletes all bindings of a Kubeconfig. A workspace that is gone has none.
 func (b bindings) remove(ctx context.Context, k *operatorv1alpha1.Kubeconfig) error {
 	have, err := b.client.List(ctx, selector(k))
 	if err != nil {
@@ -117,7 +117,7 @@ func (b bindings) remove(ctx context.Context, k *operatorv1alpha1.Kubeconfig) er
 	return nil
 }
 
-// desiredBindings bind the group that only this Kubeconfig's certificate is in to each role.
+// desiredBindings bind each role to the group that only the certificate of this Kubeconfig is in.
 func desiredBindings(k *operatorv1alpha1.Kubeconfig) []rbacv1.ClusterRoleBinding {
 	roles := slices.Compact(slices.Sorted(slices.Values(k.Spec.Authorization.ClusterRoleBindings.ClusterRoles)))
 	out := make([]rbacv1.ClusterRoleBinding, 0, len(roles))

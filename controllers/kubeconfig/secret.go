@@ -15,66 +15,105 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// secret makes the certificate and the Secret with the kubeconfig. The Secret is written anew whenever the certificate
-// or a CA in it changes.
-func (r *Reconciler) secret(ctx context.Context, s *scope) error {
+const available = operatorv1alpha1.ConditionAvailable
+
+// secrets are the Secrets that a kubeconfig is made of, as observed.
+type secrets struct {
+	existing    *corev1.Secret // that the spec names, or nil
+	certificate *corev1.Secret // with the client certificate, or nil
+	cas         apply.Files    // sources of the bundle of server CAs
+}
+
+// observeSecrets reads the Secrets. An error leaves a result with the reason that existing tools know.
+func (s *scope) observeSecrets(ctx context.Context) (err error) {
+	c, k := s.config.Cluster, s.kubeconfig
+	if name := k.Spec.SecretRef.Name; name != "" {
+		if s.secrets.existing, err = apply.Get[corev1.Secret](ctx, c, k.Namespace, name); err != nil {
+			return err
+		}
+	}
+	name := pki.KubeconfigCertificate(k)
+	if s.secrets.certificate, err = apply.Get[corev1.Secret](ctx, c, k.Namespace, name); err != nil {
+		s.report.Set(status.Wait(available, operatorv1alpha1.ReasonClientCertificateSecretError, "Secret %s cannot be read", name))
+		return err
+	}
+	bundle := s.serverCAs()
+	if s.secrets.cas, err = c.ReadFiles(ctx, k.Namespace, bundle.Sources(), nil); err != nil {
+		s.report.Set(status.Wait(available, operatorv1alpha1.ReasonServerCASecretError, "Secret %s cannot be read", bundle.CA))
+	}
+	return err
+}
+
+// serverCAs is the bundle of CAs that users of the kubeconfig trust: the one that signs servers, the root above it, which
+// some TLS libraries require, and those of the front proxy.
+func (s *scope) serverCAs() desired.Bundle {
+	root := s.target.root
+	return desired.Bundle{
+		CA:   desired.CASecret(root, desired.ServerCA),
+		Refs: []*corev1.LocalObjectReference{{Name: desired.CASecret(root, desired.RootCA)}, s.target.caBundle},
+	}
+}
+
+func (s *scope) issueCertificate(ctx context.Context) error {
 	if s.target == nil {
 		return nil
 	}
-	result, err := r.Cluster.Certificates(ctx, pki.Objects{Certificates: []*certmanagerv1.Certificate{pki.Kubeconfig(s.kubeconfig, s.target.root)}})
-	if err := apply.Settle(&s.report, result, err); err != nil {
-		return err
-	}
-	result, err = r.provideSecret(ctx, s)
-	return apply.Settle(&s.report, result, err)
+	objects := pki.Objects{Certificates: []*certmanagerv1.Certificate{pki.Kubeconfig(s.kubeconfig, s.target.root)}}
+	return s.report.SetResult(s.config.Cluster.Certificates(ctx, objects))
 }
 
-func (r *Reconciler) provideSecret(ctx context.Context, s *scope) (status.Result, error) {
-	const condition = operatorv1alpha1.ConditionAvailable
-	k := s.kubeconfig
+// writeSecret applies the Secret with the kubeconfig, whenever the certificate or a CA in it changes.
+func (s *scope) writeSecret(ctx context.Context) error {
+	if s.target == nil {
+		return nil
+	}
+	owned, blocked := s.checkSecret()
+	if blocked.Type != "" {
+		s.report.Set(blocked)
+		return nil
+	}
+	ca, err := s.secrets.cas.MergeBundle(available, s.kubeconfig.Namespace, s.serverCAs())
+	if err != nil {
+		return s.report.SetResult(status.Result{}, err)
+	}
+	return s.report.SetResult(s.applySecret(ctx, ca, owned))
+}
+
+// checkSecret decides whether the Secret may be written, and whether the Kubeconfig owns it. The result has no type if it
+// may.
+func (s *scope) checkSecret() (owned bool, blocked status.Result) {
+	k, certificate := s.kubeconfig, s.secrets.certificate
 	name := k.Spec.SecretRef.Name
 	if name == "" || name == pki.KubeconfigCertificate(k) {
-		return status.Stall(condition, "SecretNameInvalid", "secretRef.name is %q: name a Secret of its own", name), nil
+		return false, status.Stall(available, "SecretNameInvalid", "secretRef.name is %q: name a Secret of its own", name)
 	}
-	existing, err := apply.Get[corev1.Secret](ctx, r.Cluster, k.Namespace, name)
-	if err != nil {
-		return status.Result{}, err
-	}
-	owned, taken := ownership(existing, k)
+	owned, taken := ownership(s.secrets.existing, k)
 	if taken != "" {
-		return status.Stall(condition, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, taken), nil
+		return false, status.Stall(available, "SecretTaken", "Secret %s belongs to %s: choose another secretRef.name", name, taken)
 	}
-	// A certificate that is not the one the spec wants is not handed out: it may be another user's, from before.
-	if s.report.Get(operatorv1alpha1.ConditionCertificatesReady).State != status.Satisfied {
-		return status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k)), nil
+	// A certificate that does not match the spec is not written: it may have been issued for another user.
+	issued := s.report.Get(operatorv1alpha1.ConditionCertificatesReady).State == status.Satisfied
+	if !issued || certificate == nil || len(certificate.Data[corev1.TLSCertKey]) == 0 {
+		return false, status.Wait(available, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k))
 	}
-	certificate, err := apply.Get[corev1.Secret](ctx, r.Cluster, k.Namespace, pki.KubeconfigCertificate(k))
-	if err != nil {
-		s.report.Set(status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretError, "Secret %s cannot be read", pki.KubeconfigCertificate(k)))
-		return status.Result{}, err
+	root := s.target.root
+	if ca := desired.CASecret(root, desired.ServerCA); s.secrets.cas.Secrets[ca] == nil {
+		return false, status.Wait(available, operatorv1alpha1.ReasonServerCASecretNotReady, "waiting for Secret %s, which RootShard %s creates", ca, root.Name)
 	}
-	if certificate == nil || len(certificate.Data[corev1.TLSCertKey]) == 0 {
-		return status.Wait(condition, operatorv1alpha1.ReasonClientCertificateSecretNotReady, "waiting for certificate %s", pki.KubeconfigCertificate(k)), nil
-	}
-	ca, result, err := r.serverCAs(ctx, s)
-	if err != nil || result.Type != "" {
-		return result, err
-	}
-	return r.writeSecret(ctx, s, certificate, ca, owned)
+	return owned, status.Result{}
 }
 
-// writeSecret writes the kubeconfig with the credentials of a certificate.
-func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *corev1.Secret, ca []byte, owned bool) (status.Result, error) {
-	const condition = operatorv1alpha1.ConditionAvailable
-	k := s.kubeconfig
+// applySecret applies the Secret with the client certificate in it.
+func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.Result, error) {
+	k, certificate := s.kubeconfig, s.secrets.certificate
 	file, err := desired.UserKubeconfig{
 		User: k.Spec.Username, Server: s.target.url, Workspace: workspace(k), CA: ca,
 		Cert: certificate.Data[corev1.TLSCertKey], Key: certificate.Data[corev1.TLSPrivateKeyKey], WithShardBase: s.target.shard,
 	}.File()
 	if err != nil {
-		return status.Result{}, fmt.Errorf("writing the kubeconfig of Kubeconfig %s: %w", k.Name, err)
+		return status.Result{}, fmt.Errorf("rendering the kubeconfig of Kubeconfig %s: %w", k.Name, err)
 	}
-	if err := r.Cluster.Object(ctx, condition, desired.UserSecret(k, file, owned)); err != nil {
+	if err := s.config.Cluster.Object(ctx, available, desired.UserSecret(k, file, owned)); err != nil {
 		return status.Result{}, err
 	}
 	if expiry, err := pki.Expiry(certificate.Data[corev1.TLSCertKey]); err == nil {
@@ -84,29 +123,10 @@ func (r *Reconciler) writeSecret(ctx context.Context, s *scope, certificate *cor
 	if !owned {
 		message += "; it holds other keys too, so it stays when this Kubeconfig is deleted"
 	}
-	return status.OK(condition, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
+	return status.OK(available, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
 }
 
-// serverCAs are the CAs that users of the kubeconfig trust: the one that signs servers, the root above it, which some TLS
-// libraries want, and those of the front proxy.
-func (r *Reconciler) serverCAs(ctx context.Context, s *scope) ([]byte, status.Result, error) {
-	const condition = operatorv1alpha1.ConditionAvailable
-	root, namespace := s.target.root, s.kubeconfig.Namespace
-	own := desired.CASecret(root, desired.ServerCA)
-	secret, err := apply.Get[corev1.Secret](ctx, r.Cluster, namespace, own)
-	if err != nil {
-		s.report.Set(status.Wait(condition, operatorv1alpha1.ReasonServerCASecretError, "Secret %s cannot be read", own))
-		return nil, status.Result{}, err
-	}
-	if secret == nil {
-		return nil, status.Wait(condition, operatorv1alpha1.ReasonServerCASecretNotReady, "waiting for Secret %s, which RootShard %s makes", own, root.Name), nil
-	}
-	ca, err := r.Cluster.ReadBundle(ctx, condition, namespace, own,
-		&corev1.LocalObjectReference{Name: desired.CASecret(root, desired.RootCA)}, s.target.trust)
-	return ca, status.Result{}, err
-}
-
-// ownership decides whether the Secret goes with the Kubeconfig: yes, unless others keep something in it. taken names
+// ownership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it. taken names
 // another controller that it belongs to.
 func ownership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned bool, taken string) {
 	if existing == nil {
@@ -126,7 +146,8 @@ func ownership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned b
 	return true, ""
 }
 
-// workspace is where the kubeconfig points, and where its bindings are made unless the deprecated field says otherwise.
+// workspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated field names
+// another one.
 func workspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.TargetWorkspace != "" {
 		return k.Spec.TargetWorkspace
@@ -134,7 +155,7 @@ func workspace(k *operatorv1alpha1.Kubeconfig) string {
 	return "root"
 }
 
-// bindingWorkspace is where bindings are wanted; "" for none.
+// bindingWorkspace is the workspace that the bindings are in; "" for no bindings.
 func bindingWorkspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.Authorization == nil {
 		return ""

@@ -18,23 +18,14 @@ type target struct {
 	name     string // kind and name
 	root     *operatorv1alpha1.RootShard
 	url      string                       // for the user
-	operator string                       // for the operator: through the internal proxy, which reaches workspaces of all shards
+	operator string                       // for the operator: the internal proxy, which reaches workspaces of all shards
 	shard    bool                         // the target is a shard and not a proxy
-	trust    *corev1.LocalObjectReference // further CAs of the server, or nil
+	caBundle *corev1.LocalObjectReference // further CAs of the server, or nil
 }
 
-// resolve finds the target and its installation. Of several references the first counts.
-func (r *Reconciler) resolve(ctx context.Context, s *scope) error {
-	found, result, err := r.findTarget(ctx, s.kubeconfig)
-	if err != nil {
-		return err
-	}
-	s.report.Set(result)
-	s.target = found
-	return nil
-}
-
-func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
+// findTarget resolves the target and its installation. Of several references the first counts. The target is nil unless
+// the result is satisfied.
+func findTarget(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, status.Result, error) {
 	const condition = operatorv1alpha1.ConditionReferenceValid
 	notFound := func(format string, args ...any) (*target, status.Result, error) {
 		return nil, status.Wait(condition, operatorv1alpha1.ReasonReferenceNotFound, format, args...), nil
@@ -42,7 +33,7 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 	spec, namespace := kubeconfig.Spec.Target, kubeconfig.Namespace
 	switch {
 	case spec.RootShardRef != nil:
-		root, err := r.rootShard(ctx, namespace, spec.RootShardRef.Name)
+		root, err := apply.Get[operatorv1alpha1.RootShard](ctx, c, namespace, spec.RootShardRef.Name)
 		if err != nil {
 			return nil, status.Result{}, err
 		}
@@ -53,14 +44,14 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 			name: "RootShard/" + root.Name, root: root, url: desired.RootShardBaseURL(root), operator: desired.InternalProxyURL(root), shard: true,
 		})
 	case spec.ShardRef != nil:
-		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, r.Cluster, namespace, spec.ShardRef.Name)
+		shard, err := apply.Get[operatorv1alpha1.Shard](ctx, c, namespace, spec.ShardRef.Name)
 		if err != nil {
 			return nil, status.Result{}, err
 		}
 		if shard == nil {
 			return notFound("Shard %s does not exist in namespace %s: create it, or correct target.shardRef", spec.ShardRef.Name, namespace)
 		}
-		root, problem, err := r.rootShardOf(ctx, "Shard "+shard.Name, namespace, shard.Spec.RootShard)
+		root, problem, err := findRootShard(ctx, c, "Shard "+shard.Name, namespace, shard.Spec.RootShard)
 		if err != nil || root == nil {
 			return nil, problem, err
 		}
@@ -68,33 +59,33 @@ func (r *Reconciler) findTarget(ctx context.Context, kubeconfig *operatorv1alpha
 			name: "Shard/" + shard.Name, root: root, url: desired.NewShard(shard, root).BaseURL(), operator: desired.InternalProxyURL(root), shard: true,
 		})
 	case spec.FrontProxyRef != nil:
-		front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, r.Cluster, namespace, spec.FrontProxyRef.Name)
+		front, err := apply.Get[operatorv1alpha1.FrontProxy](ctx, c, namespace, spec.FrontProxyRef.Name)
 		if err != nil {
 			return nil, status.Result{}, err
 		}
 		if front == nil {
 			return notFound("FrontProxy %s does not exist in namespace %s: create it, or correct target.frontProxyRef", spec.FrontProxyRef.Name, namespace)
 		}
-		root, problem, err := r.rootShardOf(ctx, "FrontProxy "+front.Name, namespace, front.Spec.RootShard)
+		root, problem, err := findRootShard(ctx, c, "FrontProxy "+front.Name, namespace, front.Spec.RootShard)
 		if err != nil || root == nil {
 			return nil, problem, err
 		}
 		return valid(&target{
 			name: "FrontProxy/" + front.Name, root: root, url: desired.FrontProxyURL(front, root),
-			operator: desired.InternalProxyURL(root), trust: front.Spec.CABundleSecretRef,
+			operator: desired.InternalProxyURL(root), caBundle: front.Spec.CABundleSecretRef,
 		})
 	default:
 		return nil, status.Stall(condition, operatorv1alpha1.ReasonReferenceNotFound, "target names nothing: set rootShardRef, shardRef or frontProxyRef"), nil
 	}
 }
 
-// rootShardOf is the RootShard that a target names, or nil and what is wrong with that name.
-func (r *Reconciler) rootShardOf(ctx context.Context, owner, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
+// findRootShard resolves the RootShard that a target names. It is nil if the result has a type.
+func findRootShard(ctx context.Context, c apply.Cluster, owner, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
 	const condition, reason = operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceNotFound
 	if ref.Reference == nil || ref.Reference.Name == "" {
 		return nil, status.Wait(condition, reason, "%s names no RootShard: set its rootShard.ref.name", owner), nil
 	}
-	root, err := r.rootShard(ctx, namespace, ref.Reference.Name)
+	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, c, namespace, ref.Reference.Name)
 	if err == nil && root == nil {
 		return nil, status.Wait(condition, reason, "RootShard %s, which %s names, does not exist in namespace %s: create it", ref.Reference.Name, owner, namespace), nil
 	}
@@ -102,26 +93,22 @@ func (r *Reconciler) rootShardOf(ctx context.Context, owner, namespace string, r
 }
 
 func valid(t *target) (*target, status.Result, error) {
-	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s is there", t.name), nil
+	return t, status.OK(operatorv1alpha1.ConditionReferenceValid, operatorv1alpha1.ReasonReferenceValid, "%s exists", t.name), nil
 }
 
-func (r *Reconciler) rootShard(ctx context.Context, namespace, name string) (*operatorv1alpha1.RootShard, error) {
-	return apply.Get[operatorv1alpha1.RootShard](ctx, r.Cluster, namespace, name)
-}
-
-// installation is the root shard that bindings were made in, when the target may be gone: the certificate remembers it.
-// It is nil when the installation is gone, or going.
-func (r *Reconciler) installation(ctx context.Context, s *scope) (*target, error) {
-	found, _, err := r.findTarget(ctx, s.kubeconfig)
+// findInstallation resolves the installation in which bindings were created. If the target is gone, the certificate names
+// it. It is nil if the installation is gone or being deleted.
+func findInstallation(ctx context.Context, c apply.Cluster, kubeconfig *operatorv1alpha1.Kubeconfig) (*target, error) {
+	found, _, err := findTarget(ctx, c, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	if found == nil {
-		certificate, err := apply.Get[certmanagerv1.Certificate](ctx, r.Cluster, s.kubeconfig.Namespace, pki.KubeconfigCertificate(s.kubeconfig))
+		certificate, err := apply.Get[certmanagerv1.Certificate](ctx, c, kubeconfig.Namespace, pki.KubeconfigCertificate(kubeconfig))
 		if err != nil || certificate == nil {
 			return nil, err
 		}
-		root, err := r.rootShard(ctx, s.kubeconfig.Namespace, certificate.Labels[operatorv1alpha1.LabelRootShard])
+		root, err := apply.Get[operatorv1alpha1.RootShard](ctx, c, kubeconfig.Namespace, certificate.Labels[operatorv1alpha1.LabelRootShard])
 		if err != nil || root == nil {
 			return nil, err
 		}

@@ -19,13 +19,13 @@ func TestTargets(t *testing.T) {
 		return operatorv1alpha1.RootShardReference{Reference: ref(root)}
 	}
 	external := operatorv1alpha1.ExternalConfig{Hostname: "kcp.example.com", Port: 443}
-	r := &Reconciler{Cluster: apply.Cluster{Client: memory.NewClient(t,
+	c := apply.Cluster{Client: memory.NewClient(t,
 		&operatorv1alpha1.RootShard{ObjectMeta: meta("root"), Spec: operatorv1alpha1.RootShardSpec{External: external}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("alpha"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("root")}},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("of-nobody")},
 		&operatorv1alpha1.Shard{ObjectMeta: meta("of-one-that-is-gone"), Spec: operatorv1alpha1.ShardSpec{RootShard: of("gone")}},
 		&operatorv1alpha1.FrontProxy{ObjectMeta: meta("front"), Spec: operatorv1alpha1.FrontProxySpec{RootShard: of("root")}},
-	)}}
+	)}
 	type target = operatorv1alpha1.KubeconfigTarget
 	for sentence, tc := range map[string]struct {
 		target     target
@@ -44,7 +44,7 @@ func TestTargets(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			kubeconfig := &operatorv1alpha1.Kubeconfig{ObjectMeta: meta("k"), Spec: operatorv1alpha1.KubeconfigSpec{Target: tc.target}}
-			found, result, err := r.findTarget(t.Context(), kubeconfig)
+			found, result, err := findTarget(t.Context(), c, kubeconfig)
 			if err != nil {
 				t.Fatal(err)
 			}

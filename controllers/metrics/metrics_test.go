@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
-	"github.com/atoll-dev/atoll/controllers/ladder"
 	"github.com/atoll-dev/atoll/controllers/metrics"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 )
 
 func meta(namespace, name string) metav1.ObjectMeta {
@@ -79,8 +79,8 @@ func TestAReplicaThatDoesNotLeadTellsNothingOfObjects(t *testing.T) {
 
 func TestAnErrorIsCountedByItsType(t *testing.T) {
 	work := metrics.NewReconciliations()
-	for _, err := range []error{nil, errors.New("no connection to 10.0.0.1:47112"), errors.New("no connection to 10.0.0.1:47113"), fmt.Errorf("%w: timeout", ladder.ErrRead)} {
-		look := work.Around("shard", reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
+	for _, err := range []error{nil, errors.New("no connection to 10.0.0.1:47112"), errors.New("no connection to 10.0.0.1:47113"), fmt.Errorf("%w: timeout", reconcile.ErrRead)} {
+		look := work.Around("shard", ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
 		if _, got := look.Reconcile(t.Context(), ctrl.Request{}); got != err {
 			t.Errorf("the error becomes %v", got)
 		}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/ladder"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 )
 
 // readTimeout bounds how long a page waits for the caches of the manager, which fill at its start.
@@ -113,7 +113,7 @@ func (o *Objects) collect(ctx context.Context, kind kind, out chan<- prometheus.
 	}
 	counts := map[[2]string]int{} // by phase and namespace
 	err := meta.EachListItem(list, func(item runtime.Object) error {
-		object := item.(ladder.Object)
+		object := item.(reconcile.Object)
 		at := [2]string{"", object.GetNamespace()}
 		if kind.phase != nil {
 			at[0] = kind.phase(object)

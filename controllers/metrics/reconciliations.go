@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/atoll-dev/atoll/controllers/ladder"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 )
 
 // Results of a reconcile, and types of its errors. The texts of errors have names and addresses in them and would make a
@@ -57,11 +57,11 @@ func (r *Reconciliations) Collect(out chan<- prometheus.Metric) {
 }
 
 // Around counts and times what a reconciler does. The counters of its errors begin at 0, so that the first one is a change.
-func (r *Reconciliations) Around(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
+func (r *Reconciliations) Around(controller string, inner ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
 	for _, errorType := range []string{errorRead, errorReconcile} {
 		r.errors.WithLabelValues(controller, errorType)
 	}
-	return reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 		started := time.Now()
 		answer, err := inner.Reconcile(ctx, req)
 		result := resultSuccess
@@ -75,7 +75,7 @@ func (r *Reconciliations) Around(controller string, inner reconcile.Reconciler) 
 }
 
 func errorType(err error) string {
-	if errors.Is(err, ladder.ErrRead) {
+	if errors.Is(err, reconcile.ErrRead) {
 		return errorRead
 	}
 	return errorReconcile

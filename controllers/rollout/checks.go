@@ -5,33 +5,32 @@ import (
 	"time"
 )
 
-// Preconditions decides whether a component whose pods are to be replaced may begin. What a refusal says is what the user reads
-// in the condition: what is waited for.
+// Preconditions decide whether a component whose pods are to be replaced may begin. The message of a block is the message
+// of the condition: what is waited for.
 var Preconditions = Chain{
-	immediateRolloutRequested, // the way out of every refusal below
-	notPaused,                 // the user said stop
-	noReadyPods,               // like a first start: there is nothing to lose
-	holdsSlot,                 // a newer revision replaces the one that is being rolled out, and mends one that failed
-	slotFree,                  // one component of an installation moves at a time
+	immediateRolloutRequested, // the way out of every block below
+	notPaused,                 // by the user
+	noReadyPods,               // as at a first start: nothing can be lost
+	holdsSlot,                 // a newer revision replaces the one that is rolling out, and may repair it
+	slotFree,                  // one component of an installation rolls out at a time
 	changesGathered,           // what is applied together is ordered together
 	earlierStagesRolledOut,    // shards follow their root, proxies follow shards, caches those above them
-	firstInItsStage,           // the order does not hang on who asked first
-	otherComponentsReady,      // pods that are missing elsewhere are missed more while these go
+	firstInItsStage,           // the order does not depend on the order of reconciles
+	otherComponentsReady,      // pods that are missing elsewhere are missed more during a rollout
 }
 
-// Base decides, after MayRoll, whether the servers as they are can be built on; Healthy, whether the new pods of the
-// component that holds the slot are as good as the old ones were.
 var (
+	// Baseline decides, after Preconditions, whether the installation is healthy enough to begin.
 	Baseline = Chain{serversReady, probesSucceed, replicationCaughtUp}
-	// Healthy ends a rollout: until then the slot is held, and nothing else moves.
+	// Healthy decides whether the new pods of the holder of the slot are healthy. Until then nothing else rolls out.
 	Healthy = Chain{podsReplaced, serversReady, probesSucceed, replicationCaughtUp}
 )
 
-// gatherPeriod is how long a change waits for others that were made with it. `kubectl apply` sends objects one by one, in
-// any order.
+// gatherPeriod is how long a change waits for others that were applied with it: `kubectl apply` sends objects one by one,
+// in any order.
 const gatherPeriod = 5 * time.Second
 
-// Reasons, as conditions show them.
+// Reasons of the condition RolledOut.
 const (
 	ReasonPaused               = "RolloutPaused"
 	ReasonSlotHeld             = "RolloutSlotTaken"
@@ -46,14 +45,14 @@ const (
 	ReasonCurrent              = "Current"
 )
 
-// MessageRollingOut is what is said of pods that are about to be replaced, and of those that are being.
+// MessageRollingOut is the message about pods that are being replaced.
 const MessageRollingOut = "rolling out: " + messageReplacing
 
 const messageReplacing = "pods are being replaced"
 
 func immediateRolloutRequested(in Input) Decision {
 	if in.Now || in.Self.Now {
-		return Decision{Outcome: Exempt}
+		return in.skipRemaining()
 	}
 	return pass
 }
@@ -70,24 +69,23 @@ func notPaused(in Input) Decision {
 
 func noReadyPods(in Input) Decision {
 	if !in.Self.Serving {
-		return Decision{Outcome: Exempt}
+		return in.skipRemaining()
 	}
 	return pass
 }
 
-// holdsSlot exempts from everything below, but not from the slot, which it has: its pods are mixed already.
 func holdsSlot(in Input) Decision {
-	if in.Slot.Holder == in.Self.Workload {
-		return Decision{Outcome: Exempt}
+	if in.HoldsSlot() {
+		return in.skipRemaining()
 	}
 	return pass
 }
 
-// slotFree passes when the holder has gone: whoever is deleted in the middle of its rollout holds up nobody.
+// slotFree passes if the holder does not exist: one that is deleted during its rollout blocks nothing.
 func slotFree(in Input) Decision {
-	holder, there := in.holder()
+	holder, ok := in.holder()
 	switch {
-	case !there:
+	case !ok:
 		return pass
 	case in.overdue():
 		return blocked(ReasonStopped, "the rollout has stopped at %s, whose new pods did not become healthy; see its condition", holder.Title)
@@ -97,7 +95,7 @@ func slotFree(in Input) Decision {
 
 func changesGathered(in Input) Decision {
 	if in.Time.Sub(in.ChangedAt) < gatherPeriod {
-		return blocked(ReasonGatheringChanges, "looking for what else has changed")
+		return blocked(ReasonGatheringChanges, "waiting for other changes that were applied with this one")
 	}
 	return pass
 }
@@ -107,14 +105,14 @@ func earlierStagesRolledOut(in Input) Decision {
 		if !other.precedes(in.Self.Component) {
 			continue
 		}
-		if why := other.unsettledReason(); why != "" {
-			return blocked(ReasonWaitingForTurn, "waiting for %s, which rolls out first: %s", other.Title, why)
+		if reason := other.unsettledReason(); reason != "" {
+			return blocked(ReasonWaitingForTurn, "waiting for %s, which rolls out first: %s", other.Title, reason)
 		}
 	}
 	return pass
 }
 
-// firstInItsStage lets one go ahead that the user stopped the one before.
+// firstInItsStage ignores components that the user paused.
 func firstInItsStage(in Input) Decision {
 	for _, other := range in.Others {
 		if other.sameStage(in.Self.Component) && other.Pending && !other.Paused && other.before(in.Self.Component) {
@@ -124,8 +122,8 @@ func firstInItsStage(in Input) Decision {
 	return pass
 }
 
-// otherComponentsReady leaves out those that wait to be replaced themselves: that may be what mends them. Nor are the
-// component's own pods asked after, for the same reason; the Deployment takes none away before a new one is ready.
+// otherComponentsReady ignores components that are pending themselves: their rollout may repair them. For the same reason
+// the component's own pods do not count; its Deployment removes no pod before a new one is ready.
 func otherComponentsReady(in Input) Decision {
 	for _, other := range in.Others {
 		if !other.Ready && !other.Pending {
@@ -143,7 +141,7 @@ func podsReplaced(in Input) Decision {
 }
 
 func serversReady(in Input) Decision {
-	return in.firstProblem(CheckReadyz, ReasonNotReady, "%s does not say that it is ready: %s")
+	return in.firstProblem(CheckReadyz, ReasonNotReady, "%s is not ready: %s")
 }
 
 func probesSucceed(in Input) Decision {
@@ -162,18 +160,19 @@ func (in Input) firstProblem(check Check, reason, format string) Decision {
 	return blocked(reason, format, in.Problems[at].Title, in.Problems[at].Message)
 }
 
-// Progress is the verdict about the holder of the slot: why it is not done stops the rollout once its time is over.
+// Progress decides about the holder of the slot: it passes once its new pods are healthy, and is stopped if they do not
+// become so in time.
 func Progress(in Input) Decision {
-	verdict := Healthy.Decide(in)
-	if verdict.Outcome != Blocked {
-		return verdict
+	decision := Healthy.Decide(in)
+	if decision.Outcome != Blocked {
+		return decision
 	}
 	if !in.overdue() {
-		return Decision{Outcome: Blocked, Reason: ReasonRollingOut, Message: "rolling out: " + verdict.Message}
+		return Decision{Outcome: Blocked, Reason: ReasonRollingOut, Message: "rolling out: " + decision.Message}
 	}
 	return Decision{
 		Outcome: Stopped, Reason: ReasonStopped,
 		Message: "the new pods did not become healthy within " + in.Timeout.String() + ", and nothing else is rolled out: " +
-			verdict.Message + ". Correct the spec, or put back what it was",
+			decision.Message + ". Correct the spec, or put back what it was",
 	}
 }

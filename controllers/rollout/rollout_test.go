@@ -72,7 +72,7 @@ func TestMayRoll(t *testing.T) {
 		}, rollout.Pass, "", ""},
 		"allows the holder of the slot to go on with a newer revision": {func(in *rollout.Input) {
 			in.Slot, in.Self.Ready, in.Others[door].Ready = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}, false, false
-		}, rollout.Exempt, "", ""},
+		}, rollout.Continue, "", ""},
 		"waits for changes that are applied together": {func(in *rollout.Input) { in.ChangedAt = now.Add(-time.Second) },
 			rollout.Blocked, rollout.ReasonGatheringChanges, ""},
 		"refuses before the cache server has rolled": {func(in *rollout.Input) { in.Others[cache].Pending = true },
@@ -85,7 +85,7 @@ func TestMayRoll(t *testing.T) {
 			in.Self = fine("CacheServer europe", rollout.StageCache)
 			in.Self.Pending, in.Self.Depth = true, 1
 			in.Others[cache].Pending = true
-		}, rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache, which rolls out first: it is not rolled yet"},
+		}, rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache, which rolls out first: it is not rolled out yet"},
 		"waits for no cache below": {func(in *rollout.Input) {
 			in.Self = fine("CacheServer world", rollout.StageCache)
 			in.Self.Pending = true
@@ -139,7 +139,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"done when pods are replaced and all servers are healthy": {func(*rollout.Input) {}, rollout.Pass, ""},
 		"goes on while pods are replaced":                         {func(in *rollout.Input) { in.Self.Ready = false }, rollout.Blocked, "pods are being replaced"},
-		"waits for the server's own word":                         {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha does not say that it is ready: boom"},
+		"waits for the server's own word":                         {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha is not ready: boom"},
 		"waits for a workspace to be written and read":            {problem(rollout.CheckProbe), rollout.Blocked, "written and read: boom"},
 		"waits for replication":                                   {problem(rollout.CheckLag), rollout.Blocked, "in time: boom"},
 		"stops when pods are not ready in time":                   {late(func(in *rollout.Input) { in.Self.Ready = false }), rollout.Stopped, "within 10m0s"},

@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/etcd"
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -65,10 +66,10 @@ func newSite(t *testing.T, objects ...client.Object) *site {
 // reconcile looks at Shard alpha once.
 func (s *site) reconcile() {
 	s.t.Helper()
-	r := &Reconciler{
-		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Shards: s, Now: func() time.Time { return s.clock },
+	r := NewShardReconciler(reconcile.Config{
+		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return s.clock },
 		Image: desired.Image{Repository: "registry.example.com/atoll", Tag: "v1"},
-	}
+	}, s)
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "kcp", Name: "alpha"}}
 	if _, err := r.Reconcile(s.t.Context(), request); err != nil {
 		s.t.Fatal(err)
@@ -260,7 +261,7 @@ func TestNames(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			root := rootShard()
 			root.Name = "main"
-			result := validateSpec(alpha(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
+			result := validateShard(alpha(func(s *operatorv1alpha1.Shard) { s.Name = tc.name }), root)
 			if (result.State == status.Satisfied) != (tc.text == "") || !strings.Contains(result.Message, tc.text) {
 				t.Errorf("got %+v", result)
 			}
@@ -270,7 +271,7 @@ func TestNames(t *testing.T) {
 
 func TestTheFullSampleIsHonored(t *testing.T) {
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
-	if result := validateSpec(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root); result.State != status.Satisfied {
+	if result := validateShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root); result.State != status.Satisfied {
 		t.Errorf("got %+v", result)
 	}
 }

@@ -56,8 +56,10 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	cas, err := c.cluster.ReadBundle(ctx, condition, root.Namespace, desired.CASecret(root, desired.ServerCA),
-		&corev1.LocalObjectReference{Name: desired.CASecret(root, desired.RootCA)}, root.Spec.CABundleSecretRef)
+	cas, err := c.cluster.ReadBundle(ctx, condition, root.Namespace, desired.Bundle{
+		CA:   desired.CASecret(root, desired.ServerCA),
+		Refs: []*corev1.LocalObjectReference{{Name: desired.CASecret(root, desired.RootCA)}, root.Spec.CABundleSecretRef},
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -37,7 +37,7 @@ func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootSha
 // question needs none.
 func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error {
 	server := desired.NewCacheServer(cache)
-	cas, err := c.cluster.ReadBundle(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, server.CASecret())
+	cas, err := c.cluster.ReadBundle(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, desired.Bundle{CA: server.CASecret()})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Reasons of the summary conditions where no result has a better one.
+// Reasons of the summary conditions that come from no single result.
 const (
 	reasonAsWanted     = "AsWanted"
 	reasonNotStalled   = "NotStalled"
@@ -20,16 +21,20 @@ const (
 	maxConditionLength = 32768
 )
 
-// Report is everything one reconcile found about an object, in the order in which parts depend on each other.
+// Report collects the results of one reconcile of an object, in the order in which its parts depend on each other.
 type Report struct {
 	Results []Result
 	// Transient is an error that the next attempt may not have.
 	Transient error
+	// Requeue is when to reconcile again, instead of what the results call for.
+	Requeue time.Duration
+
+	dropped []string
 }
 
-// Set notes a result. A second one of the same type replaces the first.
+// Set stores a result in place of an earlier one of its type.
 func (r *Report) Set(result Result) {
-	at := slices.IndexFunc(r.Results, func(f Result) bool { return f.Type == result.Type })
+	at := slices.IndexFunc(r.Results, func(have Result) bool { return have.Type == result.Type })
 	if at >= 0 {
 		r.Results[at] = result
 		return
@@ -37,29 +42,35 @@ func (r *Report) Set(result Result) {
 	r.Results = append(r.Results, result)
 }
 
-// SetWorst notes a result of a part that has several pieces: of two results of one type the worse one stays. One
-// without a type says nothing.
+// SetWorst stores a result of a part that has several pieces: of two results of one type the worse one stays. A result
+// without a type is ignored.
 func (r *Report) SetWorst(result Result) {
-	severity := map[State]int{Satisfied: 0, Warning: 1, Waiting: 2, Stalled: 3}
 	if result.Type == "" {
 		return
 	}
-	if had := r.Get(result.Type); had.Type == "" || severity[result.State] > severity[had.State] {
+	if have := r.Get(result.Type); have.Type == "" || result.State > have.State {
 		r.Set(result)
 	}
 }
 
-// first is the first result of a kind: the one whose part others wait for.
-func (r *Report) first(kind State) (Result, bool) {
-	for _, result := range r.Results {
-		if result.State == kind {
-			return result, true
-		}
+// SetResult stores the result of a function, or the one in its error. Any other error is returned.
+func (r *Report) SetResult(result Result, err error) error {
+	var found *Error
+	switch {
+	case errors.As(err, &found):
+		r.Set(found.Result)
+	case err != nil:
+		return err
+	default:
+		r.Set(result)
 	}
-	return Result{}, false
+	return nil
 }
 
-// Get is the result of a condition type, or the zero one when that was not looked at.
+// Drop removes the condition of a type from the object, unless the report has a result of that type.
+func (r *Report) Drop(conditionType string) { r.dropped = append(r.dropped, conditionType) }
+
+// Get returns the result of a condition type, or the zero Result if it was not checked.
 func (r *Report) Get(conditionType string) Result {
 	for _, result := range r.Results {
 		if result.Type == conditionType {
@@ -69,17 +80,30 @@ func (r *Report) Get(conditionType string) Result {
 	return Result{}
 }
 
-// How often something that may come without an event is looked for. Where the user has to act most changes make an
-// event; permissions and quotas do not.
+// first returns the first result with a state: the one that others wait for.
+func (r *Report) first(state State) (Result, bool) {
+	for _, result := range r.Results {
+		if result.State == state {
+			return result, true
+		}
+	}
+	return Result{}, false
+}
+
+// Intervals at which an object is reconciled again without an event.
 const (
 	waitingInterval = 30 * time.Second
-	// What a rollout waits for is asked for, and answers in seconds.
+	// The health of servers, which a rollout waits for, changes without an event.
 	rolloutInterval = 5 * time.Second
+	// Most corrections by the user are events; those of permissions and quotas are not.
 	stalledInterval = 2 * time.Minute
 )
 
-// RequeueAfter is when to look again although nothing happened; 0 is never.
+// RequeueAfter returns when to reconcile again without an event; 0 is never.
 func (r *Report) RequeueAfter() time.Duration {
+	if r.Requeue > 0 {
+		return r.Requeue
+	}
 	if rollout := r.Get(operatorv1alpha1.ConditionRolledOut); rollout.Type != "" && rollout.State != Satisfied {
 		return rolloutInterval
 	}
@@ -92,8 +116,8 @@ func (r *Report) RequeueAfter() time.Duration {
 	return 0
 }
 
-// Conditions puts the report over the conditions an object has. Types that were not looked at this time keep what they
-// had, unless they are of the summary.
+// Conditions merges the report into the conditions of an object. Types without a result keep their condition, except for
+// the summary, which is always computed.
 func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []metav1.Condition {
 	out := slices.Clone(conditions)
 	put := func(conditionType string, status metav1.ConditionStatus, reason, message string) {
@@ -103,6 +127,11 @@ func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []m
 		meta.SetStatusCondition(&out, metav1.Condition{
 			Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
 		})
+	}
+	for _, conditionType := range r.dropped {
+		if r.Get(conditionType).Type == "" {
+			meta.RemoveStatusCondition(&out, conditionType)
+		}
 	}
 	for _, result := range r.Results {
 		put(result.Type, result.status(), result.Reason, result.Message)
@@ -114,24 +143,24 @@ func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []m
 	return out
 }
 
-// summary is the triple that kstatus reads. Of Reconciling and Stalled at most one is true.
+// summary computes the three conditions that kstatus reads. Of Reconciling and Stalled at most one is true.
 func (r *Report) summary() (ready, reconciling, stalled Result) {
-	idle := Result{State: Waiting, Reason: reasonNothingToDo}
+	notReconciling := Result{State: Waiting, Reason: reasonNothingToDo}
 	notStalled := Result{State: Waiting, Reason: reasonNotStalled}
-	if f, ok := r.first(Stalled); ok {
-		why := Result{State: Satisfied, Reason: f.Reason, Message: f.Message}
-		return f, Result{State: Waiting, Reason: reasonNeedsUser}, why
+	if first, ok := r.first(Stalled); ok {
+		stalled = Result{State: Satisfied, Reason: first.Reason, Message: first.Message}
+		return first, Result{State: Waiting, Reason: reasonNeedsUser}, stalled
 	}
 	if r.Transient != nil {
-		failed := Result{State: Waiting, Reason: reasonRetrying, Message: "the last attempt failed and is repeated: " + r.Transient.Error()}
-		return failed, Result{State: Satisfied, Reason: reasonRetrying, Message: failed.Message}, notStalled
+		ready = Result{State: Waiting, Reason: reasonRetrying, Message: "the last attempt failed and is repeated: " + r.Transient.Error()}
+		return ready, Result{State: Satisfied, Reason: reasonRetrying, Message: ready.Message}, notStalled
 	}
-	if f, ok := r.first(Waiting); ok {
-		return f, Result{State: Satisfied, Reason: f.Reason, Message: f.Message}, notStalled
+	if first, ok := r.first(Waiting); ok {
+		return first, Result{State: Satisfied, Reason: first.Reason, Message: first.Message}, notStalled
 	}
-	ready = Result{State: Satisfied, Reason: reasonAsWanted, Message: "everything is as the spec wants it"}
-	if f, ok := r.first(Warning); ok {
-		ready.Message = "running; see condition " + f.Type
+	ready = Result{State: Satisfied, Reason: reasonAsWanted, Message: "everything matches the spec"}
+	if warning, ok := r.first(Warning); ok {
+		ready.Message = "running; see condition " + warning.Type
 	}
-	return ready, idle, notStalled
+	return ready, notReconciling, notStalled
 }

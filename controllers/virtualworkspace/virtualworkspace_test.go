@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 	"github.com/atoll-dev/atoll/controllers/internal/golden"
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
@@ -52,7 +53,7 @@ func TestBringingUp(t *testing.T) {
 			cluster := memory.NewClient(t, virtualWorkspace, alpha,
 				&operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody", Namespace: "kcp"}},
 				&operatorv1alpha1.RootShard{ObjectMeta: metav1.ObjectMeta{Name: "root", Namespace: "kcp"}, Spec: operatorv1alpha1.RootShardSpec{External: address}})
-			r := &Reconciler{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}}
+			r := NewReconciler(reconcile.Config{Cluster: apply.Cluster{Client: cluster}, Recorder: events.NewFakeRecorder(100), Image: desired.Image{Repository: "atoll", Tag: "v1"}})
 			key := client.ObjectKeyFromObject(virtualWorkspace)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)

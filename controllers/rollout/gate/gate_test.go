@@ -25,6 +25,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 	"github.com/atoll-dev/atoll/controllers/rollout/gate"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
 const namespace = "kcp"
@@ -35,6 +36,7 @@ type site struct {
 	t       *testing.T
 	client  client.Client
 	cluster apply.Cluster
+	gate    *gate.Gate
 	clock   time.Time
 	health  health
 	owners  map[string]client.Object // by Deployment
@@ -111,7 +113,7 @@ func newSite(t *testing.T) *site {
 // startOperator begins with an empty memory, as a new process does.
 func (s *site) startOperator() {
 	s.cluster = apply.Cluster{Client: s.client}
-	s.cluster.Gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
+	s.gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
 }
 
 func (s *site) want(image string) {
@@ -139,8 +141,20 @@ func (s *site) reconcile(name string) status.Result {
 	}
 	before := s.running(name)
 	report := status.Report{}
-	if _, err := s.cluster.Workload(s.t.Context(), &report, operatorv1alpha1.ConditionAvailable, wanted); err != nil {
-		s.t.Fatalf("%s: %v", name, err)
+	deployment := workload.Deployment{
+		Cluster: s.cluster, Gate: s.gate, Report: &report, Condition: operatorv1alpha1.ConditionAvailable, Namespace: namespace, Name: name,
+	}
+	for _, step := range []func(context.Context) error{
+		deployment.Observe,
+		func(ctx context.Context) error {
+			return deployment.SetDesired(ctx, desired.Server{Deployment: wanted})
+		},
+		deployment.AdmitRollout,
+		deployment.Apply,
+	} {
+		if err := step(s.t.Context()); err != nil {
+			s.t.Fatalf("%s: %v", name, err)
+		}
 	}
 	if after := s.running(name); after != before {
 		s.order = append(s.order, name)

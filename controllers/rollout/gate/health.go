@@ -16,16 +16,16 @@ import (
 	"github.com/atoll-dev/atoll/controllers/shardclient"
 )
 
-// maxConcurrentChecks is how many servers are asked at the same time.
+// maxConcurrentChecks bounds the health checks of one installation at the same time.
 const maxConcurrentChecks = 8
 
-// checkHealth asks all servers of an installation how they are: each whether it is ready, shards whether a workspace on them
-// can be used, through the internal proxy and through front proxies, and whether what they publish arrives.
+// checkHealth checks all servers of an installation: /readyz of each; on each shard a probe workspace, through the internal
+// proxy and the front proxies; and whether the shards replicate to each other.
 func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1alpha1.RootShard) []rollout.Problem {
-	var questions []func() []rollout.Problem
-	ask := func(check rollout.Check, title string, question func() error) {
-		questions = append(questions, func() []rollout.Problem {
-			if err := question(); err != nil {
+	var checks []func() []rollout.Problem
+	add := func(check rollout.Check, title string, run func() error) {
+		checks = append(checks, func() []rollout.Problem {
+			if err := run(); err != nil {
 				return []rollout.Problem{{Check: check, Title: title, Message: shardclient.StableMessage(err)}}
 			}
 			return nil
@@ -34,20 +34,20 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 	for i := range all.caches {
 		cache := &all.caches[i]
 		if cache.DeletionTimestamp == nil && slices.Contains(all.rootShardsUsing(cache.Name), root.Name) {
-			ask(rollout.CheckReadyz, "CacheServer "+cache.Name, func() error { return g.health.CacheReady(ctx, cache) })
+			add(rollout.CheckReadyz, "CacheServer "+cache.Name, func() error { return g.health.CacheReady(ctx, cache) })
 		}
 	}
-	var doors []desired.Proxy
+	var probed []desired.Proxy // proxies that probes go through
 	for _, proxy := range all.proxiesOf(root) {
-		ask(rollout.CheckReadyz, "FrontProxy "+proxy.Name(), func() error { return g.health.ProxyReady(ctx, proxy) })
+		add(rollout.CheckReadyz, "FrontProxy "+proxy.Name(), func() error { return g.health.ProxyReady(ctx, proxy) })
 		if proxy.ReachesAllShardsAs(pki.OperatorGroup) {
-			doors = append(doors, proxy)
+			probed = append(probed, proxy)
 		}
 	}
 	for _, virtualWorkspace := range all.virtualWorkspacesOf(root) {
-		ask(rollout.CheckReadyz, "VirtualWorkspace "+virtualWorkspace.Name(), func() error { return g.health.VirtualWorkspaceReady(ctx, virtualWorkspace) })
+		add(rollout.CheckReadyz, "VirtualWorkspace "+virtualWorkspace.Name(), func() error { return g.health.VirtualWorkspaceReady(ctx, virtualWorkspace) })
 	}
-	titles := map[string]string{} // by the name inside the installation
+	titles := map[string]string{} // by name inside the installation
 	shards := all.shardsOf(root)
 	for _, shard := range shards {
 		title := "RootShard " + root.Name
@@ -55,22 +55,22 @@ func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1a
 			title = "Shard " + shard.Name()
 		}
 		titles[shard.ShardName()] = title
-		ask(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
-		ask(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard, doors...) })
-		if len(shards) > 1 { // else there is nobody to replicate to
-			ask(rollout.CheckLag, title, func() error { return g.checkLag(ctx, shard) })
+		add(rollout.CheckReadyz, title, func() error { return g.health.ShardReady(ctx, root, shard.BaseURL()) })
+		add(rollout.CheckProbe, title, func() error { return g.health.Probe(ctx, shard, probed...) })
+		if len(shards) > 1 { // one alone does not replicate
+			add(rollout.CheckLag, title, func() error { return g.checkLag(ctx, shard) })
 		}
 	}
 	if len(shards) > 1 {
-		questions = append(questions, func() []rollout.Problem { return g.checkHeartbeats(ctx, root, titles) })
+		checks = append(checks, func() []rollout.Problem { return g.checkHeartbeats(ctx, root, titles) })
 	}
-	return runChecks(questions)
+	return runChecks(checks)
 }
 
-// maxLag is how far a shard may be behind with what it reads of others, and with what it publishes.
+// maxLag is the replication lag that a shard may have, in reading and in publishing.
 const maxLag = 10 * time.Second
 
-// checkLag is nil when a shard is not behind. Its text has no number that changes from one look to the next.
+// checkLag returns an error if a shard lags behind. Its text has no number that changes between checks.
 func (g *Gate) checkLag(ctx context.Context, shard desired.Shard) error {
 	lag, err := g.health.Lag(ctx, shard)
 	if err == nil && lag > maxLag {
@@ -79,31 +79,31 @@ func (g *Gate) checkLag(ctx context.Context, shard desired.Shard) error {
 	return err
 }
 
-// checkHeartbeats are the shards whose heartbeats do not arrive.
+// checkHeartbeats returns the shards whose heartbeats do not arrive at the root shard.
 func (g *Gate) checkHeartbeats(ctx context.Context, root *operatorv1alpha1.RootShard, titles map[string]string) []rollout.Problem {
-	lagging, err := g.health.MissingHeartbeats(ctx, root)
+	missing, err := g.health.MissingHeartbeats(ctx, root)
 	if err != nil {
 		return []rollout.Problem{{Check: rollout.CheckLag, Title: "RootShard " + root.Name, Message: shardclient.StableMessage(err)}}
 	}
 	var out []rollout.Problem
-	for name, why := range lagging {
-		if title, ours := titles[name]; ours { // the object of a shard that is gone may be there still
-			out = append(out, rollout.Problem{Check: rollout.CheckLag, Title: title, Message: why})
+	for name, reason := range missing {
+		if title, ok := titles[name]; ok { // the object of a deleted shard may still exist
+			out = append(out, rollout.Problem{Check: rollout.CheckLag, Title: title, Message: reason})
 		}
 	}
 	return out
 }
 
-// runChecks asks, some questions at a time, and returns what is wrong in a fixed order.
-func runChecks(questions []func() []rollout.Problem) []rollout.Problem {
-	found := make([][]rollout.Problem, len(questions))
+// runChecks runs checks concurrently and returns the problems in a fixed order.
+func runChecks(checks []func() []rollout.Problem) []rollout.Problem {
+	found := make([][]rollout.Problem, len(checks))
 	var running sync.WaitGroup
-	free := make(chan struct{}, maxConcurrentChecks)
-	for i, question := range questions {
-		free <- struct{}{}
+	slots := make(chan struct{}, maxConcurrentChecks)
+	for i, check := range checks {
+		slots <- struct{}{}
 		running.Go(func() {
-			found[i] = question()
-			<-free
+			found[i] = check()
+			<-slots
 		})
 	}
 	running.Wait()
@@ -114,30 +114,30 @@ func runChecks(questions []func() []rollout.Problem) []rollout.Problem {
 	return out
 }
 
-// proxiesOf are the front proxies of an installation that serve. Of one that has no ready pod the cluster says so.
-func (o *snapshot) proxiesOf(root *operatorv1alpha1.RootShard) []desired.Proxy {
+// proxiesOf returns the front proxies of an installation that serve. Without a ready pod the Deployment shows that.
+func (s *snapshot) proxiesOf(root *operatorv1alpha1.RootShard) []desired.Proxy {
 	var out []desired.Proxy
-	for i := range o.proxies {
-		proxy := &o.proxies[i]
-		if slices.Contains(referencedName(proxy.Spec.RootShard.Reference), root.Name) && o.serves(proxy) {
+	for i := range s.proxies {
+		proxy := &s.proxies[i]
+		if slices.Contains(referencedName(proxy.Spec.RootShard.Reference), root.Name) && s.serves(proxy) {
 			out = append(out, desired.NewFrontProxy(proxy, root))
 		}
 	}
 	return out
 }
 
-// virtualWorkspacesOf are the servers of virtual workspaces of an installation that serve, and whose answers are known.
-func (o *snapshot) virtualWorkspacesOf(root *operatorv1alpha1.RootShard) []desired.VirtualWorkspace {
+// virtualWorkspacesOf returns the standard virtual workspace servers of an installation that serve.
+func (s *snapshot) virtualWorkspacesOf(root *operatorv1alpha1.RootShard) []desired.VirtualWorkspace {
 	var out []desired.VirtualWorkspace
-	for i := range o.virtualWorkspaces {
-		virtualWorkspace := &o.virtualWorkspaces[i]
-		if !slices.Contains(o.rootOfTarget(virtualWorkspace.Spec.Target), root.Name) || !o.serves(virtualWorkspace) {
+	for i := range s.virtualWorkspaces {
+		virtualWorkspace := &s.virtualWorkspaces[i]
+		if !slices.Contains(s.rootOfTarget(virtualWorkspace.Spec.Target), root.Name) || !s.serves(virtualWorkspace) {
 			continue
 		}
 		target := desired.NewRootShard(root)
 		if ref := virtualWorkspace.Spec.Target.ShardRef; ref != nil {
-			at := slices.IndexFunc(o.shards, func(s operatorv1alpha1.Shard) bool { return s.Name == ref.Name })
-			target = desired.NewShard(&o.shards[at], root)
+			at := slices.IndexFunc(s.shards, func(shard operatorv1alpha1.Shard) bool { return shard.Name == ref.Name })
+			target = desired.NewShard(&s.shards[at], root)
 		}
 		if server := desired.NewVirtualWorkspace(virtualWorkspace, target); server.IsStandard() {
 			out = append(out, server)
@@ -146,18 +146,18 @@ func (o *snapshot) virtualWorkspacesOf(root *operatorv1alpha1.RootShard) []desir
 	return out
 }
 
-// serves says whether a pod of a custom resource's server is ready.
-func (o *snapshot) serves(owner metav1.Object) bool {
-	return slices.ContainsFunc(o.components, func(c component) bool {
+// serves reports whether a pod of the server of a custom resource is ready.
+func (s *snapshot) serves(owner metav1.Object) bool {
+	return slices.ContainsFunc(s.components, func(c component) bool {
 		return c.owner.GetUID() == owner.GetUID() && c.prefix == "" && c.Serving
 	})
 }
 
-// shardsOf are the shards of an installation that are not on their way out, the root shard first.
-func (o *snapshot) shardsOf(root *operatorv1alpha1.RootShard) []desired.Shard {
+// shardsOf returns the shards of an installation that are not being deleted, the root shard first.
+func (s *snapshot) shardsOf(root *operatorv1alpha1.RootShard) []desired.Shard {
 	out := []desired.Shard{desired.NewRootShard(root)}
-	for i := range o.shards {
-		shard := &o.shards[i]
+	for i := range s.shards {
+		shard := &s.shards[i]
 		if shard.DeletionTimestamp == nil && slices.Contains(referencedName(shard.Spec.RootShard.Reference), root.Name) {
 			out = append(out, desired.NewShard(shard, root))
 		}

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
-	"github.com/atoll-dev/atoll/controllers/apply"
 	"github.com/atoll-dev/atoll/controllers/desired"
-	"github.com/atoll-dev/atoll/controllers/ladder"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
 	"github.com/atoll-dev/atoll/controllers/rollout"
 	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
 )
 
-// snapshot is all installations of a namespace, as they are.
+// snapshot is all installations of a namespace, as observed.
 type snapshot struct {
 	roots             []operatorv1alpha1.RootShard
 	shards            []operatorv1alpha1.Shard
@@ -33,16 +33,16 @@ type snapshot struct {
 	components []component
 }
 
-// component is one workload with the custom resource it was made for.
+// component is one workload with the custom resource that it belongs to.
 type component struct {
 	rollout.State
-	owner  ladder.Object
+	owner  reconcile.Object
 	kind   string
 	roots  []string // names of the RootShards it belongs to
-	prefix string   // what the conditions of its owner call it; "" for the server
+	prefix string   // of messages in the conditions of its owner; "" for the server
 }
 
-// observe reads a namespace. Custom resources and workloads come from the caches of the manager.
+// observe reads a namespace, from the caches of the manager.
 func (g *Gate) observe(ctx context.Context, namespace string) (*snapshot, error) {
 	var roots operatorv1alpha1.RootShardList
 	var shards operatorv1alpha1.ShardList
@@ -67,37 +67,37 @@ func (g *Gate) observe(ctx context.Context, namespace string) (*snapshot, error)
 	return all, nil
 }
 
-// addComponents makes the components of everything that is not on its way out.
-func (o *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
-	for i := range o.caches {
-		cache := &o.caches[i]
-		stage, depth := o.cacheOrder(cache)
-		first := len(o.components)
-		o.add("CacheServer", cache, o.rootShardsUsing(cache.Name), stage, stage, deployments, stores)
-		for j := range o.components[first:] {
-			o.components[first+j].Depth = depth
+// addComponents adds the components of everything that is not being deleted.
+func (s *snapshot) addComponents(deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
+	for i := range s.caches {
+		cache := &s.caches[i]
+		stage, depth := s.cacheOrder(cache)
+		first := len(s.components)
+		s.add("CacheServer", cache, s.rootShardsUsing(cache.Name), stage, stage, deployments, stores)
+		for j := range s.components[first:] {
+			s.components[first+j].Depth = depth
 		}
 	}
-	for i := range o.roots {
-		root := &o.roots[i]
-		o.add("RootShard", root, []string{root.Name}, rollout.StageRootShard, rollout.StageRootShardStore, deployments, stores)
+	for i := range s.roots {
+		root := &s.roots[i]
+		s.add("RootShard", root, []string{root.Name}, rollout.StageRootShard, rollout.StageRootShardStore, deployments, stores)
 	}
-	for i := range o.shards {
-		shard := &o.shards[i]
-		o.add("Shard", shard, referencedName(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
+	for i := range s.shards {
+		shard := &s.shards[i]
+		s.add("Shard", shard, referencedName(shard.Spec.RootShard.Reference), rollout.StageShard, rollout.StageShardStore, deployments, stores)
 	}
-	for i := range o.virtualWorkspaces {
-		view := &o.virtualWorkspaces[i]
-		o.add("VirtualWorkspace", view, o.rootOfTarget(view.Spec.Target), rollout.StageVirtualWorkspace, rollout.StageVirtualWorkspace, deployments, stores)
+	for i := range s.virtualWorkspaces {
+		view := &s.virtualWorkspaces[i]
+		s.add("VirtualWorkspace", view, s.rootOfTarget(view.Spec.Target), rollout.StageVirtualWorkspace, rollout.StageVirtualWorkspace, deployments, stores)
 	}
-	for i := range o.proxies {
-		proxy := &o.proxies[i]
-		o.add("FrontProxy", proxy, referencedName(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
+	for i := range s.proxies {
+		proxy := &s.proxies[i]
+		s.add("FrontProxy", proxy, referencedName(proxy.Spec.RootShard.Reference), rollout.StageProxy, rollout.StageProxy, deployments, stores)
 	}
 }
 
-// add makes components of the workloads of one custom resource.
-func (o *snapshot) add(kind string, owner ladder.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
+// add adds the workloads of one custom resource as components.
+func (s *snapshot) add(kind string, owner reconcile.Object, roots []string, stage, store rollout.Stage, deployments []appsv1.Deployment, stores []appsv1.StatefulSet) {
 	if owner.GetDeletionTimestamp() != nil {
 		return
 	}
@@ -115,11 +115,11 @@ func (o *snapshot) add(kind string, owner ladder.Object, roots []string, stage, 
 		}
 		if live.Spec.Selector.MatchLabels["app.kubernetes.io/component"] == desired.ComponentRootShardProxy {
 			state.Title, state.Stage = "the internal proxy of "+title, rollout.StageProxy
-			o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "internal proxy: "})
+			s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "internal proxy: "})
 			continue
 		}
 		found = true
-		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots})
+		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots})
 	}
 	for i := range stores {
 		live := &stores[i]
@@ -132,17 +132,17 @@ func (o *snapshot) add(kind string, owner ladder.Object, roots []string, stage, 
 			Ready:     live.Status.ObservedGeneration == live.Generation && live.Status.UpdatedReplicas == want && live.Status.ReadyReplicas == want,
 			Serving:   live.Status.ReadyReplicas > 0,
 		}
-		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "etcd: "})
+		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots, prefix: "etcd: "})
 	}
 	if !found {
 		state := rollout.State{Component: rollout.Component{Title: title, Stage: stage}, UnknownReason: "it has no pods yet"}
-		o.components = append(o.components, component{State: state, owner: owner, kind: kind, roots: roots})
+		s.components = append(s.components, component{State: state, owner: owner, kind: kind, roots: roots})
 	}
 }
 
-// completeState says of a component what was seen of it last, and what the user wants of it.
+// completeState adds what was tracked of a component, and the annotations of the user.
 func (g *Gate) completeState(c *component) {
-	// What is said on a RootShard is said of the whole installation, and stands in the input.
+	// Annotations of a RootShard are about the whole installation and go into the Input.
 	if c.kind != "RootShard" {
 		c.Paused = annotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
 		c.Now = annotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
@@ -159,36 +159,36 @@ func (g *Gate) completeState(c *component) {
 	}
 }
 
-// notReconciledReason says why a component's spec is not acted on: it was not its turn yet, or something is wrong with it.
-func notReconciledReason(owner ladder.Object) string {
+// notReconciledReason is why the spec of a component was not reconciled: not yet, or it is stalled.
+func notReconciledReason(owner reconcile.Object) string {
 	if stalled := meta.FindStatusCondition(owner.GetConditions(), operatorv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 		return stalled.Message
 	}
-	return "its spec has not been looked at yet"
+	return "its spec is not reconciled yet"
 }
 
-func (o *snapshot) find(workload string) (component, bool) {
-	at := slices.IndexFunc(o.components, func(c component) bool { return c.Workload == workload })
+func (s *snapshot) find(workload string) (component, bool) {
+	at := slices.IndexFunc(s.components, func(c component) bool { return c.Workload == workload })
 	if at < 0 {
 		return component{}, false
 	}
-	return o.components[at], true
+	return s.components[at], true
 }
 
-// record is what there is to remember of a component.
-func (o *snapshot) record(c component, pods apply.Pods) record {
+// recordOf is the record of a reconcile of a component.
+func recordOf(c component, pods workload.Pods) record {
 	return record{
 		namespace: c.owner.GetNamespace(), workload: c.Workload, owner: c.owner.GetUID(), generation: c.owner.GetGeneration(),
 		revision: pods.Revision, pending: pods.Change,
 	}
 }
 
-// rootsOf are the installations of a component, by name. One that belongs to none may roll as it likes.
-func (o *snapshot) rootsOf(c component) []*operatorv1alpha1.RootShard {
+// rootShardsOf returns the installations of a component. One without an installation needs no slot.
+func (s *snapshot) rootShardsOf(c component) []*operatorv1alpha1.RootShard {
 	var out []*operatorv1alpha1.RootShard
-	for i := range o.roots {
-		if slices.Contains(c.roots, o.roots[i].Name) && o.roots[i].DeletionTimestamp == nil {
-			out = append(out, &o.roots[i])
+	for i := range s.roots {
+		if slices.Contains(c.roots, s.roots[i].Name) && s.roots[i].DeletionTimestamp == nil {
+			out = append(out, &s.roots[i])
 		}
 	}
 	return out
@@ -196,18 +196,18 @@ func (o *snapshot) rootsOf(c component) []*operatorv1alpha1.RootShard {
 
 const defaultTimeout = 10 * time.Minute
 
-// input is what is decided by, for one component in one installation.
-func (o *snapshot) input(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
+// input is the input of the decision about one component in one installation.
+func (s *snapshot) input(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
 	in := rollout.Input{
 		Time: now, Self: self.State, Timeout: defaultTimeout,
 		Paused: annotated(root, operatorv1alpha1.AnnotationPauseRollout),
 		Now:    annotated(root, operatorv1alpha1.AnnotationRolloutNow),
 	}
-	// What is no duration is as if it was left out; the default is a safe one.
+	// An invalid duration is ignored; the default is safe.
 	if timeout, err := time.ParseDuration(root.Annotations[operatorv1alpha1.AnnotationRolloutTimeout]); err == nil && timeout > 0 {
 		in.Timeout = timeout
 	}
-	for _, other := range o.components {
+	for _, other := range s.components {
 		if other.Workload != self.Workload && slices.Contains(other.roots, root.Name) {
 			in.Others = append(in.Others, other.State)
 		}
@@ -215,18 +215,18 @@ func (o *snapshot) input(root *operatorv1alpha1.RootShard, self component, now t
 	return in
 }
 
-func (o *snapshot) rootOfTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
+func (s *snapshot) rootOfTarget(target operatorv1alpha1.VirtualWorkspaceTarget) []string {
 	if target.ShardRef == nil {
 		return referencedName(target.RootShardRef)
 	}
-	at := slices.IndexFunc(o.shards, func(s operatorv1alpha1.Shard) bool { return s.Name == target.ShardRef.Name })
+	at := slices.IndexFunc(s.shards, func(shard operatorv1alpha1.Shard) bool { return shard.Name == target.ShardRef.Name })
 	if at < 0 {
 		return nil
 	}
-	return referencedName(o.shards[at].Spec.RootShard.Reference)
+	return referencedName(s.shards[at].Spec.RootShard.Reference)
 }
 
-// referencedName is the name in a reference, or nothing.
+// referencedName is the name in a reference, as a list of at most one.
 func referencedName(ref *corev1.LocalObjectReference) []string {
 	if ref == nil || ref.Name == "" {
 		return nil

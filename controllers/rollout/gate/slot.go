@@ -25,7 +25,7 @@ const (
 
 func slotName(root *operatorv1alpha1.RootShard) string { return root.Name + "-rollout" }
 
-// readSlot reads the slot of an installation past any cache, so that it is the newest. One that nobody took is not there.
+// readSlot reads the slot of an installation from the API server, past any cache. A slot that was never held has no object.
 func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (rollout.Slot, error) {
 	object, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil || object == nil {
@@ -35,55 +35,55 @@ func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (
 	if out.Holder == "" {
 		return rollout.Slot{}, nil
 	}
-	// A time that cannot be read makes the rollout overdue, which is said; the slot is given back all the same.
+	// An invalid time makes the rollout overdue, which a condition reports; the slot is released all the same.
 	out.Since, _ = time.Parse(time.RFC3339, object.Data[keySince])
-	// An operator whose clock was ahead took it: a rollout that fails must not wait for that time to come before it says so.
-	if seen := g.slots.since(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(seen) {
-		out.Since = seen
+	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait for that time to come.
+	if since := g.slots.since(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(since) {
+		out.Since = since
 	}
 	return out, nil
 }
 
-// updateSlot puts another content into the slot, unless somebody else did meanwhile: then the error is an errTaken.
-func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard, had, wanted rollout.Slot) error {
+// updateSlot changes the content of the slot. If it changed meanwhile, the error is a slotConflictError.
+func (g *Gate) updateSlot(ctx context.Context, root *operatorv1alpha1.RootShard, from, to rollout.Slot) error {
 	live, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil {
 		return err
 	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: slotName(root), Namespace: root.Namespace,
-		Labels:          map[string]string{operatorv1alpha1.LabelRootShard: root.Name},
-		OwnerReferences: desired.OwnedBy("RootShard", root),
-	}}
 	data := map[string]string{keyHolder: "", keyRevision: "", keySince: ""}
-	if wanted.Holder != "" {
-		data = map[string]string{keyHolder: wanted.Holder, keyRevision: wanted.Revision, keySince: wanted.Since.UTC().Format(time.RFC3339)}
+	if to.Holder != "" {
+		data = map[string]string{keyHolder: to.Holder, keyRevision: to.Revision, keySince: to.Since.UTC().Format(time.RFC3339)}
 	}
-	if live == nil {
-		object.Data = data
-		err = g.cluster.Create(ctx, object, client.FieldOwner(apply.FieldManager))
-	} else {
-		if live.Data[keyHolder] != had.Holder {
-			return slotConflict(root)
+	switch {
+	case live == nil:
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: slotName(root), Namespace: root.Namespace,
+				Labels:          map[string]string{operatorv1alpha1.LabelRootShard: root.Name},
+				OwnerReferences: desired.OwnedBy("RootShard", root),
+			},
+			Data: data,
 		}
-		object = live.DeepCopy()
+		err = g.cluster.Create(ctx, object, client.FieldOwner(apply.FieldManager))
+	case live.Data[keyHolder] != from.Holder:
+		return slotConflictError{root.Name}
+	default:
+		object := live.DeepCopy()
 		object.Data = data
 		err = g.cluster.Patch(ctx, object, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldManager))
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return slotConflict(root)
+		return slotConflictError{root.Name}
 	case err != nil:
 		return fmt.Errorf("writing the rollout slot of RootShard %s: %w", root.Name, err)
 	}
 	return nil
 }
 
-// slotConflictError tells MayRoll that somebody was faster.
+// slotConflictError is the error of an update of a slot that another component acquired.
 type slotConflictError struct{ root string }
 
 func (e slotConflictError) Error() string {
-	return "the rollout slot of RootShard " + e.root + " was taken meanwhile"
+	return "the rollout slot of RootShard " + e.root + " was acquired by another component"
 }
-
-func slotConflict(root *operatorv1alpha1.RootShard) error { return slotConflictError{root.Name} }

@@ -1,0 +1,164 @@
+// Package cacheserver reconciles CacheServers: a certificate authority of their own, the etcd where the operator runs it,
+// and the server. Packages desired, pki and etcd render the objects.
+package cacheserver
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/etcdserver"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
+)
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=cacheservers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=cacheservers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=cacheservers/finalizers,verbs=update
+
+// NewReconciler returns the reconciler of CacheServers.
+func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alpha1.CacheServer] {
+	return &reconcile.Reconciler[*operatorv1alpha1.CacheServer]{
+		Config: config,
+		Watches: reconcile.Watches[*operatorv1alpha1.CacheServer]{
+			Name:       "cacheserver",
+			For:        &operatorv1alpha1.CacheServer{},
+			List:       &operatorv1alpha1.CacheServerList{},
+			Owns:       slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
+			References: []client.Object{&operatorv1alpha1.CacheServer{}, &operatorv1alpha1.RootShard{}},
+			Files:      reconcile.FileKinds(),
+		},
+		NewScope: func(cache *operatorv1alpha1.CacheServer, report *status.Report) reconcile.Scope {
+			server := desired.NewCacheServer(cache)
+			return &scope{
+				config: config, report: report, cache: cache, server: server,
+				spec:       validateSpec(cache),
+				etcd:       etcdserver.Store{Cluster: config.Cluster, Gate: config.Gate, Report: report},
+				deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, cache.Namespace, server.Server()),
+			}
+		},
+	}
+}
+
+// scope is one CacheServer during a reconcile.
+type scope struct {
+	config reconcile.Config
+	report *status.Report
+	cache  *operatorv1alpha1.CacheServer
+	server desired.CacheServer
+	spec   status.Result
+
+	parent     *desired.CacheParent // nil where the spec names none, or while it does not resolve
+	reference  status.Result        // to the parent; without a type if it resolves
+	caSource   status.Result
+	etcd       etcdserver.Store
+	deployment workload.Deployment
+}
+
+// Observe implements reconcile.Scope.
+func (s *scope) Observe(ctx context.Context) (err error) {
+	if err := s.deployment.Observe(ctx); err != nil || s.spec.State == status.Stalled {
+		return err
+	}
+	if s.parent, s.reference, err = findParent(ctx, s.config.Cluster, s.cache); err != nil {
+		return err
+	}
+	if s.caSource, err = s.config.Cluster.ObserveCASource(ctx, s.cache.Namespace, s.cache.Spec.Certificates); err != nil {
+		return err
+	}
+	// An etcd that the spec no longer asks for is ignored: shards publish their objects to the cache again.
+	if s.isEtcdManaged() {
+		if err := s.etcd.ObserveManaged(ctx, s.managedEtcd(), s.config.Image); err != nil {
+			return err
+		}
+	}
+	var connection desired.Etcd
+	if !s.server.IsEmbedded() {
+		connection = etcd.Connection(s.server.AsOwner(), s.cache.Spec.Etcd)
+	}
+	rendered, err := s.server.Render(s.config.Image, connection, s.parent)
+	if err != nil {
+		return err
+	}
+	return s.deployment.SetDesired(ctx, rendered)
+}
+
+// Steps implements reconcile.Scope.
+func (s *scope) Steps() []reconcile.Step {
+	return []reconcile.Step{
+		{Name: "validate the spec", Run: s.validate},
+		{Name: "check references", Run: s.checkReferences},
+		{Name: "issue certificates", Run: s.issueCertificates},
+		{Name: "configure etcd", Run: s.etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.etcd.Apply},
+		{Name: "configure the server", Run: s.deployment.Configure},
+		{Name: "prepare the server", Run: s.prepare},
+		{Name: "admit the rollout of the server", Run: s.deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.deployment.Apply},
+	}
+}
+
+// validate stops where the spec can never work. Pods that run are left alone and reported on.
+func (s *scope) validate(context.Context) error {
+	s.report.Set(s.spec)
+	if s.spec.State == status.Stalled {
+		s.deployment.ReportLive()
+		return reconcile.ErrStop
+	}
+	return nil
+}
+
+func (s *scope) checkReferences(context.Context) error {
+	s.report.SetWorst(s.reference)
+	return nil
+}
+
+// issueCertificates applies the certificate authority and the certificates below it.
+func (s *scope) issueCertificates(ctx context.Context) error {
+	objects := pki.CacheServer(s.cache, s.parent)
+	if s.isEtcdManaged() {
+		objects.Append(s.managedEtcd().Certificates())
+	}
+	return s.report.SetResult(s.config.Cluster.CertificatesWithCA(ctx, objects, s.caSource))
+}
+
+func (s *scope) prepare(context.Context) error {
+	s.deployment.Prepare(s.reference, s.report.Get(operatorv1alpha1.ConditionCertificatesReady), s.report.Get(operatorv1alpha1.ConditionEtcdAvailable))
+	return nil
+}
+
+// isEtcdManaged reports whether the operator runs an etcd for the cache server. Without an etcd the store is embedded.
+func (s *scope) isEtcdManaged() bool {
+	return s.cache.Spec.Etcd != nil && s.cache.Spec.Etcd.Managed != nil
+}
+
+func (s *scope) managedEtcd() etcd.Cluster {
+	return etcd.New(s.server.AsOwner(), s.cache.Spec.Etcd, s.cache.Spec.Image)
+}
+
+// SetStatus implements reconcile.Scope.
+func (s *scope) SetStatus() {
+	out := &s.cache.Status
+	out.ObservedGeneration = s.cache.Generation
+	if s.cache.DeletionTimestamp != nil {
+		out.Phase = operatorv1alpha1.CacheServerPhaseDeleting
+		return
+	}
+	if !s.isEtcdManaged() {
+		s.report.Drop(operatorv1alpha1.ConditionEtcdAvailable)
+	}
+	out.Conditions = s.report.Conditions(out.Conditions, s.cache.Generation)
+	out.Version, out.Endpoint = status.Version(s.deployment.Live()), s.server.URL()
+	out.Phase = operatorv1alpha1.CacheServerPhaseProvisioning
+	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
+		out.Phase = operatorv1alpha1.CacheServerPhaseRunning
+	}
+}

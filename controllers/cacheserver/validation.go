@@ -1,0 +1,54 @@
+package cacheserver
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/validation"
+)
+
+// maxNameLength lets the longest name of a Service, which is at most 63 characters, be made from it.
+const maxNameLength = 63 - len("-cache-server")
+
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
+	const condition = operatorv1alpha1.ConditionSpecHonored
+	switch {
+	case len(cache.Name) > maxNameLength:
+		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of Services are made from it: recreate the CacheServer under a shorter name", len(cache.Name), maxNameLength)
+	case strings.Contains(cache.Name, "."):
+		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the CacheServer under a name without dots")
+	}
+	if parent := cache.Spec.Parent; parent != nil {
+		for field, ref := range map[string]*corev1.LocalObjectReference{
+			"cacheServerRef": parent.CacheServerRef, "rootShardRef": parent.RootShardRef, "kubeconfigSecretRef": parent.KubeconfigSecretRef,
+		} {
+			if ref != nil && ref.Name == "" {
+				return status.Stall(condition, "InvalidSpec", "parent.%s.name is empty: name the cache above this one, or remove parent", field)
+			}
+		}
+	}
+	if cache.Spec.Etcd != nil {
+		if result := validation.Etcd(cache.Spec.Etcd); result.Type != "" {
+			return result
+		}
+	}
+	return status.SpecHonored(ignoredFields(cache))
+}
+
+// ignoredFields lists what a CacheServer asks for and does not get.
+func ignoredFields(cache *operatorv1alpha1.CacheServer) []status.IgnoredField {
+	spec := cache.Spec
+	out := validation.IgnoredCertificateFields(spec.Certificates, spec.CertificateTemplates)
+	if spec.Etcd == nil && spec.Replicas != nil && *spec.Replicas > 1 {
+		out = append(out, status.IgnoredField{Field: "replicas", Advice: "the embedded store belongs to one pod; set etcd for more"})
+	}
+	if spec.CacheName != "" && spec.Parent == nil {
+		out = append(out, status.IgnoredField{Field: "cacheName", Advice: "it is for the cache above, and there is none; set parent or remove it"})
+	}
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", spec.CertificateTemplates, pki.CacheServerTemplateKeys())...)
+}

@@ -1,0 +1,131 @@
+// Package dependencies observes the objects that others depend on: the RootShard of an installation, its Shards, the
+// CacheServer and the VirtualWorkspace that a spec names. A reference that does not resolve is a result, not an error.
+package dependencies
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/validation"
+)
+
+// RootShard resolves the reference to an installation. The RootShard is nil unless the result is satisfied.
+func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref operatorv1alpha1.RootShardReference) (*operatorv1alpha1.RootShard, status.Result, error) {
+	const condition = operatorv1alpha1.ConditionRootShard
+	// The schema admits an object that names no RootShard.
+	if ref.Reference == nil || ref.Reference.Name == "" {
+		return nil, status.Stall(condition, operatorv1alpha1.ReasonInvalidReference, "rootShard.ref.name is empty: name a RootShard of this namespace"), nil
+	}
+	name := ref.Reference.Name
+	root, err := apply.Get[operatorv1alpha1.RootShard](ctx, c, namespace, name)
+	if err != nil {
+		return nil, status.Result{}, err
+	}
+	if root == nil || root.DeletionTimestamp != nil {
+		return nil, status.Wait(condition, operatorv1alpha1.ReasonInvalidReference,
+			"RootShard %s does not exist in namespace %s: create it, or correct rootShard.ref.name", name, namespace), nil
+	}
+	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
+}
+
+// OfShard observes what a shard refers to. The result names the first reference that does not resolve; it has no type if
+// all do.
+func OfShard(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
+	out := desired.Dependencies{}
+	cache, result, err := CacheServer(ctx, c, shard)
+	if err != nil || result.State != status.Satisfied {
+		return out, result, err
+	}
+	out.Cache = cache
+	if ref := shard.Spec().KCPVirtualWorkspace; ref != nil && ref.Name != "" {
+		out.VirtualWorkspace, err = apply.Get[operatorv1alpha1.VirtualWorkspace](ctx, c, shard.Namespace(), ref.Name)
+		if err != nil {
+			return out, status.Result{}, err
+		}
+		if out.VirtualWorkspace == nil {
+			return out, NotFound("VirtualWorkspace", ref.Name, shard.Namespace(), "kcpVirtualWorkspace"), nil
+		}
+		if !targets(out.VirtualWorkspace, shard) {
+			return out, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
+				"VirtualWorkspace %s, which kcpVirtualWorkspace names, targets another shard: correct its target, or name another one", ref.Name), nil
+		}
+	}
+	shards, err := Shards(ctx, c, shard.Root())
+	if err != nil {
+		return out, status.Result{}, err
+	}
+	out.Signers, err = Signers(ctx, c, shard.Root(), shards)
+	return out, status.Result{}, err
+}
+
+// CacheServer resolves the CacheServer that a shard uses. It is nil where the root shard embeds the cache.
+func CacheServer(ctx context.Context, c apply.Cluster, shard desired.Shard) (*operatorv1alpha1.CacheServer, status.Result, error) {
+	name, field := shard.CacheRef()
+	if name == "" {
+		return nil, status.Result{}, nil
+	}
+	cache, err := apply.Get[operatorv1alpha1.CacheServer](ctx, c, shard.Namespace(), name)
+	if err != nil {
+		return nil, status.Result{}, err
+	}
+	if cache == nil {
+		return nil, NotFound("CacheServer", name, shard.Namespace(), field), nil
+	}
+	return cache, status.Result{}, nil
+}
+
+// Shards returns the names of the Shards of an installation, sorted. Those whose name is invalid are left out.
+func Shards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard) ([]string, error) {
+	var list operatorv1alpha1.ShardList
+	if err := c.List(ctx, &list, client.InNamespace(root.Namespace)); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, shard := range list.Items {
+		// The schema admits a Shard that names no RootShard.
+		if ref := shard.Spec.RootShard.Reference; ref != nil && ref.Name == root.Name && validation.ShardName(&shard, root).State == status.Satisfied {
+			out = append(out, shard.Name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Signers returns the shards of an installation whose service account tokens can be verified: the root shard, then those
+// Shards whose key exists. A Shard that waits for its key must not keep the pods of all others from starting.
+func Signers(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]string, error) {
+	out := []string{root.Name}
+	for _, name := range shards {
+		key, err := apply.Get[corev1.Secret](ctx, c, root.Namespace, name+"-service-account")
+		if err != nil {
+			return nil, err
+		}
+		if key != nil && len(key.Data[corev1.TLSCertKey]) > 0 {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// targets reports whether a VirtualWorkspace belongs to a shard. One whose target is empty passes: its own conditions
+// report that.
+func targets(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, shard desired.Shard) bool {
+	target := virtualWorkspace.Spec.Target
+	if target.RootShardRef != nil {
+		return shard.IsRoot() && target.RootShardRef.Name == shard.Name()
+	}
+	return target.ShardRef == nil || (!shard.IsRoot() && target.ShardRef.Name == shard.Name())
+}
+
+// NotFound is the result about an object that a field of a spec names and that does not exist.
+func NotFound(kind, name, namespace, field string) status.Result {
+	return status.Wait(operatorv1alpha1.ConditionSpecHonored, operatorv1alpha1.ReasonReferenceNotFound,
+		"%s %s, which %s names, does not exist in namespace %s: create it, or correct %s", kind, name, field, namespace, field)
+}

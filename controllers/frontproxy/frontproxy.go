@@ -1,0 +1,137 @@
+// Package frontproxy reconciles FrontProxies: the certificates, the configuration and the pods of the proxy through which
+// clients reach an installation. Packages desired and pki render the objects.
+package frontproxy
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
+)
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/status,verbs=get;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=frontproxies/finalizers,verbs=update
+
+// NewReconciler returns the reconciler of FrontProxies.
+func NewReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alpha1.FrontProxy] {
+	return &reconcile.Reconciler[*operatorv1alpha1.FrontProxy]{
+		Config: config,
+		Watches: reconcile.Watches[*operatorv1alpha1.FrontProxy]{
+			Name:       "frontproxy",
+			For:        &operatorv1alpha1.FrontProxy{},
+			List:       &operatorv1alpha1.FrontProxyList{},
+			Owns:       reconcile.ServerKinds(),
+			References: []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.Shard{}},
+			Files:      reconcile.FileKinds(),
+		},
+		NewScope: func(front *operatorv1alpha1.FrontProxy, report *status.Report) reconcile.Scope {
+			return &scope{config: config, report: report, front: front, deployment: config.NewDeployment(report, operatorv1alpha1.ConditionAvailable, front.Namespace, desired.NewFrontProxy(front, nil).Server())}
+		},
+	}
+}
+
+// scope is one FrontProxy during a reconcile.
+type scope struct {
+	config reconcile.Config
+	report *status.Report
+	front  *operatorv1alpha1.FrontProxy
+
+	root       *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	reference  status.Result               // to the RootShard
+	spec       status.Result               // without a type while there is no RootShard
+	proxy      desired.Proxy
+	deployment workload.Deployment
+}
+
+// Observe implements reconcile.Scope.
+func (s *scope) Observe(ctx context.Context) (err error) {
+	if err := s.deployment.Observe(ctx); err != nil {
+		return err
+	}
+	s.root, s.reference, err = dependencies.RootShard(ctx, s.config.Cluster, s.front.Namespace, s.front.Spec.RootShard)
+	if err != nil || s.root == nil {
+		return err
+	}
+	if s.spec = validateSpec(s.front, s.root); s.spec.State == status.Stalled {
+		return nil
+	}
+	shards, err := dependencies.Shards(ctx, s.config.Cluster, s.root)
+	if err != nil {
+		return err
+	}
+	signers, err := dependencies.Signers(ctx, s.config.Cluster, s.root, shards)
+	if err != nil {
+		return err
+	}
+	s.proxy = desired.NewFrontProxy(s.front, s.root, signers...)
+	rendered, err := s.proxy.Render(s.config.Image)
+	if err != nil {
+		return err
+	}
+	return s.deployment.SetDesired(ctx, rendered)
+}
+
+// Steps implements reconcile.Scope.
+func (s *scope) Steps() []reconcile.Step {
+	return []reconcile.Step{
+		{Name: "resolve the RootShard", Run: s.reportRootShard},
+		{Name: "validate the spec", Run: s.validate},
+		{Name: "issue certificates", Run: s.issueCertificates},
+		{Name: "configure the proxy", Run: s.deployment.Configure},
+		{Name: "prepare the proxy", Run: s.prepare},
+		{Name: "admit the rollout of the proxy", Run: s.deployment.AdmitRollout},
+		{Name: "apply the proxy", Run: s.deployment.Apply},
+	}
+}
+
+func (s *scope) reportRootShard(context.Context) error {
+	s.report.Set(s.reference)
+	return nil
+}
+
+// validate stops where the spec can never work, or without a RootShard. Pods that run are left alone and reported on.
+func (s *scope) validate(context.Context) error {
+	s.report.SetWorst(s.spec)
+	if s.root == nil || s.spec.State == status.Stalled {
+		s.deployment.ReportLive()
+		return reconcile.ErrStop
+	}
+	return nil
+}
+
+func (s *scope) issueCertificates(ctx context.Context) error {
+	return s.report.SetResult(s.config.Cluster.Certificates(ctx, pki.Proxy(s.proxy, s.root)))
+}
+
+func (s *scope) prepare(context.Context) error {
+	s.deployment.Prepare(s.report.Get(operatorv1alpha1.ConditionCertificatesReady))
+	return nil
+}
+
+// SetStatus implements reconcile.Scope.
+func (s *scope) SetStatus() {
+	out := &s.front.Status
+	out.ObservedGeneration = s.front.Generation
+	if s.front.DeletionTimestamp != nil {
+		out.Phase = operatorv1alpha1.FrontProxyPhaseDeleting
+		return
+	}
+	out.Conditions = s.report.Conditions(out.Conditions, s.front.Generation)
+	out.Version, out.Endpoint = status.Version(s.deployment.Live()), ""
+	if s.root != nil && s.spec.State != status.Stalled {
+		out.Endpoint = desired.FrontProxyURL(s.front, s.root)
+	}
+	out.Phase = operatorv1alpha1.FrontProxyPhaseProvisioning
+	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
+		out.Phase = operatorv1alpha1.FrontProxyPhaseRunning
+	}
+}

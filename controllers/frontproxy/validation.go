@@ -1,0 +1,56 @@
+package frontproxy
+
+import (
+	"slices"
+	"strings"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/validation"
+)
+
+// validateSpec looks for what can never work, and else for what is not acted on.
+func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Result {
+	const condition = operatorv1alpha1.ConditionSpecHonored
+	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
+	if front.Name == "proxy" {
+		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named proxy have the names of those of the RootShard's internal proxy: recreate it under another name")
+	}
+	if front.Name == "etcd" && etcd.IsManaged(root.Spec.Etcd) {
+		return status.Stall(condition, "NameTaken", "the certificates of a FrontProxy named etcd have the names of those of the RootShard's etcd: recreate it under another name")
+	}
+	if strings.Contains(front.Name, ".") {
+		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the FrontProxy under a name without dots")
+	}
+	if length, limit := len(root.Name)+1+len(front.Name), 63-len(longest); length > limit {
+		return status.Stall(condition, "InvalidName", "the names of RootShard and FrontProxy have %d characters together and may have %d: recreate the FrontProxy under a shorter name", length-1, limit-1)
+	}
+	if external := front.Spec.External; external != nil && external.Hostname != "" && (external.Port < 1 || external.Port > 65535) {
+		return status.Stall(condition, "InvalidSpec", "external.port is %d and must be from 1 to 65535", external.Port)
+	}
+	if result := validation.SharedIndex("sharedIndex", front.Spec.SharedIndex); result.Type != "" {
+		return result
+	}
+	return status.SpecHonored(append(ignoredFields(front), validation.IgnoredSharedIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
+}
+
+// ignoredFields lists what a FrontProxy asks for and does not get.
+func ignoredFields(front *operatorv1alpha1.FrontProxy) []status.IgnoredField {
+	out := status.IgnoredAuthFields(front.Spec.Auth)
+	if external := front.Spec.External; external != nil && (external.PrivateHostname != "" || external.PrivatePort != nil) {
+		out = append(out, status.IgnoredField{Field: "external.privateHostname", Advice: "shards take the private address from the RootShard; set it there"})
+	}
+	if auth := front.Spec.Auth; auth != nil {
+		const advice = "shards take no proxy's word that somebody is in " + status.SystemMasters + "; use a Kubeconfig that targets the RootShard where it is needed"
+		if auth.DropGroups != nil && !desired.MatchesGroup(auth.DropGroups, status.SystemMasters) {
+			out = append(out, status.IgnoredField{Field: "auth.dropGroups without " + status.SystemMasters, Advice: advice})
+		}
+		if slices.Contains(auth.PassOnGroups, status.SystemMasters) {
+			out = append(out, status.IgnoredField{Field: "auth.passOnGroups with " + status.SystemMasters, Advice: advice})
+		}
+	}
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", front.Spec.CertificateTemplates, pki.ProxyTemplateKeys())...)
+}

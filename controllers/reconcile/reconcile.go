@@ -1,0 +1,143 @@
+// Package reconcile is the control loop that all kinds share: it reads an object, lets its kind observe what the object
+// depends on, runs the steps of the kind in order, and patches the status once at the end. The steps themselves are in the
+// packages of the kinds.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
+)
+
+// Object is a custom resource of the operator.
+type Object interface {
+	client.Object
+	GetConditions() []metav1.Condition
+}
+
+// Config is what the reconcilers of all kinds share.
+type Config struct {
+	Cluster  apply.Cluster
+	Recorder events.EventRecorder
+	Gate     workload.Gate // of rollouts; nil admits every change at once
+	Image    desired.Image // of servers whose spec names none
+	Now      func() time.Time
+}
+
+// NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its pods.
+func (c Config) NewDeployment(report *status.Report, condition, namespace, name string) workload.Deployment {
+	return workload.Deployment{Cluster: c.Cluster, Gate: c.Gate, Report: report, Condition: condition, Namespace: namespace, Name: name}
+}
+
+// Scope is one object during one reconcile.
+type Scope interface {
+	// Observe reads everything that the steps decide by. It writes nothing.
+	Observe(ctx context.Context) error
+	// Steps bring the object to its spec, in order.
+	Steps() []Step
+	// SetStatus computes the status of the object from the report and from what was observed.
+	SetStatus()
+}
+
+// Finalizer is a Scope whose kind has a finalizer. What belongs to objects of other kinds is deleted by owner references.
+type Finalizer interface {
+	// FinalizeSteps take the place of Steps once the object is being deleted. They end with ErrFinalized.
+	FinalizeSteps() []Step
+}
+
+// Step is one named part of a reconcile. Its results go into the report of the object; its error is transient, unless it
+// is ErrStop or ErrFinalized.
+type Step struct {
+	Name string
+	Run  func(context.Context) error
+}
+
+var (
+	// ErrRead marks the error of a reconcile that could not read its object.
+	ErrRead = errors.New("reading the object")
+	// ErrStop skips the steps that follow. A result in the report says why.
+	ErrStop = errors.New("stop")
+	// ErrFinalized ends the reconcile of an object whose finalizer is removed: it has no status any more.
+	ErrFinalized = errors.New("finalized")
+)
+
+// Reconciler reconciles the objects of one kind.
+type Reconciler[T Object] struct {
+	Config
+	Watches Watches[T]
+	// NewScope begins the reconcile of an object. Results go into the report.
+	NewScope func(object T, report *status.Report) Scope
+}
+
+// Reconcile brings one object to its spec. Its status is patched once, at the end, whatever the steps came to.
+func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := r.Watches.For.DeepCopyObject().(T)
+	if err := r.Cluster.Get(ctx, req.NamespacedName, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, errors.Join(ErrRead, err)
+	}
+	before, report := object.DeepCopyObject().(T), &status.Report{}
+	scope := r.NewScope(object, report)
+	err := run(ctx, scope, object.GetDeletionTimestamp() != nil)
+	if errors.Is(err, ErrFinalized) {
+		return ctrl.Result{}, nil
+	}
+	report.Transient = err
+	scope.SetStatus()
+	if writeErr := r.writeStatus(ctx, before, object); writeErr != nil || err != nil {
+		return ctrl.Result{}, errors.Join(err, writeErr)
+	}
+	return ctrl.Result{RequeueAfter: report.RequeueAfter()}, nil
+}
+
+// run observes, and runs the steps up to the first that fails or stops.
+func run(ctx context.Context, scope Scope, deleting bool) error {
+	steps := scope.Steps
+	if deleting {
+		finalizer, ok := scope.(Finalizer)
+		if !ok {
+			return nil
+		}
+		steps = finalizer.FinalizeSteps
+	}
+	if err := scope.Observe(ctx); err != nil {
+		return err
+	}
+	for _, step := range steps() {
+		err := step.Run(ctx)
+		switch {
+		case errors.Is(err, ErrStop):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", step.Name, err)
+		}
+	}
+	return nil
+}
+
+// writeStatus patches the status if it changed, and records events for what changed in the conditions.
+func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) error {
+	// A step may have changed the finalizers, which is a write of its own.
+	before.SetFinalizers(after.GetFinalizers())
+	before.SetResourceVersion(after.GetResourceVersion())
+	was, is := before.GetConditions(), after.GetConditions()
+	written, err := r.Cluster.WriteStatus(ctx, before, after)
+	if written {
+		status.RecordEvents(r.Recorder, after, was, is)
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/validation"
+)
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=deletecollection
+
+const (
+	// forceTimeout is how long a forced deletion waits for a root shard that does not answer to remove the registration.
+	forceTimeout = 2 * time.Minute
+	// finalizeInterval is how often a deletion that waits is tried again: what it waits for happens inside the
+	// installation, without an event for the operator.
+	finalizeInterval = 10 * time.Second
+)
+
+// finalize removes the finalizer of a Shard whose deletion loses nothing: it has no workspaces, or its installation is
+// gone, or the user forces it. Until then the Shard stays, and new workspaces are kept off it.
+func (s *shardScope) finalize(ctx context.Context) error {
+	s.report.Requeue = finalizeInterval
+	switch {
+	case !controllerutil.ContainsFinalizer(s.shard, operatorv1alpha1.FinalizerShard):
+		return reconcile.ErrFinalized // finalizers of others remain; owner references delete what belongs to the Shard
+	case s.root == nil, validation.ShardName(s.shard, s.root).State == status.Stalled:
+		return s.removeFinalizer(ctx) // without an installation, or never set up because the name belongs to another shard
+	case s.shard.Annotations[operatorv1alpha1.AnnotationForceDelete] == "true":
+		return s.forceFinalize(ctx)
+	}
+	result := s.unregisterIfEmpty(ctx)
+	if result.State == status.Satisfied {
+		return s.removeFinalizer(ctx)
+	}
+	s.report.Set(result)
+	if isDeletedInForeground(s.shard) {
+		return reconcile.ErrStop
+	}
+	return nil
+}
+
+// isDeletedInForeground reports whether the garbage collector is deleting the dependents of the Shard first. Creating them
+// again meanwhile is in vain; once they are gone they are created again, with their data.
+func isDeletedInForeground(shard *operatorv1alpha1.Shard) bool {
+	return controllerutil.ContainsFinalizer(shard, metav1.FinalizerDeleteDependents)
+}
+
+// unregisterIfEmpty removes the shard from the installation once no workspaces are on it. It is cordoned first: a workspace
+// that is scheduled after the count would be lost. A shard that was never registered has none.
+func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
+	const condition = operatorv1alpha1.ConditionWorkspacesGone
+	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and what is on the shard is lost"
+	registered, err := s.registry.Registered(ctx, s.root, s.shard)
+	if err == nil && registered {
+		err = s.registry.Cordon(ctx, s.root, s.shard)
+	}
+	switch {
+	case err != nil:
+		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to cordon the shard: %v; see to it, %s", s.root.Name, err, force)
+	case !registered:
+		return status.OK(condition, "NeverRegistered", "the shard is not registered in the installation")
+	case isDeletedInForeground(s.shard):
+		return status.Wait(condition, "ServersGoDown", "deletion in the foreground stops the servers before the workspaces on the shard are counted; then they come back for that")
+	}
+	count, err := s.registry.LogicalClusters(ctx, s.root, s.shard)
+	switch {
+	case err != nil:
+		return status.Wait(condition, "ShardUnavailable", "deletion waits because the workspaces on the shard cannot be counted: %v; see to it, %s", err, force)
+	case count > 0:
+		return status.Stall(condition, "HoldsWorkspaces", "deletion waits for %s on the shard: delete them, %s", workspaces(count), force)
+	}
+	if err := s.registry.Unregister(ctx, s.root, s.shard); err != nil {
+		return status.Wait(condition, "RootShardUnavailable", "deletion waits for RootShard %s to remove the shard: %v; see to it, %s", s.root.Name, err, force)
+	}
+	return status.OK(condition, "Empty", "no workspace is on the shard")
+}
+
+// forceFinalize removes the shard from the installation with all that is on it. It waits for the root shard only for a time.
+func (s *shardScope) forceFinalize(ctx context.Context) error {
+	err := s.registry.Unregister(ctx, s.root, s.shard)
+	if err == nil {
+		return s.removeFinalizer(ctx)
+	}
+	if s.now.Sub(s.shard.DeletionTimestamp.Time) > forceTimeout {
+		s.recorder.Eventf(s.shard, nil, corev1.EventTypeWarning, "RegistrationLeftBehind", "Delete",
+			"Shard %s could not be removed inside the installation of RootShard %s: %v", s.shard.Name, s.root.Name, err)
+		return s.removeFinalizer(ctx)
+	}
+	s.report.Set(status.Wait(operatorv1alpha1.ConditionWorkspacesGone, "RootShardUnavailable",
+		"deletion is forced and waits %s for RootShard %s to remove the shard: %v", forceTimeout, s.root.Name, err))
+	return nil
+}
+
+// removeFinalizer deletes the volumes of the etcd, which are kept in all other cases, and lets the deletion complete.
+func (s *shardScope) removeFinalizer(ctx context.Context) error {
+	volumes := client.MatchingLabels(etcd.ShardVolumeClaimLabels(s.shard.Name))
+	if err := s.config.Cluster.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(s.shard.Namespace), volumes); err != nil {
+		return fmt.Errorf("deleting the volumes of the etcd of Shard %s: %w", s.shard.Name, err)
+	}
+	if err := s.config.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, false); err != nil {
+		return err
+	}
+	return reconcile.ErrFinalized
+}
+
+func workspaces(count int) string {
+	if count == 1 {
+		return "1 workspace"
+	}
+	return fmt.Sprintf("%d workspaces", count)
+}

@@ -1,0 +1,156 @@
+package shard
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/workload"
+)
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards,verbs=get;list;watch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/status,verbs=get;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=rootshards/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates;issuers,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=cert-manager.io,resources=clusterissuers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// NewRootShardReconciler returns the reconciler of RootShards.
+func NewRootShardReconciler(config reconcile.Config) *reconcile.Reconciler[*operatorv1alpha1.RootShard] {
+	return &reconcile.Reconciler[*operatorv1alpha1.RootShard]{
+		Config: config,
+		Watches: reconcile.Watches[*operatorv1alpha1.RootShard]{
+			Name:       "rootshard",
+			For:        &operatorv1alpha1.RootShard{},
+			List:       &operatorv1alpha1.RootShardList{},
+			Owns:       slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
+			References: []client.Object{&operatorv1alpha1.Shard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+			Files:      reconcile.FileKinds(),
+		},
+		NewScope: func(root *operatorv1alpha1.RootShard, report *status.Report) reconcile.Scope {
+			return &rootShardScope{
+				root:   root,
+				spec:   validateRootShard(root),
+				shards: root.Status.Shards,
+				server: newServer(config, report, root.Namespace, desired.RootShardServer(root)),
+				proxy:  config.NewDeployment(report, operatorv1alpha1.ConditionProxyAvailable, root.Namespace, desired.NewInternalProxy(root).Server()),
+			}
+		},
+	}
+}
+
+// rootShardScope is one RootShard during a reconcile.
+type rootShardScope struct {
+	server
+	root *operatorv1alpha1.RootShard
+	spec status.Result
+
+	shards   []operatorv1alpha1.ShardMember // of the installation
+	caSource status.Result
+	proxy    workload.Deployment // the internal proxy, through which the operator reaches workspaces
+}
+
+// Observe implements reconcile.Scope.
+func (s *rootShardScope) Observe(ctx context.Context) error {
+	if err := s.deployment.Observe(ctx); err != nil {
+		return err
+	}
+	names, err := dependencies.Shards(ctx, s.config.Cluster, s.root)
+	if err != nil {
+		return err
+	}
+	s.shards = nil
+	for _, name := range names {
+		s.shards = append(s.shards, operatorv1alpha1.ShardMember{Name: name})
+	}
+	if s.spec.State == status.Stalled {
+		return nil
+	}
+	if err := s.observe(ctx, desired.NewRootShard(s.root)); err != nil {
+		return err
+	}
+	s.caSource, err = s.config.Cluster.ObserveCASource(ctx, s.root.Namespace, s.root.Spec.Certificates)
+	if err != nil {
+		return err
+	}
+	if err := s.proxy.Observe(ctx); err != nil {
+		return err
+	}
+	rendered, err := desired.NewInternalProxy(s.root).Render(s.config.Image)
+	if err != nil {
+		return err
+	}
+	return s.proxy.SetDesired(ctx, rendered)
+}
+
+// Steps implements reconcile.Scope.
+func (s *rootShardScope) Steps() []reconcile.Step {
+	return []reconcile.Step{
+		{Name: "validate the spec", Run: s.validate},
+		{Name: "check references", Run: s.checkReferences},
+		{Name: "issue certificates", Run: s.issueCertificates},
+		{Name: "configure etcd", Run: s.etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.etcd.Apply},
+		{Name: "configure the server", Run: s.deployment.Configure},
+		{Name: "prepare the server", Run: s.prepare},
+		{Name: "admit the rollout of the server", Run: s.deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.deployment.Apply},
+		{Name: "configure the internal proxy", Run: s.proxy.Configure},
+		{Name: "prepare the internal proxy", Run: s.prepareProxy},
+		{Name: "admit the rollout of the internal proxy", Run: s.proxy.AdmitRollout},
+		{Name: "apply the internal proxy", Run: s.proxy.Apply},
+	}
+}
+
+// validate stops where the spec can never work. Pods that run are left alone and reported on.
+func (s *rootShardScope) validate(context.Context) error {
+	s.report.Set(s.spec)
+	if s.spec.State == status.Stalled {
+		s.deployment.ReportLive()
+		return reconcile.ErrStop
+	}
+	return nil
+}
+
+// issueCertificates applies the certificate authorities of the installation and the certificates of its root shard.
+func (s *rootShardScope) issueCertificates(ctx context.Context) error {
+	objects := withEtcdCertificates(pki.RootShard(s.root, s.dependencies.Cache), desired.NewRootShard(s.root))
+	return s.report.SetResult(s.config.Cluster.CertificatesWithCA(ctx, objects, s.caSource))
+}
+
+func (s *rootShardScope) prepareProxy(context.Context) error {
+	s.proxy.Prepare(s.report.Get(operatorv1alpha1.ConditionCertificatesReady))
+	return nil
+}
+
+// SetStatus implements reconcile.Scope.
+func (s *rootShardScope) SetStatus() {
+	out := &s.root.Status
+	out.ObservedGeneration = s.root.Generation
+	if s.root.DeletionTimestamp != nil {
+		out.Phase = operatorv1alpha1.RootShardPhaseDeleting
+		return
+	}
+	if !etcd.IsManaged(s.root.Spec.Etcd) {
+		s.report.Drop(operatorv1alpha1.ConditionEtcdAvailable)
+	}
+	out.Conditions = s.report.Conditions(out.Conditions, s.root.Generation)
+	out.Shards, out.Endpoint, out.Version = s.shards, desired.RootShardBaseURL(s.root), status.Version(s.deployment.Live())
+	out.Phase = operatorv1alpha1.RootShardPhaseProvisioning
+	if meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable) {
+		out.Phase = operatorv1alpha1.RootShardPhaseRunning
+	}
+}

@@ -1,0 +1,66 @@
+package shard
+
+import (
+	"strings"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/status"
+	"github.com/atoll-dev/atoll/controllers/validation"
+)
+
+// maxRootShardName keeps the longest common name of a CA, which is made from it, within 64 characters.
+const maxRootShardName = 64 - len("-requestheader-client-ca")
+
+// validateRootShard looks for what can never work and, if there is nothing, for fields that are ignored.
+func validateRootShard(root *operatorv1alpha1.RootShard) status.Result {
+	const condition = operatorv1alpha1.ConditionSpecHonored
+	switch {
+	case len(root.Name) > maxRootShardName:
+		return status.Stall(condition, "InvalidName", "the name has %d characters and may have %d, because names of certificates are made from it: recreate the RootShard under a shorter name", len(root.Name), maxRootShardName)
+	case strings.Contains(root.Name, "."):
+		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the RootShard under a name without dots")
+	case root.Spec.External.Hostname == "" || root.Spec.External.Port < 1 || root.Spec.External.Port > 65535:
+		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address of the front proxy, with a port from 1 to 65535")
+	}
+	if result := validation.Shard(root.Spec.CommonShardSpec); result.Type != "" {
+		return result
+	}
+	if result := validateSharedIndex(root); result.Type != "" {
+		return result
+	}
+	return status.SpecHonored(ignoredRootShardFields(root))
+}
+
+func validateSharedIndex(root *operatorv1alpha1.RootShard) status.Result {
+	if index := root.Spec.SharedIndex; index != nil {
+		if result := validation.SharedIndex("sharedIndex", &index.SharedIndexClient); result.Type != "" {
+			return result
+		}
+	}
+	if proxy := root.Spec.Proxy; proxy != nil {
+		return validation.SharedIndex("proxy.sharedIndex", proxy.SharedIndex)
+	}
+	return status.Result{}
+}
+
+// ignoredRootShardFields lists the fields of a RootShard that have no effect.
+func ignoredRootShardFields(root *operatorv1alpha1.RootShard) []status.IgnoredField {
+	spec := root.Spec
+	out := validation.IgnoredShardFields(desired.NewRootShard(root), pki.RootShardTemplateKeys())
+	out = append(out, validation.IgnoredCertificateFields(spec.Certificates, spec.CertificateTemplates)...)
+	add := func(set bool, field, advice string) {
+		if set {
+			out = append(out, status.IgnoredField{Field: field, Advice: advice})
+		}
+	}
+	add(spec.Cache.Ref != nil && spec.Cache.Ref.Name == "", "cache.ref", "it names no CacheServer; set its name or remove it")
+	add(spec.Cache.Embedded != nil && !spec.Cache.Embedded.Enabled, "cache.embedded", "without cache.ref the root shard holds the cache; remove it")
+	add(spec.External.PrivatePort != nil && spec.External.PrivateHostname == "", "external.privatePort", "it counts only with privateHostname")
+	if spec.Proxy != nil {
+		out = append(out, validation.IgnoredSharedIndex(root, "proxy.sharedIndex", spec.Proxy.SharedIndex)...)
+		out = append(out, status.UnknownTemplateKeys("proxy.certificateTemplates", spec.Proxy.CertificateTemplates, pki.ProxyTemplateKeys())...)
+	}
+	return out
+}

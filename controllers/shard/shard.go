@@ -1,0 +1,167 @@
+// Package shard reconciles the shards of an installation: RootShards, which also have the certificate authorities and the
+// internal proxy, and Shards, which belong to a RootShard and may be deleted once no workspace is on them.
+package shard
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/dependencies"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/pki"
+	"github.com/atoll-dev/atoll/controllers/reconcile"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Registry is the registry of shards inside installations.
+type Registry interface {
+	// LogicalClusters counts the logical clusters on a shard whose data would be lost with it.
+	LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error)
+	// Registered reports whether the shard is registered in the installation.
+	Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error)
+	// Cordon keeps new workspaces off the shard.
+	Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
+	// Unregister deletes the object of the shard inside the installation.
+	Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error
+}
+
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=shards,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=shards/status,verbs=get;patch
+// +kubebuilder:rbac:groups=operator.kcp.io,resources=shards/finalizers,verbs=update
+
+// NewShardReconciler returns the reconciler of Shards.
+func NewShardReconciler(config reconcile.Config, registry Registry) *reconcile.Reconciler[*operatorv1alpha1.Shard] {
+	return &reconcile.Reconciler[*operatorv1alpha1.Shard]{
+		Config: config,
+		Watches: reconcile.Watches[*operatorv1alpha1.Shard]{
+			Name: "shard",
+			For:  &operatorv1alpha1.Shard{},
+			List: &operatorv1alpha1.ShardList{},
+			Owns: slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
+			// An event of another Shard comes by its Secrets.
+			References: []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
+			Files:      reconcile.FileKinds(),
+		},
+		NewScope: func(shard *operatorv1alpha1.Shard, report *status.Report) reconcile.Scope {
+			return &shardScope{
+				shard: shard, registry: registry, recorder: config.Recorder, now: config.Now(),
+				server: newServer(config, report, shard.Namespace, desired.NewShard(shard, nil).Server()),
+			}
+		},
+	}
+}
+
+// shardScope is one Shard during a reconcile.
+type shardScope struct {
+	server
+	shard    *operatorv1alpha1.Shard
+	registry Registry
+	recorder events.EventRecorder
+	now      time.Time
+
+	root      *operatorv1alpha1.RootShard // nil while the reference does not resolve
+	reference status.Result               // to the RootShard
+	spec      status.Result               // without a type while there is no RootShard
+}
+
+func (s *shardScope) desired() desired.Shard { return desired.NewShard(s.shard, s.root) }
+
+// Observe implements reconcile.Scope.
+func (s *shardScope) Observe(ctx context.Context) (err error) {
+	if err := s.deployment.Observe(ctx); err != nil {
+		return err
+	}
+	s.root, s.reference, err = dependencies.RootShard(ctx, s.config.Cluster, s.shard.Namespace, s.shard.Spec.RootShard)
+	if err != nil || s.root == nil {
+		return err
+	}
+	if s.spec = validateShard(s.shard, s.root); s.spec.State == status.Stalled {
+		return nil
+	}
+	return s.observe(ctx, s.desired())
+}
+
+// Steps implements reconcile.Scope.
+func (s *shardScope) Steps() []reconcile.Step {
+	return append([]reconcile.Step{
+		{Name: "resolve the RootShard", Run: s.reportRootShard},
+		{Name: "add the finalizer", Run: s.addFinalizer},
+	}, s.serverSteps()...)
+}
+
+// FinalizeSteps implements reconcile.Finalizer. The server is kept up while the Shard waits for its workspaces to be
+// deleted: they must be reachable for that.
+func (s *shardScope) FinalizeSteps() []reconcile.Step {
+	return append([]reconcile.Step{
+		{Name: "resolve the RootShard", Run: s.reportRootShard},
+		{Name: "finalize", Run: s.finalize},
+	}, s.serverSteps()...)
+}
+
+func (s *shardScope) serverSteps() []reconcile.Step {
+	return []reconcile.Step{
+		{Name: "validate the spec", Run: s.validate},
+		{Name: "check references", Run: s.checkReferences},
+		{Name: "issue certificates", Run: s.issueCertificates},
+		{Name: "configure etcd", Run: s.etcd.Configure},
+		{Name: "admit the rollout of etcd", Run: s.etcd.AdmitRollout},
+		{Name: "apply etcd", Run: s.etcd.Apply},
+		{Name: "configure the server", Run: s.deployment.Configure},
+		{Name: "prepare the server", Run: s.prepare},
+		{Name: "admit the rollout of the server", Run: s.deployment.AdmitRollout},
+		{Name: "apply the server", Run: s.deployment.Apply},
+	}
+}
+
+func (s *shardScope) reportRootShard(context.Context) error {
+	s.report.Set(s.reference)
+	return nil
+}
+
+func (s *shardScope) addFinalizer(ctx context.Context) error {
+	return s.config.Cluster.SetFinalizer(ctx, s.shard, operatorv1alpha1.FinalizerShard, true)
+}
+
+// validate stops where the spec can never work, or without a RootShard. Pods that run are left alone and reported on.
+func (s *shardScope) validate(context.Context) error {
+	s.report.SetWorst(s.spec)
+	if s.root == nil || s.spec.State == status.Stalled {
+		s.deployment.ReportLive()
+		return reconcile.ErrStop
+	}
+	return nil
+}
+
+// issueCertificates applies the certificates, which the authorities of the installation sign.
+func (s *shardScope) issueCertificates(ctx context.Context) error {
+	objects := withEtcdCertificates(pki.Shard(s.desired(), s.dependencies.Cache), s.desired())
+	return s.report.SetResult(s.config.Cluster.Certificates(ctx, objects))
+}
+
+// SetStatus implements reconcile.Scope.
+func (s *shardScope) SetStatus() {
+	if !etcd.IsManaged(s.shard.Spec.Etcd) {
+		s.report.Drop(operatorv1alpha1.ConditionEtcdAvailable)
+	}
+	out := &s.shard.Status
+	out.ObservedGeneration = s.shard.Generation
+	out.Conditions = s.report.Conditions(out.Conditions, s.shard.Generation)
+	if s.root != nil {
+		out.Endpoint = s.desired().BaseURL()
+	}
+	out.Version = status.Version(s.deployment.Live())
+	out.Phase = operatorv1alpha1.ShardPhaseProvisioning
+	switch {
+	case s.shard.DeletionTimestamp != nil:
+		out.Phase = operatorv1alpha1.ShardPhaseDeleting
+	case meta.IsStatusConditionTrue(out.Conditions, operatorv1alpha1.ConditionAvailable):
+		out.Phase = operatorv1alpha1.ShardPhaseRunning
+	}
+}

@@ -1,0 +1,68 @@
+// Package status turns the results of a reconcile into the conditions, phases and events of its object. It holds the few
+// states that decide whether the operator waits, retries or needs the user, and nothing about what is checked.
+package status
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// State says who has to act on a result. A higher state is worse.
+type State int
+
+const (
+	// Satisfied needs no action.
+	Satisfied State = iota
+	// Warning is for the user to know: the object does less than its spec says. It does not keep the object from being ready.
+	Warning
+	// Waiting needs time: something that the operator started, or gets an event for, has to happen.
+	Waiting
+	// Stalled needs the user: nothing moves until what the message names is changed.
+	Stalled
+)
+
+// Result is what a reconcile found out about one part of an object. Its texts are deterministic, so that conditions change
+// only with the state of the cluster.
+type Result struct {
+	Type    string // of the condition
+	State   State
+	Reason  string
+	Message string
+}
+
+// OK returns the result of a part that matches its spec.
+func OK(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Satisfied, reason, fmt.Sprintf(format, args...)}
+}
+
+// Warn returns the result of a part that ignores something in the spec.
+func Warn(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Warning, reason, fmt.Sprintf(format, args...)}
+}
+
+// Wait returns the result of a part that will match its spec without the user.
+func Wait(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Waiting, reason, fmt.Sprintf(format, args...)}
+}
+
+// Stall returns the result of a part for which the user has to change something.
+func Stall(conditionType, reason, format string, args ...any) Result {
+	return Result{conditionType, Stalled, reason, fmt.Sprintf(format, args...)}
+}
+
+func (r Result) status() metav1.ConditionStatus {
+	if r.State == Satisfied {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// Error is a result as an error, for functions that cannot continue.
+type Error struct{ Result Result }
+
+// Error returns the message of the result.
+func (e *Error) Error() string { return e.Result.Message }
+
+// AsError wraps a result in an error.
+func (r Result) AsError() error { return &Error{Result: r} }

@@ -1,0 +1,126 @@
+// Package validation checks what the specs of several kinds have in common: what can never work, and what is ignored. A
+// result without a type means that nothing is wrong.
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/etcd"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+const specHonored = operatorv1alpha1.ConditionSpecHonored
+
+// Shard looks for what can never work in what RootShards and Shards have in common. The result has no type where nothing
+// is wrong.
+func Shard(spec operatorv1alpha1.CommonShardSpec) status.Result {
+	if result := Etcd(spec.Etcd); result.Type != "" {
+		return result
+	}
+	if base := spec.ShardBaseURL; base != "" && (!strings.HasPrefix(base, "https://") || desired.URLHost(base) == "") {
+		return status.Stall(specHonored, "InvalidSpec", "shardBaseURL is %q and must be an https URL", base)
+	}
+	return status.Result{}
+}
+
+// SharedIndex looks for what can never work about the shared index: credentials without a name.
+func SharedIndex(field string, client *operatorv1alpha1.SharedIndexClient) status.Result {
+	if client != nil && client.TLSConfig != nil && client.TLSConfig.SecretRef.Name == "" {
+		return status.Stall(specHonored, "InvalidSpec", "%s.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig", field)
+	}
+	return status.Result{}
+}
+
+// IgnoredSharedIndex lists credentials for a shared index that the installation does not have.
+func IgnoredSharedIndex(root *operatorv1alpha1.RootShard, field string, client *operatorv1alpha1.SharedIndexClient) []status.IgnoredField {
+	if client == nil || root.Spec.SharedIndex != nil {
+		return nil
+	}
+	return []status.IgnoredField{{Field: field, Advice: "the installation has no shared index; set sharedIndex on RootShard " + root.Name + ", or remove it here"}}
+}
+
+// Etcd looks for what can never work about a store.
+func Etcd(spec *operatorv1alpha1.EtcdConfig) status.Result {
+	switch {
+	case spec != nil && spec.Managed == nil && len(spec.Endpoints) == 0:
+		return status.Stall(specHonored, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have one made")
+	case spec != nil && spec.TLSConfig != nil && spec.TLSConfig.SecretRef.Name == "":
+		return status.Stall(specHonored, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
+	}
+	return status.Result{}
+}
+
+// maxShardName lets the longest common name that is made from it stay within the 64 characters of a certificate.
+const maxShardName = 64 - len("external-logical-cluster-admin-shard-")
+
+// reservedDirectories are those in which a server has files of its own. Those of a shard with such a name would be put
+// into them.
+var reservedDirectories = []string{"ca", "client", "external-logical-cluster-admin", "logical-cluster-admin", "mounts-proxy", "oidc", "server", "service-account"}
+
+// ShardName says whether a Shard can go by its name in an installation. The result has no type where it can.
+func ShardName(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Result {
+	const again = "recreate the Shard under another name"
+	switch name := shard.Name; {
+	case name == desired.NewRootShard(root).ShardName():
+		return status.Stall(specHonored, "NameTaken", "inside the installation the shard of RootShard %s is called %s: %s", root.Name, name, again)
+	case name == root.Name:
+		return status.Stall(specHonored, "NameTaken", "the certificates of a Shard named %s have the names of those of its RootShard: %s", name, again)
+	case slices.Contains(reservedDirectories, name):
+		return status.Stall(specHonored, "InvalidName", "the keys of a Shard named %s stand in a directory that servers have for something else: %s", name, again)
+	case strings.Contains(name, "."):
+		return status.Stall(specHonored, "InvalidName", "the name contains a dot, and names of Services made from it must not: %s", again)
+	case len(name) > maxShardName:
+		return status.Stall(specHonored, "InvalidName", "the name has %d characters and may have %d, because names of certificates are made from it: %s", len(name), maxShardName, again)
+	}
+	return status.Result{}
+}
+
+// IgnoredShardFields lists what RootShards and Shards ask for alike and do not get.
+func IgnoredShardFields(shard desired.Shard, templates []string) []status.IgnoredField {
+	spec := shard.Spec()
+	out := status.IgnoredAuthFields(spec.Auth)
+	add := func(set bool, field, advice string) {
+		if set {
+			out = append(out, status.IgnoredField{Field: field, Advice: advice})
+		}
+	}
+	if etcd.IsManaged(spec.Etcd) && etcd.NewForShard(shard).LosesRestartedMembers() {
+		add(true, "etcd.managed.replicas", "on emptyDir volumes a member whose pod is replaced has lost its data and cannot join again, so several of them survive no more than one; use a volume claim")
+	}
+	add(spec.KCPVirtualWorkspace != nil && spec.KCPVirtualWorkspace.Name == "", "kcpVirtualWorkspace", "it names no VirtualWorkspace; set its name or remove it")
+	if auth := spec.Auth; auth != nil {
+		add(auth.DropGroups != nil, "auth.dropGroups", "groups are dropped by front proxies; set it on the FrontProxy")
+		add(auth.PassOnGroups != nil, "auth.passOnGroups", "groups are passed on by front proxies; set it on the FrontProxy")
+	}
+	if spec.Authorization != nil && spec.Authorization.Webhook != nil && spec.Authorization.Webhook.ConfigSecretName == "" {
+		webhook := spec.Authorization.Webhook
+		const advice = "there is no webhook to ask; set authorization.webhook.configSecretName"
+		add(webhook.CacheAuthorizedTTL != nil, "authorization.webhook.cacheAuthorizedTTL", advice)
+		add(webhook.CacheUnauthorizedTTL != nil, "authorization.webhook.cacheUnauthorizedTTL", advice)
+		add(webhook.Version != "", "authorization.webhook.version", advice)
+	}
+	if spec.Audit != nil && spec.Audit.Webhook != nil {
+		add(spec.Audit.Webhook.ConfigSecretName == "", "audit.webhook", "there is no webhook to send to; set audit.webhook.configSecretName")
+		add(spec.Audit.Policy == nil || spec.Audit.Policy.ConfigMap == nil, "audit.webhook", "without a policy nothing is recorded; set audit.policy.configMap")
+	}
+	return append(out, status.UnknownTemplateKeys("certificateTemplates", spec.CertificateTemplates, templates)...)
+}
+
+// IgnoredCertificateFields lists what is asked of the trust that an object makes of its own and not given.
+func IgnoredCertificateFields(spec operatorv1alpha1.Certificates, templates operatorv1alpha1.CertificateTemplates) []status.IgnoredField {
+	var out []status.IgnoredField
+	add := func(set bool, field, advice string) {
+		if set {
+			out = append(out, status.IgnoredField{Field: field, Advice: advice})
+		}
+	}
+	brought := spec.CASecretRef != nil && spec.CASecretRef.Name != ""
+	add(spec.IssuerRef != nil && brought, "certificates.issuerRef", "caSecretRef is set too and wins; remove one of them")
+	add(spec.CASecretRef != nil && !brought, "certificates.caSecretRef", "it names no Secret; set its name or remove it")
+	_, rootTemplate := templates["root-ca"]
+	add(rootTemplate && brought, "certificateTemplates.root-ca", "the root CA comes from caSecretRef; remove the template")
+	return out
+}

@@ -1,0 +1,192 @@
+// Package workload brings the Deployments and StatefulSets of an installation into the cluster. It splits that into what a
+// reconcile does in order: observe, configure, prepare, gate, apply. Each is a step of the kinds that have workloads.
+package workload
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/desired"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// Deployment is the Deployment of one server during one reconcile, with the objects that go with it.
+type Deployment struct {
+	Cluster   apply.Cluster
+	Gate      Gate
+	Report    *status.Report
+	Condition string // type of the condition about the pods
+	Namespace string
+	Name      string
+
+	live    *appsv1.Deployment // nil while there is none
+	server  desired.Server
+	files   apply.Files
+	blocked *status.Result // why the Deployment is left as it is
+}
+
+// Observe reads the Deployment.
+func (d *Deployment) Observe(ctx context.Context) (err error) {
+	d.live, err = apply.Get[appsv1.Deployment](ctx, d.Cluster, d.Namespace, d.Name)
+	return err
+}
+
+// SetDesired sets what the server is to be, and reads the Secrets and ConfigMaps that it depends on.
+func (d *Deployment) SetDesired(ctx context.Context, server desired.Server) (err error) {
+	d.server = server
+	mounts := desired.MountsOf(&server.Deployment.Spec.Template.Spec)
+	secrets := mounts.Secrets
+	for _, bundle := range server.Bundles {
+		secrets = append(secrets, bundle.Sources()...)
+	}
+	d.files, err = d.Cluster.ReadFiles(ctx, d.Namespace, secrets, mounts.ConfigMaps)
+	return err
+}
+
+// Live returns the Deployment as observed or, after Apply, as applied; nil while there is none.
+func (d *Deployment) Live() *appsv1.Deployment { return d.live }
+
+// ReportLive reports on the pods of a Deployment that is left as it is.
+func (d *Deployment) ReportLive() {
+	d.Report.Set(status.ForDeployment(d.Condition, d.Name, d.live))
+}
+
+// Configure applies everything of the server but its pods: Service, kubeconfigs, configuration and bundles.
+func (d *Deployment) Configure(ctx context.Context) error {
+	for _, object := range d.server.Objects {
+		if done, err := d.block(d.Cluster.Object(ctx, d.Condition, object)); done {
+			return err
+		}
+		d.files.Add(object)
+	}
+	for _, bundle := range d.server.Bundles {
+		merged, err := d.files.MergeBundle(d.Condition, d.Namespace, bundle)
+		if done, err := d.block(err); done {
+			return err
+		}
+		bundle.Secret.Data = map[string][]byte{corev1.TLSCertKey: merged}
+		if done, err := d.block(d.Cluster.Object(ctx, d.Condition, bundle.Secret)); done {
+			return err
+		}
+		d.files.Add(bundle.Secret)
+	}
+	return nil
+}
+
+// Prepare checks what the pods need. While a prerequisite is not satisfied nothing starts or rolls out, and pods that run
+// keep running.
+func (d *Deployment) Prepare(prerequisites ...status.Result) {
+	if d.blocked != nil {
+		return
+	}
+	template := &d.server.Deployment.Spec.Template
+	if conflict := desired.VolumeConflict(&template.Spec); conflict != "" {
+		d.blockWith(status.Stall(d.Condition, "InvalidSpec", "%s", conflict))
+		return
+	}
+	for _, prerequisite := range prerequisites {
+		switch {
+		case prerequisite.State == status.Satisfied:
+			continue
+		case d.live != nil:
+			d.blockWith(status.ForDeployment(d.Condition, d.Name, d.live))
+		default:
+			d.blockWith(status.Wait(d.Condition, operatorv1alpha1.ReasonDeploymentUnavailable, "waiting for %s: %s", prerequisite.Type, prerequisite.Message))
+		}
+		return
+	}
+	revisions, missing := d.files.Revisions(desired.MountsOf(&template.Spec))
+	if len(missing) > 0 {
+		d.blockWith(status.Wait(d.Condition, operatorv1alpha1.ReasonReferenceNotFound,
+			"%s missing in namespace %s, which the pods of %s mount: create what is yours among them", isOrAre(missing), d.Namespace, d.Name))
+		return
+	}
+	desired.LabelRevisions(template, revisions)
+}
+
+// AdmitRollout asks the gate whether the pods may be replaced. Until they may, the Deployment keeps its pod template.
+func (d *Deployment) AdmitRollout(ctx context.Context) error {
+	if d.blocked != nil {
+		return nil
+	}
+	result, err := AdmitDeployment(ctx, d.Gate, d.live, d.server.Deployment)
+	d.Report.SetWorst(result)
+	return err
+}
+
+// Apply applies the Deployment, with the pod template that the gate admitted, and reports on the pods.
+func (d *Deployment) Apply(ctx context.Context) error {
+	if d.blocked == nil {
+		if err := d.apply(ctx); err != nil {
+			return err
+		}
+	}
+	live := status.ForDeployment(d.Condition, d.Name, d.live)
+	result := live
+	if d.blocked != nil {
+		result = *d.blocked
+	}
+	pods, obstacle := separate(result, live, d.live != nil)
+	// Of two obstacles the one that needs the user counts.
+	if obstacle != nil && d.Report.Get(obstacle.Type).State != status.Stalled {
+		d.Report.Set(*obstacle)
+	}
+	d.Report.Set(pods)
+	return nil
+}
+
+func (d *Deployment) apply(ctx context.Context) error {
+	if budget := desired.DisruptionBudget(d.server.Deployment); budget != nil {
+		if done, err := d.block(d.Cluster.Object(ctx, d.Condition, budget)); done {
+			return err
+		}
+	}
+	if done, err := d.block(d.Cluster.Deployment(ctx, d.Condition, d.live, d.server.Deployment)); done {
+		return err
+	}
+	d.live = d.server.Deployment
+	return nil
+}
+
+// block reports whether an error ends a step. A result in the error blocks the steps that follow, any other error is
+// returned.
+func (d *Deployment) block(err error) (done bool, transient error) {
+	var found *status.Error
+	if errors.As(err, &found) {
+		d.blockWith(found.Result)
+		return true, nil
+	}
+	return err != nil, err
+}
+
+func (d *Deployment) blockWith(result status.Result) { d.blocked = &result }
+
+// separate tells what is about pods from what keeps a change of the spec from them: Available stays true while they serve,
+// and an obstacle goes into SpecHonored. live is the result about the pods there are.
+func separate(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
+	switch result.Reason {
+	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:
+		return result, nil
+	case apply.ReasonWaitingForCertificates: // which have a condition of their own
+		if !running {
+			live.Message = result.Message
+		}
+		return live, nil
+	}
+	result.Type = operatorv1alpha1.ConditionSpecHonored
+	return live, &result
+}
+
+func isOrAre(names []string) string {
+	verb := " is"
+	if len(names) > 1 {
+		verb = " are"
+	}
+	return strings.Join(names, ", ") + verb
+}

@@ -1,0 +1,102 @@
+package workload
+
+import (
+	"context"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/atoll-dev/atoll/controllers/apply"
+	"github.com/atoll-dev/atoll/controllers/status"
+)
+
+// templateAnnotation, on a Deployment or StatefulSet, holds a hash of the pod template that was applied last. It tells a
+// change of the pods from a change of everything else, which no gate delays.
+const templateAnnotation = "operator.kcp.io/template"
+
+// Pods are the pods of a Deployment or StatefulSet that exists, as observed and as desired.
+type Pods struct {
+	Live     client.Object
+	Change   bool          // the desired template replaces the pods
+	Revision string        // hash of the desired template
+	Ready    status.Result // whether all pods run Live's newest revision and are ready
+	Serving  bool          // at least one pod is ready
+}
+
+// Gate decides whether pods may be replaced now. Every reconcile of an existing workload asks it, changed or not: this is
+// how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
+// everything else about it is applied. The result is the condition RolledOut.
+type Gate interface {
+	Admit(ctx context.Context, pods Pods) (admitted bool, result status.Result, err error)
+}
+
+// AdmitDeployment asks the gate whether the pods of a Deployment may be replaced. Until they may, wanted gets the pod
+// template of live, which is nil while there is no Deployment.
+func AdmitDeployment(ctx context.Context, gate Gate, live, wanted *appsv1.Deployment) (status.Result, error) {
+	if live == nil {
+		return status.Result{}, stampTemplate(wanted, &wanted.Spec.Template)
+	}
+	pods := Pods{Live: live, Ready: status.ForDeployment("", live.Name, live), Serving: live.Status.ReadyReplicas > 0}
+	return gateTemplate(ctx, gate, pods, &live.Spec.Template, wanted, &wanted.Spec.Template)
+}
+
+// AdmitStatefulSet is AdmitDeployment for a StatefulSet. ready is the result about the pods of live.
+func AdmitStatefulSet(ctx context.Context, gate Gate, live, wanted *appsv1.StatefulSet, ready status.Result) (status.Result, error) {
+	if live == nil {
+		return status.Result{}, stampTemplate(wanted, &wanted.Spec.Template)
+	}
+	pods := Pods{Live: live, Ready: ready, Serving: live.Status.ReadyReplicas > 0}
+	return gateTemplate(ctx, gate, pods, &live.Spec.Template, wanted, &wanted.Spec.Template)
+}
+
+// gateTemplate stamps the desired pod template and asks the gate whether it may replace the live one. If not, the desired
+// object gets the live template.
+func gateTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev1.PodTemplateSpec, wanted client.Object, template *corev1.PodTemplateSpec) (status.Result, error) {
+	if err := stampTemplate(wanted, template); err != nil || gate == nil {
+		return status.Result{}, err
+	}
+	pods.Revision = wanted.GetAnnotations()[templateAnnotation]
+	var err error
+	if pods.Change, err = replacesPods(pods.Live, liveTemplate, pods.Revision, template); err != nil {
+		return status.Result{}, err
+	}
+	admitted, result, err := gate.Admit(ctx, pods)
+	if err != nil || admitted || !pods.Change {
+		return result, err
+	}
+	liveTemplate.DeepCopyInto(template)
+	annotations := maps.Clone(wanted.GetAnnotations())
+	delete(annotations, templateAnnotation)
+	if hash, ok := pods.Live.GetAnnotations()[templateAnnotation]; ok {
+		annotations[templateAnnotation] = hash
+	}
+	wanted.SetAnnotations(annotations)
+	return result, nil
+}
+
+// stampTemplate sets the hash of a pod template on the object that holds it.
+func stampTemplate(object client.Object, template *corev1.PodTemplateSpec) error {
+	hash, err := apply.TemplateHash(template)
+	if err != nil {
+		return err
+	}
+	annotations := maps.Clone(object.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[templateAnnotation] = hash
+	object.SetAnnotations(annotations)
+	return nil
+}
+
+// replacesPods reports whether a desired template differs from the live one. A template that somebody else changed is
+// reverted, which replaces pods, too. Workloads without the annotation are compared field by field.
+func replacesPods(live client.Object, liveTemplate *corev1.PodTemplateSpec, revision string, template *corev1.PodTemplateSpec) (bool, error) {
+	if hash, ok := live.GetAnnotations()[templateAnnotation]; ok && hash != revision {
+		return true, nil
+	}
+	covered, err := apply.TemplateCovers(liveTemplate, template)
+	return !covered, err
+}
