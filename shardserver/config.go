@@ -87,7 +87,7 @@ type dependencies struct {
 	authorizer       *authorization.Authorizer
 	virtual          *virtual.Set
 	dynamicAdmission *dynamicadmission.Plugins
-	watchTerminator  *watchterminator.Connections
+	watchTerminator  *watchterminator.Terminator
 
 	// What is served.
 	groups             *apiGroups

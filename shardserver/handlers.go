@@ -44,7 +44,7 @@ const cachePrefix = "/cache"
 
 func (d *dependencies) applyHandlerChain(context.Context) error {
 	d.registry.SetVisible(d.visible)
-	d.watchTerminator = watchterminator.New(d.generic.LongRunningFunc)
+	d.watchTerminator = watchterminator.New(d.generic.LongRunningFunc, visibleInVirtualWorkspace)
 	d.generic.BuildHandlerChainFunc = d.handlerChain
 	return nil
 }
@@ -59,8 +59,8 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 	handler = authorization.WithImpersonationScope(handler)
 	handler = d.withHome(handler, generic.Serializer)
 	handler = d.virtual.WithServing(handler, generic.Serializer)
-	handler = mount.With(handler)
-	handler = d.watchTerminator.With(handler, d.registry)
+	handler = mount.WithProxy(handler)
+	handler = d.watchTerminator.WithTermination(handler, d.registry)
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 	handler = requester.With(handler)
 	handler = authorization.WithoutInactive(handler, d.registry, generic.Serializer)
@@ -120,7 +120,7 @@ func (d *dependencies) withHome(handler http.Handler, serializer runtime.Negotia
 	if !d.options.Home.Enabled {
 		return handler
 	}
-	return home.With(handler, home.Config{
+	return home.WithHome(handler, home.Config{
 		Registry:   d.registry,
 		Client:     d.clients.Typed,
 		Authorizer: d.authorizer,
@@ -242,4 +242,13 @@ func embeddedCachePrefix(shard string) string {
 		return cachePrefix
 	}
 	return path.Join("/", shard) + strings.ReplaceAll(cachePrefix, "/", "-")
+}
+
+// visibleInVirtualWorkspace is the watchterminator.VisibilityFunc of the shard's virtual workspaces.
+func visibleInVirtualWorkspace(ctx context.Context) func(*corev1alpha1.LogicalCluster) bool {
+	request, ok := virtual.From(ctx)
+	if !ok {
+		return nil
+	}
+	return request.Open
 }

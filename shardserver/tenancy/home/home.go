@@ -1,9 +1,8 @@
-// Package home gives every user a workspace of their own: GET workspaces/~ in root answers where it is, and makes it
-// the first time. A home workspace has no Workspace object and no parent: its logical cluster is found by the name of
-// its user, "user:<name>" in paths.
+// Package home serves GET workspaces/~ in root: it returns the home workspace of the user and creates it on the first
+// request. A home workspace has no Workspace object and no parent: the name of its logical cluster is derived from the
+// user name, and its path is "user:<name>".
 //
-// What a home workspace holds, and who may enter it, follows from its type and its creator as for any other; that is
-// the business of package tenancy and of authorization.
+// Initialization of home workspaces belongs to package tenancy, access to them to package authorization.
 package home
 
 import (
@@ -35,70 +34,70 @@ import (
 )
 
 const (
-	// name stands for the home workspace of whoever asks.
+	// name is the object name that stands for the home workspace of the requesting user.
 	name = "~"
 	// typeName is the type of home workspaces, in root.
 	typeName = "home"
-	// tooLong is how old a home workspace is when it ought to have been ready for a while.
-	tooLong = time.Minute
-	// denied is the reason of refusals.
-	denied = "workspace access not permitted"
+	// creationTimeout is the age at which a home workspace that is not ready is reported as an error.
+	creationTimeout = time.Minute
+	// deniedReason is the reason in Forbidden responses.
+	deniedReason = "workspace access not permitted"
 )
 
-// Config is what the handler needs. All fields are required.
+// Config holds the dependencies of the handler. All fields are required.
 type Config struct {
 	Registry *storage.Registry
-	// Client writes through the shard's own API, to the logical cluster of the context, as system:masters.
+	// Client is a loopback client for the logical cluster of the context, as system:masters.
 	Client client.Client
-	// Authorizer is the shard's whole authorization chain: it decides who may have a home workspace.
+	// Authorizer is the shard's complete authorization chain. It decides which users may have a home workspace.
 	Authorizer authorizer.Authorizer
 	Types      *workspacetype.Resolver
-	// ShardName is the shard that homes are made on, this one.
+	// ShardName is the name of this shard, where home workspaces are created.
 	ShardName  string
 	Serializer runtime.NegotiatedSerializer
 }
 
-// asked tells whether a request is the question for the home workspace.
-func asked(ctx context.Context, verb, group, resource, subresource, object string) bool {
+// isHomeRequest reports whether a request is GET workspaces/~ in root.
+func isHomeRequest(ctx context.Context, verb, group, resource, subresource, object string) bool {
 	cluster, _ := logicalcluster.From(ctx)
 	return cluster == logicalcluster.Root && verb == "get" && object == name && subresource == "" &&
 		group == tenancyv1alpha1.SchemeGroupVersion.Group && resource == "workspaces"
 }
 
-// Authorizer lets the question through to the handler: it needs no permission where the answer exists, and another
-// than that to read workspaces where it does not.
+// Authorizer allows home requests of users that may have a home workspace; the handler checks the permission to create
+// one. Other requests are delegated.
 func Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		if a.IsResourceRequest() && asked(ctx, a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName()) && counts(a.GetUser()) {
+		if a.IsResourceRequest() && isHomeRequest(ctx, a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetName()) && isGlobalUser(a.GetUser()) {
 			return authorizer.DecisionAllow, "", nil
 		}
 		return delegate.Authorize(ctx, a)
 	})
 }
 
-// counts tells whether a user has a name of their own in root: other logical clusters give out the same names to
-// service accounts, and to users that they alone know.
-func counts(u user.Info) bool { return u != nil && authorization.InScope(logicalcluster.Root, u) }
+// isGlobalUser reports whether the user name is valid in root. Service accounts and users of the authentication
+// configuration of other logical clusters may have the same names as other users there.
+func isGlobalUser(u user.Info) bool { return u != nil && authorization.InScope(logicalcluster.Root, u) }
 
-// handler answers the question.
+// handler serves home requests.
 type handler struct {
 	Config
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	now      func() time.Time
 }
 
-// With answers the question and passes on everything else. It belongs directly below authorization.
-func With(next http.Handler, cfg Config) http.Handler {
+// WithHome serves home requests and passes all others to next. It belongs directly below authorization.
+func WithHome(next http.Handler, cfg Config) http.Handler {
 	h := &handler{Config: cfg, now: time.Now, clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters"))}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || !asked(req.Context(), info.Verb, info.APIGroup, info.Resource, info.Subresource, info.Name) {
+		if !ok || !info.IsResourceRequest || !isHomeRequest(req.Context(), info.Verb, info.APIGroup, info.Resource, info.Subresource, info.Name) {
 			next.ServeHTTP(w, req)
 			return
 		}
 		u, ok := request.UserFrom(req.Context())
-		if !ok || !counts(u) {
-			h.refuse(w, req, u)
+		if !ok || !isGlobalUser(u) {
+			h.forbid(w, req, u)
 			return
 		}
 		h.serve(w, req, u)
@@ -115,7 +114,7 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, u user.Info) {
 	if apierrors.IsNotFound(err) {
 		var allowed bool
 		if allowed, err = h.mayCreate(ctx, u); err == nil && !allowed {
-			h.refuse(w, req, u)
+			h.forbid(w, req, u)
 			return
 		}
 		if err == nil {
@@ -124,21 +123,21 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request, u user.Info) {
 	}
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "Finding or making a home workspace failed", "user", u.GetName())
-		h.fail(w, req, errors.New("the home workspace cannot be found or made now"))
+		klog.FromContext(ctx).Error(err, "Getting or creating a home workspace failed", "user", u.GetName())
+		h.fail(w, req, errors.New("the home workspace cannot be read or created now"))
 	case cluster.Spec.CreatedBy == nil || cluster.Spec.CreatedBy.Username != u.GetName():
-		h.fail(w, req, errors.New("the logical cluster under the name of the home workspace is none"))
-	case pending(cluster) && h.now().Sub(cluster.CreationTimestamp.Time) > tooLong:
-		h.fail(w, req, fmt.Errorf("the home workspace is in phase %s for more than %s", cluster.Status.Phase, tooLong))
+		h.fail(w, req, errors.New("the logical cluster with the name of the home workspace belongs to another user"))
+	case pending(cluster) && h.now().Sub(cluster.CreationTimestamp.Time) > creationTimeout:
+		h.fail(w, req, fmt.Errorf("the home workspace has been in phase %s for more than %s", cluster.Status.Phase, creationTimeout))
 	case pending(cluster):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Creating the home workspace", http.StatusTooManyRequests)
 	default:
-		responsewriters.WriteObjectNegotiated(h.Serializer, negotiation.DefaultEndpointRestrictions, tenancyv1alpha1.SchemeGroupVersion, w, req, http.StatusOK, answer(cluster), false)
+		responsewriters.WriteObjectNegotiated(h.Serializer, negotiation.DefaultEndpointRestrictions, tenancyv1alpha1.SchemeGroupVersion, w, req, http.StatusOK, workspaceFor(cluster), false)
 	}
 }
 
-// pending tells whether the workspace is not usable for the first time yet.
+// pending reports whether the workspace has not been ready yet.
 func pending(cluster *corev1alpha1.LogicalCluster) bool {
 	switch cluster.Status.Phase {
 	case "", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing:
@@ -147,8 +146,8 @@ func pending(cluster *corev1alpha1.LogicalCluster) bool {
 	return false
 }
 
-// answer is the Workspace that a client sees. There is no such object.
-func answer(cluster *corev1alpha1.LogicalCluster) *tenancyv1alpha1.Workspace {
+// workspaceFor returns the Workspace that represents a home workspace. It is not stored.
+func workspaceFor(cluster *corev1alpha1.LogicalCluster) *tenancyv1alpha1.Workspace {
 	return &tenancyv1alpha1.Workspace{
 		ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, CreationTimestamp: cluster.CreationTimestamp},
 		Spec:       tenancyv1alpha1.WorkspaceSpec{Cluster: logicalcluster.Of(cluster).String(), URL: cluster.Status.URL},
@@ -158,20 +157,20 @@ func answer(cluster *corev1alpha1.LogicalCluster) *tenancyv1alpha1.Workspace {
 	}
 }
 
-// mayCreate asks whether the user may have a home workspace.
+// mayCreate reports whether the user is allowed to create a home workspace.
 func (h *handler) mayCreate(ctx context.Context, u user.Info) (bool, error) {
-	decision, _, err := h.Authorizer.Authorize(ctx, creation(u))
+	decision, _, err := h.Authorizer.Authorize(ctx, createAttributes(u))
 	return decision == authorizer.DecisionAllow, err
 }
 
-func creation(u user.Info) authorizer.Attributes {
+func createAttributes(u user.Info) authorizer.Attributes {
 	return authorizer.AttributesRecord{
 		User: u, Verb: "create", Name: name, ResourceRequest: true, Resource: "workspaces",
 		APIGroup: tenancyv1alpha1.SchemeGroupVersion.Group, APIVersion: tenancyv1alpha1.SchemeGroupVersion.Version,
 	}
 }
 
-// create makes the logical cluster, or returns the one that somebody else has made at the same time.
+// create creates the logical cluster, or returns the one that a concurrent request has created.
 func (h *handler) create(ctx context.Context, u user.Info) (*corev1alpha1.LogicalCluster, error) {
 	homeType, err := h.Types.Get(ctx, workspacetype.Reference{Path: logicalcluster.Root.Path(), Name: typeName})
 	if err != nil {
@@ -192,7 +191,7 @@ func (h *handler) create(ctx context.Context, u user.Info) (*corev1alpha1.Logica
 	return cluster, err
 }
 
-func newCluster(u user.Info, of workspacetype.Reference, aliases []workspacetype.Resolved, shard string) (*corev1alpha1.LogicalCluster, error) {
+func newCluster(u user.Info, typeRef workspacetype.Reference, aliases []workspacetype.Resolved, shard string) (*corev1alpha1.LogicalCluster, error) {
 	creator := &authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
 	for key, values := range u.GetExtra() {
 		if creator.Extra == nil {
@@ -202,14 +201,14 @@ func newCluster(u user.Info, of workspacetype.Reference, aliases []workspacetype
 	}
 	owner, err := json.Marshal(creator)
 	if err != nil {
-		return nil, fmt.Errorf("writing user %q as owner: %w", u.GetName(), err)
+		return nil, fmt.Errorf("encoding user %q as owner: %w", u.GetName(), err)
 	}
 	return &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: corev1alpha1.LogicalClusterName,
 			Annotations: map[string]string{
 				corev1alpha1.LogicalClusterPathAnnotationKey:            "user:" + u.GetName(),
-				corev1alpha1.LogicalClusterTypeAnnotationKey:            of.String(),
+				corev1alpha1.LogicalClusterTypeAnnotationKey:            typeRef.String(),
 				corev1alpha1.ShardAnnotationKey:                         shard,
 				corev1alpha1.ResourceBindingsAnnotationKey:              "{}", // nothing is bound yet
 				tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: string(owner),
@@ -224,8 +223,8 @@ func newCluster(u user.Info, of workspacetype.Reference, aliases []workspacetype
 	}, nil
 }
 
-func (h *handler) refuse(w http.ResponseWriter, req *http.Request, u user.Info) {
-	responsewriters.Forbidden(creation(u), w, req, denied, h.Serializer)
+func (h *handler) forbid(w http.ResponseWriter, req *http.Request, u user.Info) {
+	responsewriters.Forbidden(createAttributes(u), w, req, deniedReason, h.Serializer)
 }
 
 func (h *handler) fail(w http.ResponseWriter, req *http.Request, err error) {

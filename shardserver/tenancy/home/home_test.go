@@ -22,9 +22,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-const question = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~"
+const homePath = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~"
 
-func as(t *testing.T, shard *shardtesting.Shard, name string, groups ...string) *rest.Config {
+func impersonate(t *testing.T, shard *shardtesting.Shard, name string, groups ...string) *rest.Config {
 	config := rest.CopyConfig(shard.Masters(t))
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
 	return config
@@ -53,15 +53,15 @@ func TestHomeWorkspaces(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Home.CreatorGroups = []string{owners} })
 	masters := shard.Client(t, shard.Masters(t))
 
-	t.Run("the first question makes a home, and the answer comes when it is ready", func(t *testing.T) {
-		alice := as(t, shard, "alice", owners)
+	t.Run("the first request creates the home workspace, which is returned when it is ready", func(t *testing.T) {
+		alice := impersonate(t, shard, "alice", owners)
 		var workspace tenancyv1alpha1.Workspace
 		shardtesting.Eventually(t, "a home", func(context.Context) error {
-			resp, body := get(t, alice, question)
+			resp, body := get(t, alice, homePath)
 			switch resp.StatusCode {
 			case http.StatusTooManyRequests:
 				if resp.Header.Get("Retry-After") != "1" || strings.TrimSpace(body) != "Creating the home workspace" {
-					t.Errorf("told to wait by %v %q", resp.Header, body)
+					t.Errorf("pending response is %v %q", resp.Header, body)
 				}
 				return fmt.Errorf("not yet")
 			case http.StatusOK:
@@ -96,8 +96,8 @@ func TestHomeWorkspaces(t *testing.T) {
 		}
 	})
 
-	t.Run("its user owns it, under name and path, and below", func(t *testing.T) {
-		alice := as(t, shard, "alice", owners)
+	t.Run("its user has access by name and path, and to its children", func(t *testing.T) {
+		alice := impersonate(t, shard, "alice", owners)
 		for _, cluster := range []string{"user:alice", logicalcluster.HomeName("alice").String()} {
 			if resp, body := get(t, alice, "/clusters/"+cluster+"/api/v1/secrets"); resp.StatusCode != http.StatusOK {
 				t.Errorf("%s: %s %s", cluster, resp.Status, body)
@@ -116,16 +116,16 @@ func TestHomeWorkspaces(t *testing.T) {
 		}
 	})
 
-	t.Run("nobody else enters it, and everybody has their own", func(t *testing.T) {
-		bob := as(t, shard, "bob", owners)
+	t.Run("other users have no access, and home workspaces of their own", func(t *testing.T) {
+		bob := impersonate(t, shard, "bob", owners)
 		if resp, body := get(t, bob, "/clusters/user:alice/api/v1/secrets"); resp.StatusCode != http.StatusForbidden {
 			t.Errorf("%s %s", resp.Status, body)
 		}
 		if resp, _ := get(t, bob, "/clusters/user:bob/api/v1/secrets"); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("a home that nobody asked for: %s", resp.Status)
+			t.Errorf("a home workspace that was never requested: %s", resp.Status)
 		}
 		shardtesting.Eventually(t, "bob's home", func(context.Context) error {
-			resp, body := get(t, bob, question)
+			resp, body := get(t, bob, homePath)
 			if resp.StatusCode != http.StatusOK {
 				return fmt.Errorf("%s", resp.Status)
 			}
@@ -137,19 +137,19 @@ func TestHomeWorkspaces(t *testing.T) {
 	})
 
 	for name, config := range map[string]*rest.Config{
-		"who is not in the groups":                                  as(t, shard, "carol", "others"),
-		"anonymous users":                                           as(t, shard, "system:anonymous", "system:unauthenticated"),
-		"service accounts of other workspaces":                      withOrigin(as(t, shard, "system:serviceaccount:default:default", owners), "elsewhere"),
-		"users whom another workspace's authentication vouches for": withScope(as(t, shard, "alice", owners), "cluster:elsewhere"),
+		"users outside of the creator groups":                       impersonate(t, shard, "carol", "others"),
+		"anonymous users":                                           impersonate(t, shard, "system:anonymous", "system:unauthenticated"),
+		"service accounts of other workspaces":                      withOrigin(impersonate(t, shard, "system:serviceaccount:default:default", owners), "other"),
+		"users of another workspace's authentication configuration": withScope(impersonate(t, shard, "alice", owners), "cluster:other"),
 	} {
-		t.Run("none for "+name, func(t *testing.T) {
-			if resp, body := get(t, config, question); resp.StatusCode != http.StatusForbidden {
+		t.Run("no home workspace for "+name, func(t *testing.T) {
+			if resp, body := get(t, config, homePath); resp.StatusCode != http.StatusForbidden {
 				t.Errorf("%s %s", resp.Status, body)
 			}
 		})
 	}
 
-	t.Run("the question is one of root alone", func(t *testing.T) {
+	t.Run("workspaces/~ exists only in root", func(t *testing.T) {
 		cluster := shard.NewWorkspace(t, "root", "plain").Spec.Cluster
 		if resp, _ := get(t, shard.Admin(t), "/clusters/"+cluster+"/apis/tenancy.kcp.io/v1alpha1/workspaces/~"); resp.StatusCode == http.StatusOK {
 			t.Errorf("got %s", resp.Status)
@@ -169,11 +169,11 @@ func withScope(config *rest.Config, scope string) *rest.Config {
 
 func TestHomeWorkspacesOff(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) { o.Home.Enabled = false })
-	if resp, body := get(t, as(t, shard, "alice", "system:authenticated"), question); resp.StatusCode != http.StatusNotFound {
+	if resp, body := get(t, impersonate(t, shard, "alice", "system:authenticated"), homePath); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("%s %s", resp.Status, body)
 	}
 	role := &rbacv1.ClusterRole{}
 	if err := shard.Client(t, shard.Masters(t)).Get(shardtesting.In(t.Context(), "root"), client.ObjectKey{Name: "system:kcp:home-clusterworkspace-create"}, role); err == nil {
-		t.Error("the right to make a home exists")
+		t.Error("the ClusterRole for home workspaces exists")
 	}
 }

@@ -1,12 +1,10 @@
-// Package mount sends requests to mounted workspaces on to the servers that these stand for.
+// Package mount proxies requests to mounted workspaces to the servers that the mounts reference.
 //
-// The URL of a mount comes from an object that any tenant may have written. So nothing of the caller goes there but
-// the question: no credentials, no identity, no header that is not on a list; and nothing of the shard: it presents no
-// certificate. The server at the other end sees an anonymous client. Who needs to be known there goes through the front
-// proxy, which names its users to servers that its own CA vouches for.
+// The URL of a mount is tenant input. Therefore only the request itself is forwarded: no credentials, no identity, only
+// headers of an allow list, and no client certificate of the shard. The server sees an anonymous client. Clients that
+// need an identity there use the front proxy, which sends user headers to servers that its own CA has signed.
 //
-// Which workspace a path leads to is found out elsewhere (package filters), and what becomes of spec.URL is the
-// workspace controller's business.
+// Paths are resolved to workspaces by package filters; spec.URL is maintained by the workspace controller.
 package mount
 
 import (
@@ -31,36 +29,36 @@ import (
 
 type key struct{}
 
-// WithTarget returns a context whose request goes to a mount. The logical cluster of the context is the one that holds
-// the mounted workspace.
+// WithTarget returns a context whose request is proxied to a mount. The logical cluster of the context is the one that
+// contains the mounted workspace.
 func WithTarget(ctx context.Context, target *url.URL) context.Context {
 	return context.WithValue(ctx, key{}, target)
 }
 
-func targetOf(ctx context.Context) (*url.URL, bool) {
+func targetFrom(ctx context.Context) (*url.URL, bool) {
 	target, ok := ctx.Value(key{}).(*url.URL)
 	return target, ok
 }
 
-// ParseURL reads the URL of a mount: absolute, https, and nothing but a place.
+// ParseURL parses the URL of a mount: absolute, https, without user, query and fragment.
 func ParseURL(text string) (*url.URL, error) {
 	parsed, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errors.New("it is no URL")
+		return nil, errors.New("it is not a URL")
 	case parsed.Scheme != "https" || parsed.Host == "":
-		return nil, errors.New("it must start with https:// and name a host")
+		return nil, errors.New("it must start with https:// and contain a host")
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
-		return nil, errors.New("it must hold no user, query or fragment")
+		return nil, errors.New("it must not contain a user, query or fragment")
 	}
 	return parsed, nil
 }
 
-// Target returns the URL of a path, as the client escaped it, on the mount. Paths that climb out of it are an error.
+// Target joins the URL of a mount and a path in the client's escaping. Paths with dot segments are rejected.
 func Target(base, escaped string) (*url.URL, error) {
 	parsed, err := ParseURL(base)
 	if err != nil {
-		return nil, fmt.Errorf("URL of the mount: %w", err)
+		return nil, fmt.Errorf("parsing the URL of the mount: %w", err)
 	}
 	path, err := url.PathUnescape(escaped)
 	if err != nil {
@@ -68,7 +66,7 @@ func Target(base, escaped string) (*url.URL, error) {
 	}
 	for _, segment := range strings.Split(path, "/") {
 		if segment == "." || segment == ".." {
-			return nil, errors.New("the path climbs")
+			return nil, errors.New("the path contains a dot segment")
 		}
 	}
 	target := *parsed
@@ -77,10 +75,11 @@ func Target(base, escaped string) (*url.URL, error) {
 	return &target, nil
 }
 
-// Authorizer lets those use a mount who may enter the workspace that it is in. Other requests go to delegate.
+// Authorizer allows requests to a mount for users with access to the workspace that contains it. Other requests are
+// delegated.
 func Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		if _, ok := targetOf(ctx); ok && !strings.HasPrefix(a.GetVerb(), "impersonate") {
+		if _, ok := targetFrom(ctx); ok && !strings.HasPrefix(a.GetVerb(), "impersonate") {
 			a = authorizer.AttributesRecord{User: a.GetUser(), Verb: "access", Path: "/"}
 			if slices.Contains(a.GetUser().GetGroups(), user.AllUnauthenticated) {
 				return authorizer.DecisionDeny, "", nil
@@ -90,14 +89,14 @@ func Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
 	})
 }
 
-// passed are the request headers that go to a mount.
-var passed = []string{"Accept", "Accept-Language", "Content-Type", "Content-Encoding", "If-Match", "If-None-Match", "User-Agent"}
+// forwardedHeaders are the request headers that are sent to a mount.
+var forwardedHeaders = []string{"Accept", "Accept-Language", "Content-Type", "Content-Encoding", "If-Match", "If-None-Match", "User-Agent"}
 
-// With sends requests to mounts on, and passes on everything else. It belongs below authorization.
-func With(next http.Handler) http.Handler {
+// WithProxy proxies requests to mounts and passes all others to next. It belongs below authorization.
+func WithProxy(next http.Handler) http.Handler {
 	transport := newTransport()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		target, ok := targetOf(req.Context())
+		target, ok := targetFrom(req.Context())
 		if !ok {
 			next.ServeHTTP(w, req)
 			return
@@ -106,11 +105,11 @@ func With(next http.Handler) http.Handler {
 			http.Error(w, "connections to mounted workspaces cannot be upgraded here: use the front proxy", http.StatusNotImplemented)
 			return
 		}
-		forward(transport, target).ServeHTTP(w, req)
+		newProxy(transport, target).ServeHTTP(w, req)
 	})
 }
 
-func forward(transport http.RoundTripper, target *url.URL) http.Handler {
+func newProxy(transport http.RoundTripper, target *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -119,7 +118,7 @@ func forward(transport http.RoundTripper, target *url.URL) http.Handler {
 			p.Out.URL, p.Out.Host, p.Out.Trailer = &to, target.Host, nil
 			p.Out.URL.RawQuery = query
 			header := http.Header{}
-			for _, name := range passed {
+			for _, name := range forwardedHeaders {
 				if values := p.In.Header.Values(name); len(values) > 0 {
 					header[name] = values
 				}
@@ -127,27 +126,27 @@ func forward(transport http.RoundTripper, target *url.URL) http.Handler {
 			p.Out.Header = header
 		},
 		ModifyResponse: func(res *http.Response) error {
-			res.Header.Del("Set-Cookie") // it would be one of this shard
+			res.Header.Del("Set-Cookie") // clients would send the cookie to this shard
 			if res.StatusCode < http.StatusContinue {
-				return fmt.Errorf("status %03d is none", res.StatusCode) // net/http reads such numbers, and panics when told to send one
+				return fmt.Errorf("invalid status code %03d", res.StatusCode) // net/http accepts it in responses, but panics writing it
 			}
 			return nil
 		},
-		FlushInterval: -1, // events leave when they come
+		FlushInterval: -1, // watch events are sent immediately
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			if !errors.Is(err, context.Canceled) {
-				klog.FromContext(req.Context()).V(4).Info("A mount does not answer", "host", target.Host, "err", err)
+				klog.FromContext(req.Context()).V(4).Info("Proxying to a mount failed", "host", target.Host, "err", err)
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
 }
 
-// newTransport returns connections to mounts. Certificates are not verified: mounts have CAs of their own, of which the
-// contract says nothing, and no secret goes there.
+// newTransport returns the transport to mounts. Certificates are not verified: the API has no field for the CA of a
+// mount, and requests carry no secrets.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: onlyHosts}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: rejectSpecialAddresses}).DialContext,
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, //nolint:gosec // see above
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
@@ -159,15 +158,15 @@ func newTransport() http.RoundTripper {
 	}
 }
 
-// onlyHosts refuses addresses that are no servers of a tenant's, whatever name led to them: metadata services of clouds
-// live at link-local ones.
-func onlyHosts(_, address string, _ syscall.RawConn) error {
+// rejectSpecialAddresses rejects link-local, multicast and unspecified addresses after name resolution: metadata
+// services of clouds have link-local addresses.
+func rejectSpecialAddresses(_, address string, _ syscall.RawConn) error {
 	parsed, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
 	if ip := parsed.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return fmt.Errorf("mounts cannot lead to %s", ip)
+		return fmt.Errorf("mounts cannot use address %s", ip)
 	}
 	return nil
 }

@@ -11,22 +11,22 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-func TestTargets(t *testing.T) {
+func TestTarget(t *testing.T) {
 	for name, tc := range map[string]struct{ base, path, want string }{
-		"a path goes behind that of the mount":   {"https://far.example/base", "/api/v1", "https://far.example/base/api/v1"},
-		"a slash at the end is not doubled":      {"https://far.example/", "/api", "https://far.example/api"},
-		"what is escaped stays so":               {"https://far.example/base", "/api/a%2Fb", "https://far.example/base/api/a%2Fb"},
-		"the path cannot climb":                  {"https://far.example/base", "/../other", ""},
-		"nor escaped":                            {"https://far.example/base", "/%2e%2e/other", ""},
-		"nor by escaped slashes":                 {"https://far.example/base", "/a%2f..%2f..%2fother", ""},
-		"plain HTTP is refused":                  {"http://far.example", "/", ""},
-		"no host is refused":                     {"https:///x", "/", ""},
-		"other schemes are refused":              {"file:///etc/passwd", "/", ""},
-		"a user in the URL is refused":           {"https://user:secret@far.example", "/", ""},
-		"a query would swallow the path":         {"https://far.example/?a=", "/api", ""},
-		"a fragment too":                         {"https://far.example/#a", "/api", ""},
-		"a bad escape is refused":                {"https://far.example", "/%zz", ""},
-		"the host cannot be changed by the path": {"https://far.example", "//evil.example/", "https://far.example//evil.example/"},
+		"the path is appended to that of the mount":      {"https://mount.example/base", "/api/v1", "https://mount.example/base/api/v1"},
+		"a trailing slash is not doubled":                {"https://mount.example/", "/api", "https://mount.example/api"},
+		"escaping is kept":                               {"https://mount.example/base", "/api/a%2Fb", "https://mount.example/base/api/a%2Fb"},
+		"dot segments are rejected":                      {"https://mount.example/base", "/../other", ""},
+		"escaped dot segments are rejected":              {"https://mount.example/base", "/%2e%2e/other", ""},
+		"dot segments with escaped slashes are rejected": {"https://mount.example/base", "/a%2f..%2f..%2fother", ""},
+		"plain HTTP is rejected":                         {"http://mount.example", "/", ""},
+		"no host is rejected":                            {"https:///x", "/", ""},
+		"other schemes are rejected":                     {"file:///etc/passwd", "/", ""},
+		"a user in the URL is rejected":                  {"https://user:secret@mount.example", "/", ""},
+		"a query is rejected":                            {"https://mount.example/?a=", "/api", ""},
+		"a fragment is rejected":                         {"https://mount.example/#a", "/api", ""},
+		"a bad escape is rejected":                       {"https://mount.example", "/%zz", ""},
+		"the host cannot be changed by the path":         {"https://mount.example", "//evil.example/", "https://mount.example//evil.example/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target, err := Target(tc.base, tc.path)
@@ -41,15 +41,15 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-func TestNothingOfTheCallerIsPassedOn(t *testing.T) {
+func TestCredentialsAndUnknownHeadersAreNotForwarded(t *testing.T) {
 	var got *http.Request
-	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		got = req
 		w.Header().Set("Set-Cookie", "a=b")
 		w.WriteHeader(http.StatusTeapot)
 	}))
-	defer far.Close()
-	target, err := Target(far.URL+"/base", "/api/v1")
+	defer server.Close()
+	target, err := Target(server.URL+"/base", "/api/v1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +58,13 @@ func TestNothingOfTheCallerIsPassedOn(t *testing.T) {
 		req.Header.Set(name, "secret")
 	}
 	req.Header.Set("Accept", "application/json")
-	answer := httptest.NewRecorder()
-	With(http.NotFoundHandler()).ServeHTTP(answer, req.WithContext(WithTarget(req.Context(), target)))
-	if answer.Code != http.StatusTeapot || answer.Header().Get("Set-Cookie") != "" {
-		t.Fatalf("answer %d %v", answer.Code, answer.Header())
+	recorder := httptest.NewRecorder()
+	WithProxy(http.NotFoundHandler()).ServeHTTP(recorder, req.WithContext(WithTarget(req.Context(), target)))
+	if recorder.Code != http.StatusTeapot || recorder.Header().Get("Set-Cookie") != "" {
+		t.Fatalf("status %d, headers %v", recorder.Code, recorder.Header())
 	}
-	if got.URL.String() != "/base/api/v1?limit=1" || "https://"+got.Host != far.URL {
-		t.Errorf("asked %s for %s", got.Host, got.URL)
+	if got.URL.String() != "/base/api/v1?limit=1" || "https://"+got.Host != server.URL {
+		t.Errorf("requested %s%s", got.Host, got.URL)
 	}
 	for name, values := range got.Header {
 		switch name {
@@ -74,13 +74,13 @@ func TestNothingOfTheCallerIsPassedOn(t *testing.T) {
 		}
 	}
 	if got.TLS == nil || len(got.TLS.PeerCertificates) != 0 {
-		t.Error("the shard showed a certificate")
+		t.Error("the shard presented a client certificate")
 	}
 }
 
-// TestNoStatus: what no server can send on is the mount's failure. httptest would panic itself.
-func TestNoStatus(t *testing.T) {
-	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// TestInvalidStatusCodeIsABadGateway writes the response by hand because httptest panics on such a code.
+func TestInvalidStatusCodeIsABadGateway(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			return
@@ -88,57 +88,57 @@ func TestNoStatus(t *testing.T) {
 		defer func() { _ = connection.Close() }()
 		_, _ = connection.Write([]byte("HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n"))
 	}))
-	defer far.Close()
-	target, err := Target(far.URL, "/api/v1")
+	defer server.Close()
+	target, err := Target(server.URL, "/api/v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := httptest.NewRequest(http.MethodGet, "/api/v1", nil)
-	answer := httptest.NewRecorder()
-	With(http.NotFoundHandler()).ServeHTTP(answer, req.WithContext(WithTarget(req.Context(), target)))
-	if answer.Code != http.StatusBadGateway {
-		t.Errorf("got %d", answer.Code)
+	recorder := httptest.NewRecorder()
+	WithProxy(http.NotFoundHandler()).ServeHTTP(recorder, req.WithContext(WithTarget(req.Context(), target)))
+	if recorder.Code != http.StatusBadGateway {
+		t.Errorf("got %d", recorder.Code)
 	}
 }
 
 func TestUpgradesAreRefused(t *testing.T) {
 	req := httptest.NewRequest(http.MethodGet, "/exec", nil)
 	req.Header.Set("Upgrade", "websocket")
-	answer := httptest.NewRecorder()
-	With(http.NotFoundHandler()).ServeHTTP(answer, req.WithContext(WithTarget(req.Context(), &url.URL{})))
-	if answer.Code != http.StatusNotImplemented {
-		t.Errorf("got %d", answer.Code)
+	recorder := httptest.NewRecorder()
+	WithProxy(http.NotFoundHandler()).ServeHTTP(recorder, req.WithContext(WithTarget(req.Context(), &url.URL{})))
+	if recorder.Code != http.StatusNotImplemented {
+		t.Errorf("got %d", recorder.Code)
 	}
 }
 
-func TestAddressesThatAreNobodysServer(t *testing.T) {
-	for address, refused := range map[string]bool{
+func TestRejectSpecialAddresses(t *testing.T) {
+	for address, rejected := range map[string]bool{
 		"169.254.169.254:443": true, "[fe80::1]:443": true, "[::ffff:169.254.169.254]:443": true, "0.0.0.0:443": true, "224.0.0.1:443": true,
 		"10.0.0.1:443": false, "192.0.2.1:6443": false, "127.0.0.1:6443": false, "[2001:db8::1]:443": false,
 	} {
-		if err := onlyHosts("tcp", address, nil); (err != nil) != refused {
+		if err := rejectSpecialAddresses("tcp", address, nil); (err != nil) != rejected {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 }
 
-func TestWhoMayUseAMount(t *testing.T) {
-	var asked authorizer.Attributes
+func TestAuthorizer(t *testing.T) {
+	var delegated authorizer.Attributes
 	chain := Authorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		asked = a
+		delegated = a
 		return authorizer.DecisionAllow, "", nil
 	}))
 	ctx := WithTarget(context.Background(), &url.URL{})
 	tenant := &user.DefaultInfo{Name: "t", Groups: []string{user.AllAuthenticated}}
-	if got, _, _ := chain.Authorize(ctx, authorizer.AttributesRecord{User: tenant, Verb: "delete", Resource: "secrets", ResourceRequest: true}); got != authorizer.DecisionAllow || asked.GetVerb() != "access" || asked.GetPath() != "/" || asked.IsResourceRequest() {
-		t.Errorf("decision %v about %+v", got, asked)
+	if got, _, _ := chain.Authorize(ctx, authorizer.AttributesRecord{User: tenant, Verb: "delete", Resource: "secrets", ResourceRequest: true}); got != authorizer.DecisionAllow || delegated.GetVerb() != "access" || delegated.GetPath() != "/" || delegated.IsResourceRequest() {
+		t.Errorf("decision %v for %+v", got, delegated)
 	}
-	asked = nil
-	stranger := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
-	if got, _, _ := chain.Authorize(ctx, authorizer.AttributesRecord{User: stranger, Verb: "get"}); got == authorizer.DecisionAllow || asked != nil {
-		t.Errorf("decision %v for a stranger", got)
+	delegated = nil
+	anonymous := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	if got, _, _ := chain.Authorize(ctx, authorizer.AttributesRecord{User: anonymous, Verb: "get"}); got == authorizer.DecisionAllow || delegated != nil {
+		t.Errorf("decision %v for an anonymous user", got)
 	}
-	if _, _, _ = chain.Authorize(context.Background(), authorizer.AttributesRecord{User: tenant, Verb: "delete"}); asked.GetVerb() != "delete" {
-		t.Errorf("another request is decided as %+v", asked)
+	if _, _, _ = chain.Authorize(context.Background(), authorizer.AttributesRecord{User: tenant, Verb: "delete"}); delegated.GetVerb() != "delete" {
+		t.Errorf("another request is authorized as %+v", delegated)
 	}
 }

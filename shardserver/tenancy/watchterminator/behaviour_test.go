@@ -18,21 +18,21 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-func TestWatchesEndWithTheServiceOfTheirWorkspace(t *testing.T) {
+func TestWatchesEndWhenTheirWorkspaceBecomesInactiveOrIsDeleted(t *testing.T) {
 	shard := shardtesting.Start(t)
 	masters := shard.Client(t, shard.Masters(t))
 	open := func(cluster string) <-chan watch.Event {
 		t.Helper()
-		stream, err := dynamic.NewForConfigOrDie(shardtesting.At(shard.Masters(t), cluster)).
+		watcher, err := dynamic.NewForConfigOrDie(shardtesting.At(shard.Masters(t), cluster)).
 			Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Watch(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(stream.Stop)
-		return stream.ResultChan()
+		t.Cleanup(watcher.Stop)
+		return watcher.ResultChan()
 	}
 	first, second, neighbour := shard.NewWorkspace(t, "root", "first").Spec.Cluster, shard.NewWorkspace(t, "root", "second").Spec.Cluster, shard.NewWorkspace(t, "root", "neighbour").Spec.Cluster
-	own, beside, everywhere := open(first), open(neighbour), open("*")
+	own, other, wildcard := open(first), open(neighbour), open("*")
 
 	cluster := &corev1alpha1.LogicalCluster{}
 	in := shardtesting.In(t.Context(), first)
@@ -47,8 +47,8 @@ func TestWatchesEndWithTheServiceOfTheirWorkspace(t *testing.T) {
 		})
 	}
 	annotate("true")
-	ends(t, own, "a watch in a workspace that turned inactive")
-	ends(t, everywhere, "a watch over all workspaces when one turned inactive")
+	ends(t, own, "a watch in a workspace that became inactive")
+	ends(t, wildcard, "a watch over all workspaces when one became inactive")
 	shardtesting.Eventually(t, "the phase", func(context.Context) error {
 		if err := masters.Get(in, client.ObjectKey{Name: "cluster"}, cluster); err != nil || cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInactive {
 			return errors.Join(err, fmt.Errorf("phase %s", cluster.Status.Phase))
@@ -71,9 +71,9 @@ func TestWatchesEndWithTheServiceOfTheirWorkspace(t *testing.T) {
 	ends(t, leaving, "a watch in a workspace that is being deleted")
 	for {
 		select {
-		case _, ok := <-beside:
+		case _, ok := <-other:
 			if !ok {
-				t.Error("the watch of a neighbour ended too")
+				t.Error("the watch of a neighbour ended, too")
 				return
 			}
 		default:

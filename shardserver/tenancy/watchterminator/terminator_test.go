@@ -24,29 +24,31 @@ import (
 
 const theCluster = "abc"
 
-// opened is the set with one connection of each sort, and tells which are still open.
-func opened(t *testing.T, started time.Time) (*Connections, func() map[string]bool) {
+func noVirtualWorkspace(context.Context) func(*corev1alpha1.LogicalCluster) bool { return nil }
+
+// newTerminator returns a Terminator with one open request of each kind, and a function that returns the cancelled ones.
+func newTerminator(t *testing.T, started time.Time) (*Terminator, func() map[string]bool) {
 	t.Helper()
-	c := New(nil)
+	c := New(nil, noVirtualWorkspace)
 	ended := map[string]bool{}
 	var mu sync.Mutex
 	for name, added := range map[string]struct {
 		cluster logicalcluster.Name
-		*connection
+		*openRequest
 	}{
-		"content":   {logicalcluster.MustParseName(theCluster), &connection{started: started}},
-		"itself":    {logicalcluster.MustParseName(theCluster), &connection{started: started, looksAtItself: true}},
-		"later":     {logicalcluster.MustParseName(theCluster), &connection{started: started.Add(time.Minute)}},
-		"neighbour": {logicalcluster.MustParseName("def"), &connection{started: started}},
-		"all":       {logicalcluster.Wildcard, &connection{started: started}},
+		"content":   {logicalcluster.MustParseName(theCluster), &openRequest{started: started}},
+		"itself":    {logicalcluster.MustParseName(theCluster), &openRequest{started: started, allowedWhileInactive: true}},
+		"later":     {logicalcluster.MustParseName(theCluster), &openRequest{started: started.Add(time.Minute)}},
+		"neighbour": {logicalcluster.MustParseName("def"), &openRequest{started: started}},
+		"all":       {logicalcluster.Wildcard, &openRequest{started: started}},
 	} {
 		added.cancel = func() { mu.Lock(); defer mu.Unlock(); ended[name] = true }
-		c.add(added.cluster, added.connection)
+		c.track(added.cluster, added.openRequest)
 	}
 	return c, func() map[string]bool { mu.Lock(); defer mu.Unlock(); return maps.Clone(ended) }
 }
 
-func TestWhatAnEventEnds(t *testing.T) {
+func TestEventsTerminateRequests(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	cluster := func(phase corev1alpha1.LogicalClusterPhaseType, inactive bool, deleted *metav1.Time) *corev1alpha1.LogicalCluster {
 		out := &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: phase}}
@@ -64,16 +66,16 @@ func TestWhatAnEventEnds(t *testing.T) {
 		want     []string
 		wildcard bool
 	}{
-		"nothing where nothing happened":                            {watch.Modified, cluster("Ready", false, nil), nil, false},
-		"all when it turns inactive, and those over all clusters":   {watch.Modified, cluster("Ready", true, nil), []string{"content", "itself", "later"}, true},
-		"its content while it is inactive":                          {watch.Modified, cluster("Inactive", true, nil), []string{"content", "later"}, false},
-		"what began before its deletion":                            {watch.Modified, cluster("Deleting", false, &at), []string{"content", "itself"}, false},
-		"the same if it was inactive: it is being emptied":          {watch.Modified, cluster("Inactive", true, &at), []string{"content", "itself"}, false},
-		"all when it is gone":                                       {watch.Deleted, cluster("Deleting", false, &at), []string{"content", "itself", "later"}, false},
-		"nothing of an inactive one that is being deleted but that": {watch.Modified, cluster("Ready", true, &at), []string{"content", "itself"}, false},
+		"no change terminates nothing":                                 {watch.Modified, cluster("Ready", false, nil), nil, false},
+		"becoming inactive terminates all, wildcard requests included": {watch.Modified, cluster("Ready", true, nil), []string{"content", "itself", "later"}, true},
+		"an inactive cluster terminates requests to its content":       {watch.Modified, cluster("Inactive", true, nil), []string{"content", "later"}, false},
+		"deletion terminates what started before it":                   {watch.Modified, cluster("Deleting", false, &at), []string{"content", "itself"}, false},
+		"deletion of an inactive cluster does the same":                {watch.Modified, cluster("Inactive", true, &at), []string{"content", "itself"}, false},
+		"removal terminates all":                                       {watch.Deleted, cluster("Deleting", false, &at), []string{"content", "itself", "later"}, false},
+		"deletion of a cluster that becomes inactive does the same":    {watch.Modified, cluster("Ready", true, &at), []string{"content", "itself"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, ended := opened(t, now)
+			c, ended := newTerminator(t, now)
 			if got := c.handle(watch.Event{Type: tc.kind, Object: tc.object}); got != tc.wildcard {
 				t.Errorf("wildcard is %v", got)
 			}
@@ -90,11 +92,11 @@ func TestWhatAnEventEnds(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {
-	isLong := func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }
-	c := New(isLong)
+func TestEndedRequestsAreUntracked(t *testing.T) {
+	isLongRunning := func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" }
+	c := New(isLongRunning, noVirtualWorkspace)
 	during := 0
-	handler := c.With(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	handler := c.WithTermination(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		during = len(c.open)
@@ -108,33 +110,33 @@ func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {
 	}
 }
 
-// only is a storage of one logical cluster.
-type only struct {
+// singleClusterStore is a store with one logical cluster.
+type singleClusterStore struct {
 	storage.Store
 	cluster *corev1alpha1.LogicalCluster
 }
 
-func (s only) Get(context.Context, string, *metav1.GetOptions) (runtime.Object, error) {
+func (s singleClusterStore) Get(context.Context, string, *metav1.GetOptions) (runtime.Object, error) {
 	return s.cluster, nil
 }
 
-func TestARequestThatWaitedWhileItsLogicalClusterTurnedInactiveEnds(t *testing.T) {
-	c := New(func(*http.Request, *request.RequestInfo) bool { return true })
+func TestRequestIsCancelledIfItsLogicalClusterBecameInactiveBeforeItStarted(t *testing.T) {
+	c := New(func(*http.Request, *request.RequestInfo) bool { return true }, noVirtualWorkspace)
 	for name, tc := range map[string]struct {
 		path     string
 		inactive string
 		ends     bool
 	}{
-		"a watch":                        {"/api/v1/configmaps", "true", true},
-		"what an inactive one is, it is": {"/apis/core.kcp.io/v1alpha1/logicalclusters", "true", false},
-		"an active one":                  {"/api/v1/configmaps", "", false},
+		"a watch":                   {"/api/v1/configmaps", "true", true},
+		"the LogicalCluster object": {"/apis/core.kcp.io/v1alpha1/logicalclusters", "true", false},
+		"an active logical cluster": {"/api/v1/configmaps", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1alpha1.InactiveAnnotationKey: tc.inactive}}}
 			registry := storage.NewRegistry()
-			registry.Add(&storage.Resource{GVR: logicalClusters.WithVersion("v1alpha1"), Prefix: "/x", Store: only{cluster: cluster}})
+			registry.Add(&storage.Resource{GVR: logicalClusters.WithVersion("v1alpha1"), Prefix: "/x", Store: singleClusterStore{cluster: cluster}})
 			ended := false
-			handler := c.With(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { ended = req.Context().Err() != nil }), registry)
+			handler := c.WithTermination(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { ended = req.Context().Err() != nil }), registry)
 			ctx := request.WithRequestInfo(logicalcluster.With(t.Context(), logicalcluster.MustParseName(theCluster)), &request.RequestInfo{Verb: "watch"})
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, tc.path, nil).WithContext(ctx))
 			if ended != tc.ends {
@@ -144,11 +146,11 @@ func TestARequestThatWaitedWhileItsLogicalClusterTurnedInactiveEnds(t *testing.T
 	}
 }
 
-// brokenOnce is a storage of no logical clusters, whose first watch says that it cannot go on when it is told to.
+// brokenOnce is an empty store whose first watch fails when broken is closed.
 type brokenOnce struct {
 	storage.Store
-	broken <-chan struct{}
-	begun  atomic.Int32
+	broken  <-chan struct{}
+	watches atomic.Int32
 }
 
 func (*brokenOnce) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
@@ -156,25 +158,25 @@ func (*brokenOnce) List(context.Context, *internalversion.ListOptions) (runtime.
 }
 
 func (s *brokenOnce) Watch(ctx context.Context, _ *internalversion.ListOptions) (watch.Interface, error) {
-	stream := watch.NewFake()
-	if s.begun.Add(1) > 1 {
-		context.AfterFunc(ctx, stream.Stop)
-		return stream, nil
+	watcher := watch.NewFake()
+	if s.watches.Add(1) > 1 {
+		context.AfterFunc(ctx, watcher.Stop)
+		return watcher, nil
 	}
 	go func() {
-		defer stream.Stop()
+		defer watcher.Stop()
 		select {
 		case <-s.broken:
-			gone := apierrors.NewResourceExpired("changes are no longer known").Status()
-			stream.Error(&gone)
+			gone := apierrors.NewResourceExpired("too old resource version").Status()
+			watcher.Error(&gone)
 		case <-ctx.Done():
 		}
 	}()
-	return stream, nil
+	return watcher, nil
 }
 
-func TestRequestsOverAllLogicalClustersEndAfterEventsWereMissed(t *testing.T) {
-	c, ended := opened(t, time.Now())
+func TestWildcardRequestsAreTerminatedAfterEventsWereMissed(t *testing.T) {
+	c, ended := newTerminator(t, time.Now())
 	broken := make(chan struct{})
 	registry, store := storage.NewRegistry(), &brokenOnce{broken: broken}
 	registry.Add(&storage.Resource{GVR: logicalClusters.WithVersion("v1alpha1"), Prefix: "/x", Store: store})
@@ -191,12 +193,12 @@ func TestRequestsOverAllLogicalClustersEndAfterEventsWereMissed(t *testing.T) {
 			}
 		}
 	}
-	until("the first watch", func() bool { return store.begun.Load() == 1 })
+	until("the first watch", func() bool { return store.watches.Load() == 1 })
 	if len(ended()) > 0 {
 		t.Errorf("ended before anything was missed: %v", ended())
 	}
 	close(broken)
-	until("the end of the request over all", func() bool { return ended()["all"] })
+	until("the end of the wildcard request", func() bool { return ended()["all"] })
 	if len(ended()) > 1 {
 		t.Errorf("ended are %v", ended())
 	}
