@@ -16,6 +16,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
@@ -38,19 +39,17 @@ type Locate func(context.Context, logicalcluster.Path) (logicalcluster.Name, err
 // ServiceUnavailable for what may exist on a shard of which nothing is known yet. The logical cluster of the context does
 // not matter.
 type Catalog struct {
-	registry  *storage.Registry
-	exports   *storage.Reader[*apisv1alpha2.APIExport]
-	schemas   *storage.Reader[*apisv1alpha1.APIResourceSchema]
-	locate    Locate
-	following *storage.Following[*apisv1alpha2.APIExport]
+	registry *storage.Registry
+	exports  *storage.Reader[*apisv1alpha2.APIExport]
+	schemas  *storage.Reader[*apisv1alpha1.APIResourceSchema]
+	locate   Locate
+	informer *informer.Informer[*apisv1alpha2.APIExport]
 
 	mu          sync.RWMutex
 	known       map[bindings.Export]entry
 	paths       map[Reference]sets.Set[bindings.Export]
 	identities  map[string]sets.Set[bindings.Export]
 	subscribers []func(bindings.Export)
-	// taken are the exports that were taken in since a watch began; nil after its sweep.
-	taken sets.Set[bindings.Export]
 }
 
 // entry is under what an export is found, and what its conditions say.
@@ -71,15 +70,24 @@ func NewCatalog(registry *storage.Registry, locate Locate) *Catalog {
 		paths:      map[Reference]sets.Set[bindings.Export]{},
 		identities: map[string]sets.Set[bindings.Export]{},
 	}
-	c.following = following(c.exports, follower[*apisv1alpha2.APIExport]{begin: c.begin, take: c.take, sweep: c.sweep})
+	update := func(_ context.Context, object *apisv1alpha2.APIExport) error { c.update(object); return nil }
+	c.informer = informer.NewWithHandler(exports, c.exports.WatchAll, informer.EventHandler[*apisv1alpha2.APIExport]{
+		OnReplace: func(_ context.Context, objects []*apisv1alpha2.APIExport, _ string) error {
+			c.replace(objects)
+			return nil
+		},
+		OnAdd:    update,
+		OnUpdate: update,
+		OnDelete: func(_ context.Context, object *apisv1alpha2.APIExport) error { c.delete(object); return nil },
+	})
 	return c
 }
 
 // Run follows all exports until the context ends. It is called once.
-func (c *Catalog) Run(ctx context.Context) { c.following.Run(ctx) }
+func (c *Catalog) Run(ctx context.Context) { c.informer.Run(ctx) }
 
 // WaitForSync returns when every export that existed at the start is known.
-func (c *Catalog) WaitForSync(ctx context.Context) error { return c.following.WaitForSync(ctx) }
+func (c *Catalog) WaitForSync(ctx context.Context) error { return c.informer.WaitForSync(ctx) }
 
 // Subscribe has the function called after an export came, changed or went. It must not block for long.
 func (c *Catalog) Subscribe(changed func(bindings.Export)) {
@@ -175,18 +183,48 @@ func (c *Catalog) Sizes() (known, references, identities int) {
 	return len(c.known), len(c.paths), len(c.identities)
 }
 
-func (c *Catalog) take(object *apisv1alpha2.APIExport, deleted bool) {
+func (c *Catalog) update(object *apisv1alpha2.APIExport) {
 	export := ExportOf(object)
 	c.mu.Lock()
 	c.forget(export)
-	if !deleted {
-		c.remember(export, object)
-	}
-	if c.taken != nil {
-		c.taken.Insert(export)
-	}
-	subscribers := c.subscribers
+	c.remember(export, object)
 	c.mu.Unlock()
+	c.notify(export)
+}
+
+func (c *Catalog) delete(object *apisv1alpha2.APIExport) {
+	export := ExportOf(object)
+	c.mu.Lock()
+	c.forget(export)
+	c.mu.Unlock()
+	c.notify(export)
+}
+
+// replace updates all exports and removes those that no longer exist.
+func (c *Catalog) replace(objects []*apisv1alpha2.APIExport) {
+	existing := sets.New[bindings.Export]()
+	for _, object := range objects {
+		existing.Insert(ExportOf(object))
+		c.update(object)
+	}
+	var gone []bindings.Export
+	c.mu.Lock()
+	for export := range c.known {
+		if !existing.Has(export) {
+			c.forget(export)
+			gone = append(gone, export)
+		}
+	}
+	c.mu.Unlock()
+	for _, export := range gone {
+		c.notify(export)
+	}
+}
+
+func (c *Catalog) notify(export bindings.Export) {
+	c.mu.RLock()
+	subscribers := c.subscribers
+	c.mu.RUnlock()
 	for _, changed := range subscribers {
 		changed(export)
 	}
@@ -213,32 +251,6 @@ func (c *Catalog) forget(export bindings.Export) {
 	remove(c.paths, Reference{export.Cluster.Path(), export.Name}, export)
 	remove(c.paths, known.path, export)
 	remove(c.identities, known.identity, export)
-}
-
-func (c *Catalog) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taken = sets.New[bindings.Export]()
-}
-
-func (c *Catalog) sweep() {
-	c.mu.Lock()
-	taken := c.taken
-	c.taken = nil
-	var gone []bindings.Export
-	for export := range c.known {
-		if !taken.Has(export) {
-			c.forget(export)
-			gone = append(gone, export)
-		}
-	}
-	subscribers := c.subscribers
-	c.mu.Unlock()
-	for _, export := range gone {
-		for _, changed := range subscribers {
-			changed(export)
-		}
-	}
 }
 
 func insert[K comparable, V comparable](into map[K]sets.Set[V], key K, value V) {

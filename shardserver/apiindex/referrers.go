@@ -9,7 +9,9 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -17,12 +19,12 @@ import (
 // gone with it. It is safe for concurrent use.
 type Referrers[T client.Object] struct {
 	reference func(T) (Reference, error)
-	following *storage.Following[T]
+	informer  *informer.Informer[T]
 
 	mu sync.RWMutex
 	of map[Reference]sets.Set[controller.Key]
-	// taken are the objects that were taken in since a watch began, whoever told of them; nil after its sweep.
-	taken sets.Set[controller.Key]
+	// added are the objects that other watches added while the informer is disconnected; nil while it is connected.
+	added sets.Set[controller.Key]
 }
 
 // NewConsumers returns an index of the APIBindings by export.
@@ -36,16 +38,23 @@ func NewSlices(registry *storage.Registry) *Referrers[*apisv1alpha1.APIExportEnd
 }
 
 func newReferrers[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *Referrers[T] {
-	r := &Referrers[T]{reference: reference, of: map[Reference]sets.Set[controller.Key]{}}
-	r.following = following(reader, follower[T]{begin: r.begin, take: r.Take, sweep: r.sweep})
+	r := &Referrers[T]{reference: reference, of: map[Reference]sets.Set[controller.Key]{}, added: sets.New[controller.Key]()}
+	update := func(_ context.Context, object T) error { r.Take(object, false); return nil }
+	r.informer = informer.NewWithHandler(reader.Resource(), reader.WatchAll, informer.EventHandler[T]{
+		OnReplace:    func(_ context.Context, objects []T, _ string) error { r.replace(objects); return nil },
+		OnAdd:        update,
+		OnUpdate:     update,
+		OnDelete:     func(_ context.Context, object T) error { r.Take(object, true); return nil },
+		OnDisconnect: r.disconnect,
+	})
 	return r
 }
 
-// Run follows the resource until the context ends. It is called once.
-func (r *Referrers[T]) Run(ctx context.Context) { r.following.Run(ctx) }
+// Run keeps the index up to date until the context ends. It is called once.
+func (r *Referrers[T]) Run(ctx context.Context) { r.informer.Run(ctx) }
 
-// WaitForSync returns when every object that existed at the start is known.
-func (r *Referrers[T]) WaitForSync(ctx context.Context) error { return r.following.WaitForSync(ctx) }
+// WaitForSync returns when every object that existed at the start is indexed.
+func (r *Referrers[T]) WaitForSync(ctx context.Context) error { return r.informer.WaitForSync(ctx) }
 
 // Take takes in an object that another watch has brought, so that whoever acts on that watch finds it here as well. A
 // reference never changes, so it does not matter how often and in which order the watches tell.
@@ -59,12 +68,12 @@ func (r *Referrers[T]) Take(object T, deleted bool) {
 	key := keyOf(object)
 	if deleted {
 		remove(r.of, reference, key)
-		r.taken.Delete(key)
+		r.added.Delete(key)
 		return
 	}
 	insert(r.of, reference, key)
-	if r.taken != nil {
-		r.taken.Insert(key)
+	if r.added != nil {
+		r.added.Insert(key)
 	}
 }
 
@@ -107,20 +116,25 @@ func (r *Referrers[T]) Sizes() (references, objects int) {
 	return len(r.of), objects
 }
 
-func (r *Referrers[T]) begin() {
+func (r *Referrers[T]) disconnect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taken = sets.New[controller.Key]()
+	r.added = sets.New[controller.Key]()
 }
 
-func (r *Referrers[T]) sweep() {
+// replace adds all objects and removes those that no longer exist. What another watch added meanwhile stays: it may have
+// been created after the objects were listed.
+func (r *Referrers[T]) replace(objects []T) {
+	for _, object := range objects {
+		r.Take(object, false)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := r.taken
-	r.taken = nil
+	added := r.added
+	r.added = nil
 	for reference, keys := range r.of {
 		for key := range keys {
-			if !taken.Has(key) {
+			if !added.Has(key) {
 				delete(keys, key)
 			}
 		}
@@ -128,4 +142,8 @@ func (r *Referrers[T]) sweep() {
 			delete(r.of, reference)
 		}
 	}
+}
+
+func keyOf(object client.Object) controller.Key {
+	return controller.Key{Cluster: logicalcluster.Of(object), Name: object.GetName()}
 }

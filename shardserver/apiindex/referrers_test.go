@@ -66,12 +66,11 @@ func TestReferrersAreFoundByEveryNameOfTheExport(t *testing.T) {
 		t.Error("somebody refers to an export of another place")
 	}
 
-	// A watch begins anew: what it does not bring, nor anybody else meanwhile, is gone.
-	consumers.begin()
-	consumers.Take(byPath, false)
+	// After a disconnect, what is neither listed nor added by another watch meanwhile is gone.
+	consumers.disconnect()
 	late := bindingOf("c5", "provider", "widgets")
 	consumers.Take(late, false)
-	consumers.sweep()
+	consumers.replace([]*apisv1alpha2.APIBinding{byPath})
 	if references, objects := consumers.Sizes(); references != 2 || objects != 2 {
 		t.Errorf("%d objects with %d references are known", objects, references)
 	}
@@ -87,19 +86,17 @@ func TestCatalogForgetsWhatItIsNotTold(t *testing.T) {
 	var told []bindings.Export
 	catalog.Subscribe(func(export bindings.Export) { told = append(told, export) })
 	one, two := exportOf("provider", "root:org", "one", "1d"), exportOf("provider", "root:org", "two", "1d")
-	catalog.take(one, false)
-	catalog.take(two, false)
-	catalog.take(exportOf("provider", "root:new", "one", "2d"), false) // it has moved, to another identity
+	catalog.update(one)
+	catalog.update(two)
+	catalog.update(exportOf("provider", "root:new", "one", "2d")) // it has moved, to another identity
 	if known, references, identities := catalog.Sizes(); known != 2 || references != 4 || identities != 2 {
 		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
 	}
-	catalog.begin()
-	catalog.take(two, false)
-	catalog.sweep()
+	catalog.replace([]*apisv1alpha2.APIExport{two})
 	if known, references, identities := catalog.Sizes(); known != 1 || references != 2 || identities != 1 {
 		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
 	}
-	catalog.take(two, true)
+	catalog.delete(two)
 	if known, references, identities := catalog.Sizes(); known != 0 || references != 0 || identities != 0 {
 		t.Errorf("%d exports, %d references, %d identities are kept for nobody", known, references, identities)
 	}

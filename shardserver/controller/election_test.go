@@ -19,6 +19,7 @@ import (
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/storage/storagetest"
 )
 
 // leaseServer keeps one Lease over HTTP with the optimistic concurrency of an API server. The whole shard is more than
@@ -131,7 +132,7 @@ func lead(t *testing.T, election *Election) (leading *atomic.Bool, terms *atomic
 func TestOneReplicaLeadsAndTheNextTakesOverWhenItStops(t *testing.T) {
 	server := &leaseServer{}
 	first, _, stopFirst := lead(t, server.election(t, "first"))
-	eventually(t, "the first to lead", first.Load)
+	storagetest.Eventually(t, "the first to lead", first.Load)
 	second, _, _ := lead(t, server.election(t, "second"))
 	if second.Load() || server.holder() != "first" {
 		t.Fatalf("second leads: %v, holder %q", second.Load(), server.holder())
@@ -140,17 +141,17 @@ func TestOneReplicaLeadsAndTheNextTakesOverWhenItStops(t *testing.T) {
 	if first.Load() {
 		t.Error("the work goes on after the end")
 	}
-	eventually(t, "the second to lead", second.Load)
+	storagetest.Eventually(t, "the second to lead", second.Load)
 }
 
 func TestALoserOfTheLeaseStopsItsWorkAndEntersTheElectionAgain(t *testing.T) {
 	server := &leaseServer{}
 	leading, terms, _ := lead(t, server.election(t, "only"))
-	eventually(t, "the first term", leading.Load)
+	storagetest.Eventually(t, "the first term", leading.Load)
 	server.down.Store(true)
-	eventually(t, "the end of the term", func() bool { return !leading.Load() })
+	storagetest.Eventually(t, "the end of the term", func() bool { return !leading.Load() })
 	server.down.Store(false)
-	eventually(t, "the second term", func() bool { return leading.Load() && terms.Load() == 2 })
+	storagetest.Eventually(t, "the second term", func() bool { return leading.Load() && terms.Load() == 2 })
 }
 
 func TestAnElectionNeedsAClient(t *testing.T) {

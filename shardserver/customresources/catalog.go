@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -50,9 +51,9 @@ type Config struct {
 // implements storage.Local. Per definition it keeps a few words; all else is per content or per storage.
 type Catalog struct {
 	Config
-	reader    *storage.Reader[*apiextensionsinternal.CustomResourceDefinition]
-	following *storage.Following[metav1.Object]
-	compile   func(*Content) (*compiled, error)
+	reader   *storage.Reader[*apiextensionsinternal.CustomResourceDefinition]
+	informer *informer.Informer[metav1.Object]
+	compile  func(*Content) (*compiled, error)
 
 	// changing is held while a change is made, which may have to open a storage; mu guards what follows and is never held
 	// for longer than it takes to read or write it. Both: changing first.
@@ -86,7 +87,9 @@ func NewCatalog(cfg Config) *Catalog {
 		guests:   map[bindings.Resource]int{},
 		places:   map[placeKey]*place{},
 	}
-	c.following = storage.NewFollowing(apiextensions.Definitions, c.watchAll, storage.Follower[metav1.Object](&follower{Catalog: c}))
+	c.informer = informer.NewWithHandler(apiextensions.Definitions, c.watchAll, informer.EventHandler[metav1.Object]{
+		OnReplace: c.onReplace, OnAdd: c.onUpdate, OnUpdate: c.onUpdate, OnDelete: c.onDelete, OnBookmark: c.saw,
+	})
 	cfg.Bindings.Subscribe(c.bindingChanged)
 	return c
 }

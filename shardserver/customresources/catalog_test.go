@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"strconv"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,20 +29,20 @@ func TestNewsInAnyOrder(t *testing.T) {
 	watched := func(version uint64) step {
 		return func(t *testing.T, c *Catalog) {
 			put(version, false)(t, c)
-			c.saw(version)
+			c.saw(strconv.FormatUint(version, 10))
 		}
 	}
 	requested := func(version uint64) step { return put(version, true) }
 	deleted := func(version uint64) step {
 		return func(_ *testing.T, c *Catalog) {
 			c.remove(k, version)
-			c.saw(version)
+			c.saw(strconv.FormatUint(version, 10))
 		}
 	}
 	listed := func(version uint64, found ...key) step {
 		return func(_ *testing.T, c *Catalog) {
 			c.removeOthers(sets.New(found...), version)
-			c.saw(version)
+			c.saw(strconv.FormatUint(version, 10))
 		}
 	}
 	for name, tc := range map[string]struct {

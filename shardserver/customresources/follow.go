@@ -15,50 +15,44 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Run follows all definitions until the context ends. It is called once.
-func (c *Catalog) Run(ctx context.Context) { c.following.Run(ctx) }
+// Run keeps the catalog up to date until the context ends. It is called once.
+func (c *Catalog) Run(ctx context.Context) { c.informer.Run(ctx) }
 
-// WaitForSync returns when every definition that existed at the start is known.
-func (c *Catalog) WaitForSync(ctx context.Context) error { return c.following.WaitForSync(ctx) }
+// WaitForSync returns when every definition that existed at the start is in the catalog.
+func (c *Catalog) WaitForSync(ctx context.Context) error { return c.informer.WaitForSync(ctx) }
 
-// follower takes into a catalog what a watch brings.
-type follower struct {
-	*Catalog
-	// found is what exists, until all of it was told.
-	found sets.Set[key]
+func (c *Catalog) onReplace(ctx context.Context, objects []metav1.Object, resourceVersion string) error {
+	existing := sets.New[key]()
+	for _, object := range objects {
+		k := key{logicalcluster.Of(object), object.GetName()}
+		existing.Insert(k)
+		if err := c.read(ctx, k); err != nil {
+			return err
+		}
+	}
+	if version, err := strconv.ParseUint(resourceVersion, 10, 64); err == nil {
+		c.removeOthers(existing, version)
+	}
+	c.saw(resourceVersion)
+	return nil
 }
 
-func (f *follower) Begin() { f.found = sets.New[key]() }
+func (c *Catalog) onUpdate(ctx context.Context, object metav1.Object) error {
+	if err := c.read(ctx, key{logicalcluster.Of(object), object.GetName()}); err != nil {
+		return err
+	}
+	c.saw(object.GetResourceVersion())
+	return nil
+}
 
-func (*follower) End() {}
-
-func (f *follower) Take(ctx context.Context, object metav1.Object, deleted bool) error {
+func (c *Catalog) onDelete(_ context.Context, object metav1.Object) error {
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return err
 	}
-	k := key{logicalcluster.Of(object), object.GetName()}
-	if f.found != nil {
-		f.found.Insert(k)
-	}
-	if deleted {
-		f.remove(k, version)
-		return nil
-	}
-	return f.read(ctx, k)
-}
-
-func (f *follower) Complete(version string) {
-	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
-		f.removeOthers(f.found, at)
-	}
-	f.found = nil
-}
-
-func (f *follower) Saw(version string) {
-	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
-		f.saw(at)
-	}
+	c.remove(key{logicalcluster.Of(object), object.GetName()}, version)
+	c.saw(object.GetResourceVersion())
+	return nil
 }
 
 // watchAll is storage.Reader.WatchAll without a copy of each definition, which may be large.
@@ -87,14 +81,18 @@ func (c *Catalog) read(ctx context.Context, k key) error {
 	return c.update(o, false)
 }
 
-// saw remembers up to where the watch has come.
-func (c *Catalog) saw(version uint64) {
+// saw records up to which resource version the informer has delivered every change.
+func (c *Catalog) saw(resourceVersion string) {
+	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = max(c.seen, version)
 }
 
-// removeOthers forgets what was deleted while no watch was there to tell.
+// removeOthers removes definitions that were deleted while the watch was disconnected.
 func (c *Catalog) removeOthers(found sets.Set[key], version uint64) {
 	var gone []key
 	c.mu.RLock()

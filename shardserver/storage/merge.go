@@ -42,43 +42,64 @@ func initialEventsEnd() watch.Event {
 	}}
 }
 
-// merge returns the events of two watches, with one bookmark when both have sent theirs. It ends when one of them does.
-func merge(ctx context.Context, one, other watch.Interface) watch.Interface {
+// merge returns the events of a local and a remote watch: the initial events of both, the local watch's bookmark when both
+// have sent theirs, then changes. It ends when one of them does.
+func merge(ctx context.Context, local, remote watch.Interface) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
 	merged := &stream{events: make(chan watch.Event), cancel: cancel}
 	go func() {
 		defer close(merged.events)
 		defer cancel()
-		defer one.Stop()
-		defer other.Stop()
-		missing := map[watch.Interface]bool{one: true, other: true}
-		for {
-			from := one
-			var event watch.Event
-			var open bool
-			select {
-			case event, open = <-one.ResultChan():
-			case event, open = <-other.ResultChan():
-				from = other
-			case <-ctx.Done():
-				return
-			}
-			if !open {
-				return
-			}
-			if event.Type == watch.Bookmark {
-				if !missing[from] {
-					continue
-				}
-				delete(missing, from)
-				if len(missing) > 0 {
-					continue
-				}
-			}
-			if !merged.send(ctx, event) {
-				return
-			}
+		defer local.Stop()
+		defer remote.Stop()
+		bookmark, ok := merged.forwardInitial(ctx, local)
+		if !ok {
+			return
 		}
+		if _, ok := merged.forwardInitial(ctx, remote); !ok || !merged.send(ctx, bookmark) {
+			return
+		}
+		merged.forwardChanges(ctx, local, remote)
 	}()
 	return merged
+}
+
+// forwardInitial sends the initial events of a watch up to its bookmark, which it returns. ok is false if there was none.
+func (s *stream) forwardInitial(ctx context.Context, from watch.Interface) (bookmark watch.Event, ok bool) {
+	for {
+		select {
+		case event, open := <-from.ResultChan():
+			switch {
+			case !open:
+				return event, false
+			case event.Type == watch.Bookmark:
+				return event, true
+			case !s.send(ctx, event) || event.Type == watch.Error:
+				return event, false
+			}
+		case <-ctx.Done():
+			return watch.Event{}, false
+		}
+	}
+}
+
+// forwardChanges sends the changes of two watches until one ends. Later bookmarks of the remote watch are dropped: its
+// resource versions are those of other shards.
+func (s *stream) forwardChanges(ctx context.Context, local, remote watch.Interface) {
+	for {
+		var event watch.Event
+		var open bool
+		select {
+		case event, open = <-local.ResultChan():
+		case event, open = <-remote.ResultChan():
+			if open && event.Type == watch.Bookmark {
+				continue
+			}
+		case <-ctx.Done():
+			return
+		}
+		if !open || !s.send(ctx, event) {
+			return
+		}
+	}
 }

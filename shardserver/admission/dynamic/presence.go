@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -45,9 +46,16 @@ func (p *presence) absent(ctx context.Context, cluster logicalcluster.Name) bool
 	return err == nil && here
 }
 
-// run follows the resource until the context ends. It is called once.
+// run keeps the index up to date until the context ends. It is called once.
 func (p *presence) run(ctx context.Context, resource watchable) {
-	storage.NewFollowing(resource.Resource(), resource.WatchAll, storage.Follower[metav1.Object](noted{p})).Run(ctx)
+	update := func(_ context.Context, object metav1.Object) error { p.update(object); return nil }
+	informer.NewWithHandler(resource.Resource(), resource.WatchAll, informer.EventHandler[metav1.Object]{
+		OnReplace:    func(_ context.Context, objects []metav1.Object, _ string) error { p.replace(objects); return nil },
+		OnAdd:        update,
+		OnUpdate:     update,
+		OnDelete:     func(_ context.Context, object metav1.Object) error { p.delete(object); return nil },
+		OnDisconnect: p.forget,
+	}).Run(ctx)
 }
 
 // watchable is a storage.Reader of any type.
@@ -56,45 +64,36 @@ type watchable interface {
 	WatchAll(ctx context.Context) (watch.Interface, error)
 }
 
-// noted takes into a presence what a watch brings.
-type noted struct{ *presence }
-
-func (n noted) Begin() { n.forget() }
-
-func (n noted) Take(_ context.Context, object metav1.Object, deleted bool) error {
-	n.note(logicalcluster.Of(object), object.GetName(), !deleted)
-	return nil
-}
-
-func (n noted) Complete(string) { n.settle() }
-
-func (noted) Saw(string) {}
-
-func (n noted) End() { n.forget() }
-
-func (p *presence) note(cluster logicalcluster.Name, name string, exists bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	of := p.names[cluster]
-	switch {
-	case exists && of == nil:
-		if p.names == nil {
-			p.names = map[logicalcluster.Name]map[string]struct{}{}
-		}
-		p.names[cluster] = map[string]struct{}{name: {}}
-	case exists:
-		of[name] = struct{}{}
-	default:
-		if delete(of, name); len(of) == 0 {
-			delete(p.names, cluster)
-		}
+func (p *presence) replace(objects []metav1.Object) {
+	for _, object := range objects {
+		p.update(object)
 	}
-}
-
-func (p *presence) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known = true
+}
+
+func (p *presence) update(object metav1.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cluster := logicalcluster.Of(object)
+	if p.names == nil {
+		p.names = map[logicalcluster.Name]map[string]struct{}{}
+	}
+	if p.names[cluster] == nil {
+		p.names[cluster] = map[string]struct{}{}
+	}
+	p.names[cluster][object.GetName()] = struct{}{}
+}
+
+func (p *presence) delete(object metav1.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cluster := logicalcluster.Of(object)
+	delete(p.names[cluster], object.GetName())
+	if len(p.names[cluster]) == 0 {
+		delete(p.names, cluster)
+	}
 }
 
 func (p *presence) forget() {

@@ -7,34 +7,29 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Run follows all bindings until the context ends. It is called once.
-func (i *Index) Run(ctx context.Context) { i.following.Run(ctx) }
+// Run keeps the index up to date until the context ends. It is called once.
+func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 
-// follower takes into an index what a watch brings.
-type follower struct{ *Index }
-
-// Begin drops everything, since what is deleted while nobody watches is told by nobody.
-func (f follower) Begin() { f.forget() }
-
-// End is explained at Begin.
-func (f follower) End() { f.forget() }
-
-func (f follower) Take(_ context.Context, object *apisv1alpha2.APIBinding, deleted bool) error {
-	if deleted {
-		f.remove(object)
-		return nil
+func (i *Index) onReplace(_ context.Context, objects []*apisv1alpha2.APIBinding, _ string) error {
+	i.forget()
+	for _, object := range objects {
+		if err := i.update(object); err != nil {
+			return err
+		}
 	}
-	return f.update(object)
+	i.settle()
+	return nil
 }
 
-func (f follower) Complete(string) { f.settle() }
+func (i *Index) onUpdate(_ context.Context, object *apisv1alpha2.APIBinding) error {
+	return i.update(object)
+}
 
-func (follower) Saw(string) {}
-
-func (i *Index) remove(object *apisv1alpha2.APIBinding) {
+func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.drop(logicalcluster.Of(object), object.Name)
+	return nil
 }
 
 func (i *Index) settle() {
@@ -43,7 +38,7 @@ func (i *Index) settle() {
 	i.synced = true
 }
 
-// forget has the index know nothing, and say so.
+// forget empties the index, which is not synced afterwards.
 func (i *Index) forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -12,15 +12,16 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Index knows which claims hold in which logical cluster. A cluster without any is not in it; others have one entry for
 // each binding by which a provider sees something, and equal bindings share what they say. It is safe for concurrent use.
 type Index struct {
-	reader    *storage.Reader[*apisv1alpha2.APIBinding]
-	following *storage.Following[*apisv1alpha2.APIBinding]
-	bound     *bindings.Index
+	reader   *storage.Reader[*apisv1alpha2.APIBinding]
+	informer *informer.Informer[*apisv1alpha2.APIBinding]
+	bound    *bindings.Index
 
 	mu       sync.RWMutex
 	clusters map[logicalcluster.Name][]accepting
@@ -43,7 +44,9 @@ func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
 		clusters: map[logicalcluster.Name][]accepting{},
 		sets:     map[content]*set{},
 	}
-	i.following = storage.NewFollowing(apiBindings, i.reader.WatchAll, storage.Follower[*apisv1alpha2.APIBinding](follower{i}))
+	i.informer = informer.NewWithHandler(apiBindings, i.reader.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
+		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnDisconnect: i.forget,
+	})
 	return i
 }
 

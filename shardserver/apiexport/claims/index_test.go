@@ -95,7 +95,9 @@ func TestEqualBindingsShareWhatTheySay(t *testing.T) {
 	for i := range 1000 {
 		switch binding := acceptingIn(fmt.Sprintf("c%d", i), "binding", claim); i % 3 {
 		case 0:
-			index.remove(binding)
+			if err := index.onDelete(t.Context(), binding); err != nil {
+				t.Fatal(err)
+			}
 		case 1:
 			binding.Spec.PermissionClaims = nil
 			if err := index.update(binding); err != nil {

@@ -20,6 +20,10 @@ type key struct {
 	name    string
 }
 
+func bindingKey(object *apisv1alpha2.APIBinding) key {
+	return key{logicalcluster.Of(object), object.Name}
+}
+
 // observed is what an object says that is news for the index.
 type observed struct {
 	key
@@ -33,7 +37,7 @@ type observed struct {
 // still there (contract 4.8).
 func observe(object *apisv1alpha2.APIBinding) (observed, error) {
 	o := observed{
-		key:         key{cluster: logicalcluster.Of(object), name: object.Name},
+		key:         bindingKey(object),
 		terminating: object.DeletionTimestamp != nil,
 		state:       stateOf(object),
 		resources:   make([]Resource, 0, len(object.Status.BoundResources)),
@@ -64,61 +68,61 @@ func observe(object *apisv1alpha2.APIBinding) (observed, error) {
 	return o, nil
 }
 
-// Run follows all bindings until the context ends. It is called once.
-func (i *Index) Run(ctx context.Context) { i.following.Run(ctx) }
+// Run keeps the index up to date until the context ends. It is called once.
+func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 
-// WaitForSync returns when every binding that existed at the start is known.
-func (i *Index) WaitForSync(ctx context.Context) error { return i.following.WaitForSync(ctx) }
+// WaitForSync returns when every binding that existed at the start is indexed.
+func (i *Index) WaitForSync(ctx context.Context) error { return i.informer.WaitForSync(ctx) }
 
-// follower takes into an index what a watch brings.
-type follower struct {
-	*Index
-	// found is what exists, until all of it was told.
-	found sets.Set[key]
-}
-
-func (f *follower) Begin() { f.found = sets.New[key]() }
-
-func (*follower) End() {}
-
-// Take takes in one object. One that makes no sense changes nothing: others must not wait for it to be mended.
-func (f *follower) Take(ctx context.Context, object *apisv1alpha2.APIBinding, deleted bool) error {
-	o, err := observe(object)
-	if f.found != nil {
-		f.found.Insert(o.key)
+func (i *Index) onReplace(ctx context.Context, objects []*apisv1alpha2.APIBinding, resourceVersion string) error {
+	existing := sets.New[key]()
+	for _, object := range objects {
+		existing.Insert(bindingKey(object))
+		i.updateObject(ctx, object)
 	}
-	switch {
-	case deleted:
-		f.remove(o.key, o.version)
-	case err != nil:
-		klog.FromContext(ctx).Error(err, "A binding cannot be read")
-	default:
-		f.update(o, false)
+	if version, err := strconv.ParseUint(resourceVersion, 10, 64); err == nil {
+		i.removeOthers(existing, version)
 	}
+	i.saw(resourceVersion)
 	return nil
 }
 
-func (f *follower) Complete(version string) {
-	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
-		f.removeOthers(f.found, at)
-	}
-	f.found = nil
+func (i *Index) onUpdate(ctx context.Context, object *apisv1alpha2.APIBinding) error {
+	i.updateObject(ctx, object)
+	i.saw(object.ResourceVersion)
+	return nil
 }
 
-func (f *follower) Saw(version string) {
-	if at, err := strconv.ParseUint(version, 10, 64); err == nil {
-		f.saw(at)
+func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) error {
+	if version, err := strconv.ParseUint(object.ResourceVersion, 10, 64); err == nil {
+		i.remove(bindingKey(object), version)
 	}
+	i.saw(object.ResourceVersion)
+	return nil
 }
 
-// saw remembers up to where the watch has come.
-func (i *Index) saw(version uint64) {
+// updateObject updates the index with a binding. An invalid one changes nothing, so that others need not wait for it.
+func (i *Index) updateObject(ctx context.Context, object *apisv1alpha2.APIBinding) {
+	o, err := observe(object)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "A binding cannot be read")
+		return
+	}
+	i.update(o, false)
+}
+
+// saw records up to which resource version the informer has delivered every change.
+func (i *Index) saw(resourceVersion string) {
+	version, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.seen = max(i.seen, version)
 }
 
-// removeOthers forgets what was deleted while no watch was there to tell.
+// removeOthers removes bindings that were deleted while the watch was disconnected.
 func (i *Index) removeOthers(found sets.Set[key], version uint64) {
 	var gone []key
 	i.mu.RLock()

@@ -12,6 +12,7 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -47,8 +48,8 @@ type Bound struct {
 
 // Index knows what the bindings of all logical clusters have bound. It is safe for concurrent use.
 type Index struct {
-	reader    *storage.Reader[*apisv1alpha2.APIBinding]
-	following *storage.Following[*apisv1alpha2.APIBinding]
+	reader   *storage.Reader[*apisv1alpha2.APIBinding]
+	informer *informer.Informer[*apisv1alpha2.APIBinding]
 
 	mu sync.RWMutex
 	// clusters holds the bindings of each logical cluster that has any, ordered by name.
@@ -87,7 +88,9 @@ func NewIndex(registry *storage.Registry) *Index {
 		shared:   newShared(),
 		states:   map[State]int{},
 	}
-	i.following = storage.NewFollowing(i.reader.Resource(), i.reader.WatchAll, storage.Follower[*apisv1alpha2.APIBinding](&follower{Index: i}))
+	i.informer = informer.NewWithHandler(i.reader.Resource(), i.reader.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
+		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnBookmark: i.saw,
+	})
 	return i
 }
 

@@ -109,7 +109,7 @@ func TestWhatBindingsSayIsFoundAndForgotten(t *testing.T) {
 		},
 		"a request does not bring back what the watch saw deleted": {
 			do: func(i *Index) {
-				i.saw(8)
+				i.saw("8")
 				i.update(read("a", "one", 6, widgets("v2")), true)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",

@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -15,8 +18,8 @@ const Patience = 40 * time.Second
 // Beats remembers when the other shards were last heard of, by the clock of this process: a shard was heard of when a
 // report with a new beat came. There is one entry for every shard of the installation.
 type Beats struct {
-	following *storage.Following[*shardingv1alpha1.ShardReport]
-	now       func() time.Time
+	informer *informer.Informer[*shardingv1alpha1.ShardReport]
+	now      func() time.Time
 
 	mu     sync.Mutex
 	shards map[string]*sighting
@@ -25,20 +28,19 @@ type Beats struct {
 type sighting struct {
 	report *shardingv1alpha1.ShardReport
 	at     time.Time
-	// stale tells that the watch began anew and has not brought the report yet.
-	stale bool
 }
 
 // NewBeats returns a memory of the reports that other shards publish.
 func NewBeats(registry *storage.Registry) *Beats {
 	b := &Beats{now: time.Now, shards: map[string]*sighting{}}
 	resource := shardingv1alpha1.Resource("shardreports")
-	b.following = storage.NewFollowing(resource, storage.NewReader[*shardingv1alpha1.ShardReport](registry, resource).Everywhere().WatchAll, follower{b})
+	b.informer = informer.NewWithHandler(resource, storage.NewReader[*shardingv1alpha1.ShardReport](registry, resource).Everywhere().WatchAll,
+		informer.EventHandler[*shardingv1alpha1.ShardReport]{OnReplace: b.onReplace, OnAdd: b.onUpdate, OnUpdate: b.onUpdate, OnDelete: b.onDelete})
 	return b
 }
 
 // Run follows the reports until the context ends.
-func (b *Beats) Run(ctx context.Context) { b.following.Run(ctx) }
+func (b *Beats) Run(ctx context.Context) { b.informer.Run(ctx) }
 
 // Last returns the last report of another shard, or nil if none is known, and how long ago it was heard of.
 func (b *Beats) Last(shard string) (*shardingv1alpha1.ShardReport, time.Duration) {
@@ -60,47 +62,38 @@ func (b *Beats) Alive(shard string) *shardingv1alpha1.ShardReport {
 	return report
 }
 
-// follower takes in what the watch brings.
-type follower struct{ *Beats }
-
-// Begin implements storage.Follower.
-func (f follower) Begin() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, seen := range f.shards {
-		seen.stale = true
+// onReplace keeps when reports that are still there were last heard of.
+func (b *Beats) onReplace(ctx context.Context, reports []*shardingv1alpha1.ShardReport, _ string) error {
+	existing := sets.New[string]()
+	for _, report := range reports {
+		existing.Insert(report.Name)
+		_ = b.onUpdate(ctx, report)
 	}
-}
-
-// Take implements storage.Follower. The name of a report is that of the shard that published it.
-func (f follower) Take(_ context.Context, report *shardingv1alpha1.ShardReport, deleted bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if deleted {
-		delete(f.shards, report.Name)
-		return nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for shard := range b.shards {
+		if !existing.Has(shard) {
+			delete(b.shards, shard)
+		}
 	}
-	at := f.now()
-	if before := f.shards[report.Name]; before != nil && before.report.Spec.Beat == report.Spec.Beat {
-		at = before.at
-	}
-	f.shards[report.Name] = &sighting{report: report, at: at}
 	return nil
 }
 
-// Complete implements storage.Follower.
-func (f follower) Complete(string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for shard, seen := range f.shards {
-		if seen.stale {
-			delete(f.shards, shard)
-		}
+// onUpdate records a report. Its name is that of the shard that published it.
+func (b *Beats) onUpdate(_ context.Context, report *shardingv1alpha1.ShardReport) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.now()
+	if before := b.shards[report.Name]; before != nil && before.report.Spec.Beat == report.Spec.Beat {
+		at = before.at
 	}
+	b.shards[report.Name] = &sighting{report: report, at: at}
+	return nil
 }
 
-// Saw implements storage.Follower.
-func (follower) Saw(string) {}
-
-// End implements storage.Follower. What was heard of stays known: it ages.
-func (follower) End() {}
+func (b *Beats) onDelete(_ context.Context, report *shardingv1alpha1.ShardReport) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.shards, report.Name)
+	return nil
+}

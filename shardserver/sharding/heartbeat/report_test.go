@@ -1,7 +1,6 @@
 package heartbeat
 
 import (
-	"context"
 	"errors"
 	"math"
 	"strings"
@@ -66,43 +65,44 @@ func TestBeats(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := NewBeats(storage.NewRegistry())
 	b.now = func() time.Time { return now }
-	f := follower{b}
 	report := func(shard string, beat int64) *shardingv1alpha1.ShardReport {
 		report := &shardingv1alpha1.ShardReport{Spec: shardingv1alpha1.ShardReportSpec{Beat: beat}}
 		report.Name = shard
 		return report
 	}
-	take := func(r *shardingv1alpha1.ShardReport, deleted bool) {
+	replace := func(reports ...*shardingv1alpha1.ShardReport) {
 		t.Helper()
-		if err := f.Take(context.Background(), r, deleted); err != nil {
+		if err := b.onReplace(t.Context(), reports, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.Begin()
-	take(report("alpha", 1), false)
-	take(report("beta", 1), false)
-	f.Complete("")
+	update := func(r *shardingv1alpha1.ShardReport) {
+		t.Helper()
+		if err := b.onUpdate(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(report("alpha", 1), report("beta", 1))
 	now = now.Add(Patience)
 	if b.Alive("alpha") == nil || b.Alive("nobody") != nil {
 		t.Error("a shard is alive until patience ends, and one that was never heard of is not")
 	}
 	now = now.Add(time.Second)
-	take(report("alpha", 2), false)
-	take(report("beta", 1), false) // the same report again is no sign of life
+	update(report("alpha", 2))
+	update(report("beta", 1)) // the same report again is no sign of life
 	if b.Alive("alpha") == nil || b.Alive("beta") != nil {
 		t.Error("only a new beat is a sign of life")
 	}
 	if last, silent := b.Last("beta"); last == nil || silent != Patience+time.Second {
 		t.Errorf("of a silent shard, the last report stays known: %v, silent for %s", last, silent)
 	}
-	f.End()
-	f.Begin()
-	take(report("alpha", 2), false)
-	f.Complete("")
+	replace(report("alpha", 2))
 	if last, _ := b.Last("beta"); last != nil {
 		t.Error("what a new watch does not bring is forgotten")
 	}
-	take(report("alpha", 3), true)
+	if err := b.onDelete(t.Context(), report("alpha", 3)); err != nil {
+		t.Fatal(err)
+	}
 	if len(b.shards) != 0 {
 		t.Errorf("what is deleted is forgotten, got %v", b.shards)
 	}

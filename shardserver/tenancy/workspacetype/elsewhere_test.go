@@ -88,23 +88,15 @@ func TestIndexFollowsTypes(t *testing.T) {
 		return len(i.ByPath(Reference{Path: logicalcluster.MustParsePath(path), Name: "own"}))
 	}
 	i := newIndex()
-	watch := &follower{Index: i}
-	watch.Begin()
-	for _, object := range []*tenancyv1alpha1.WorkspaceType{typeOf("c1", "root:org", "own"), typeOf("c2", "root:org:team", "own")} {
-		if err := watch.Take(context.Background(), object, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	watch.Complete("5")
+	i.replace([]*tenancyv1alpha1.WorkspaceType{typeOf("c1", "root:org", "own"), typeOf("c2", "root:org:team", "own")})
 	if found(i, "root:org") != 1 || found(i, "root:org:team") != 1 || i.Size() != 2 {
 		t.Fatalf("types that exist are not found: %v", i.paths)
 	}
-	i.take(typeOf("c1", "root:moved", "own"), false)
+	i.update(typeOf("c1", "root:moved", "own"))
 	if found(i, "root:org") != 0 || found(i, "root:moved") != 1 {
 		t.Errorf("a type that moved is not found where it is: %v", i.paths)
 	}
-	watch.Begin()
-	watch.Complete("9")
+	i.replace(nil)
 	if i.Size() != 0 || len(i.paths) != 0 {
 		t.Errorf("types that went while nobody watched are still known: %v", i.paths)
 	}

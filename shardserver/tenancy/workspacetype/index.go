@@ -10,13 +10,14 @@ import (
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
 // Index knows the workspace types of all shards by the path they are referred to by: a path cannot be walked where it
 // leads through logical clusters of other shards. Its size follows the number of types. It is safe for concurrent use.
 type Index struct {
-	following *storage.Following[*tenancyv1alpha1.WorkspaceType]
+	informer *informer.Informer[*tenancyv1alpha1.WorkspaceType]
 
 	mu    sync.RWMutex
 	paths map[Reference]sets.Set[logicalcluster.Name]
@@ -27,7 +28,16 @@ type Index struct {
 func NewIndex(registry *storage.Registry) *Index {
 	i := newIndex()
 	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](registry, workspaceTypes).Everywhere()
-	i.following = storage.NewFollowing(workspaceTypes, reader.WatchAll, storage.Follower[*tenancyv1alpha1.WorkspaceType](&follower{Index: i}))
+	update := func(_ context.Context, object *tenancyv1alpha1.WorkspaceType) error { i.update(object); return nil }
+	i.informer = informer.NewWithHandler(workspaceTypes, reader.WatchAll, informer.EventHandler[*tenancyv1alpha1.WorkspaceType]{
+		OnReplace: func(_ context.Context, objects []*tenancyv1alpha1.WorkspaceType, _ string) error {
+			i.replace(objects)
+			return nil
+		},
+		OnAdd:    update,
+		OnUpdate: update,
+		OnDelete: func(_ context.Context, object *tenancyv1alpha1.WorkspaceType) error { i.delete(object); return nil },
+	})
 	return i
 }
 
@@ -36,10 +46,10 @@ func newIndex() *Index {
 }
 
 // Run follows all types until the context ends. It is called once.
-func (i *Index) Run(ctx context.Context) { i.following.Run(ctx) }
+func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 
 // WaitForSync returns when every type that was known at the start is known here.
-func (i *Index) WaitForSync(ctx context.Context) error { return i.following.WaitForSync(ctx) }
+func (i *Index) WaitForSync(ctx context.Context) error { return i.informer.WaitForSync(ctx) }
 
 // ByPath returns the logical clusters that say that a reference leads to a type of theirs, in a fixed order.
 func (i *Index) ByPath(reference Reference) []logicalcluster.Name {
@@ -57,15 +67,34 @@ func (i *Index) Size() int {
 	return len(i.known)
 }
 
-func (i *Index) take(object *tenancyv1alpha1.WorkspaceType, deleted bool) {
+// replace indexes all types and removes those that no longer exist.
+func (i *Index) replace(objects []*tenancyv1alpha1.WorkspaceType) {
+	existing := sets.New[key]()
+	for _, object := range objects {
+		existing.Insert(key{logicalcluster.Of(object), object.Name})
+		i.update(object)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for of := range i.known {
+		if !existing.Has(of) {
+			i.forget(of)
+		}
+	}
+}
+
+func (i *Index) delete(object *tenancyv1alpha1.WorkspaceType) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.forget(key{logicalcluster.Of(object), object.Name})
+}
+
+func (i *Index) update(object *tenancyv1alpha1.WorkspaceType) {
 	cluster := logicalcluster.Of(object)
 	of := key{cluster, object.Name}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forget(of)
-	if deleted {
-		return
-	}
 	path := canonicalPath(object, cluster)
 	i.known[of] = path
 	reference := Reference{Path: path, Name: object.Name}
@@ -86,36 +115,3 @@ func (i *Index) forget(of key) {
 		delete(i.paths, reference)
 	}
 }
-
-// follower takes into an index what a watch brings.
-type follower struct {
-	*Index
-	// found is what exists, until all of it was told.
-	found sets.Set[key]
-}
-
-func (f *follower) Begin() { f.found = sets.New[key]() }
-
-func (f *follower) Take(_ context.Context, object *tenancyv1alpha1.WorkspaceType, deleted bool) error {
-	if f.found != nil {
-		f.found.Insert(key{logicalcluster.Of(object), object.Name})
-	}
-	f.take(object, deleted)
-	return nil
-}
-
-// Complete forgets what was deleted while no watch was there to tell.
-func (f *follower) Complete(string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for of := range f.known {
-		if !f.found.Has(of) {
-			f.forget(of)
-		}
-	}
-	f.found = nil
-}
-
-func (*follower) Saw(string) {}
-
-func (*follower) End() {}

@@ -18,6 +18,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -172,7 +173,15 @@ func (s *Streams) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { s.followExports(ctx) })
-	storage.NewFollowing(s.bindings.Resource(), s.bindings.WatchAll, storage.Follower[*apisv1alpha2.APIBinding](follower{s})).Run(ctx)
+	informer.NewWithHandler(s.bindings.Resource(), s.bindings.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
+		OnReplace: func(context.Context, []*apisv1alpha2.APIBinding, string) error {
+			s.exportChanged(bindings.Export{}) // checks all watches: bindings may have been deleted
+			return nil
+		},
+		OnAdd:    s.bindingChanged,
+		OnUpdate: s.bindingChanged,
+		OnDelete: s.bindingChanged,
+	}).Run(ctx)
 }
 
 func wait(ctx context.Context, pause time.Duration) {
@@ -196,22 +205,11 @@ func (s *Streams) followExports(ctx context.Context) {
 	}
 }
 
-// follower looks at the watches on a logical cluster when one of its bindings changes.
-type follower struct{ *Streams }
-
-func (follower) Begin() {}
-
-func (f follower) Take(ctx context.Context, binding *apisv1alpha2.APIBinding, _ bool) error {
+// bindingChanged checks the watches on the logical cluster of a binding.
+func (s *Streams) bindingChanged(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
 	cluster := logicalcluster.Of(binding)
-	for _, one := range f.in(func(name logicalcluster.Name) bool { return name == cluster }) {
-		f.look(ctx, one)
+	for _, one := range s.in(func(name logicalcluster.Name) bool { return name == cluster }) {
+		s.look(ctx, one)
 	}
 	return nil
 }
-
-// Complete has all watches looked at: a binding may have gone while nobody watched.
-func (f follower) Complete(string) { f.exportChanged(bindings.Export{}) }
-
-func (follower) Saw(string) {}
-
-func (follower) End() {}

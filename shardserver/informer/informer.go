@@ -1,0 +1,208 @@
+// Package informer delivers what happens to the objects of a resource, in all logical clusters, to event handlers: first
+// everything that exists, then changes, and everything again after a watch ended and events may have been missed.
+//
+// It has the shape of client-go's informers with one difference: there is no local store. Objects come from the shard's
+// watch cache (storage.Reader) or from other shards' published objects, and are shared with them. A handler keeps what it
+// derives from them.
+//
+// What a handler does with the events does not belong here.
+package informer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+)
+
+// WatchFunc starts a watch with initial events: everything that exists as Added, then a Bookmark, then changes
+// (storage.Reader.WatchAll, for example). The watch may end at any time; the informer then starts another one.
+type WatchFunc func(context.Context) (watch.Interface, error)
+
+// EventHandler handles the events of an Informer, which calls one function at a time. Functions that are nil are skipped.
+// They must be quick, must not change objects and should not keep them. An error ends the watch: the informer lists
+// everything again after a backoff.
+type EventHandler[T any] struct {
+	// OnReplace is called with everything that exists at a resource version: at the start, and whenever events may have
+	// been missed. What is not among the objects does not exist. Where objects of other shards are among them, the
+	// resource version is that of this shard's.
+	OnReplace func(ctx context.Context, objects []T, resourceVersion string) error
+	// OnAdd, OnUpdate and OnDelete are called for each change after OnReplace. A deleted object has its last state and the
+	// resource version of the deletion.
+	OnAdd    func(ctx context.Context, object T) error
+	OnUpdate func(ctx context.Context, object T) error
+	OnDelete func(ctx context.Context, object T) error
+	// OnBookmark is called with a resource version up to which all changes were delivered.
+	OnBookmark func(resourceVersion string)
+	// OnDisconnect is called when the watch ended: from now on until the next OnReplace has returned, changes are missed.
+	// What fails closed is not synced for this time.
+	OnDisconnect func()
+}
+
+// Informer delivers the events of one resource to its handlers.
+type Informer[T any] struct {
+	resource schema.GroupResource
+	watch    WatchFunc
+	handlers []EventHandler[T]
+	once     sync.Once
+	synced   chan struct{}
+}
+
+// New returns an informer of a resource.
+func New[T any](resource schema.GroupResource, watch WatchFunc) *Informer[T] {
+	return &Informer[T]{resource: resource, watch: watch, synced: make(chan struct{})}
+}
+
+// NewWithHandler returns an informer with one handler.
+func NewWithHandler[T any](resource schema.GroupResource, watch WatchFunc, handler EventHandler[T]) *Informer[T] {
+	i := New[T](resource, watch)
+	i.AddEventHandler(handler)
+	return i
+}
+
+// AddEventHandler adds a handler. It must be called before Run.
+func (i *Informer[T]) AddEventHandler(handler EventHandler[T]) {
+	i.handlers = append(i.handlers, handler)
+}
+
+// Run delivers events until the context ends. It is called once.
+func (i *Informer[T]) Run(ctx context.Context) {
+	backoff := newBackoff()
+	for ctx.Err() == nil {
+		replaced, err := i.listAndWatch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if replaced {
+			backoff = newBackoff()
+		}
+		delay := backoff.Step()
+		watchRestarts.WithLabelValues(i.resource.String()).Inc()
+		klog.FromContext(ctx).V(2).Info("Watch ended, restarting", "resource", i.resource, "delay", delay, "reason", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 2 * time.Second}
+}
+
+// HasSynced returns whether every handler has handled everything that existed at the start.
+func (i *Informer[T]) HasSynced() bool {
+	select {
+	case <-i.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitForSync returns when HasSynced does, or with the context's error.
+func (i *Informer[T]) WaitForSync(ctx context.Context) error {
+	select {
+	case <-i.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// listAndWatch runs one watch until it ends, and returns whether all handlers have handled everything that existed.
+func (i *Informer[T]) listAndWatch(ctx context.Context) (replaced bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := i.watch(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer stream.Stop()
+	if err := i.replace(ctx, stream); err != nil {
+		return false, err
+	}
+	defer i.disconnect()
+	i.once.Do(func() { close(i.synced) })
+	for event := range stream.ResultChan() {
+		if err := i.handle(ctx, event); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// replace passes the initial events of a watch to the handlers.
+func (i *Informer[T]) replace(ctx context.Context, stream watch.Interface) error {
+	objects, resourceVersion, err := initialEvents[T](stream)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", i.resource, err)
+	}
+	for _, handler := range i.handlers {
+		if handler.OnReplace == nil {
+			continue
+		}
+		if err := handler.OnReplace(ctx, objects, resourceVersion); err != nil {
+			i.disconnect()
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *Informer[T]) disconnect() {
+	for _, handler := range i.handlers {
+		if handler.OnDisconnect != nil {
+			handler.OnDisconnect()
+		}
+	}
+}
+
+func (i *Informer[T]) handle(ctx context.Context, event watch.Event) error {
+	switch event.Type {
+	case watch.Error:
+		return apierrors.FromObject(event.Object)
+	case watch.Bookmark:
+		return i.handleBookmark(event)
+	}
+	object, ok := event.Object.(T)
+	if !ok {
+		return fmt.Errorf("watching %s: unexpected type %T", i.resource, event.Object)
+	}
+	for _, handler := range i.handlers {
+		handle := handler.OnUpdate
+		switch event.Type {
+		case watch.Added:
+			handle = handler.OnAdd
+		case watch.Deleted:
+			handle = handler.OnDelete
+		}
+		if handle == nil {
+			continue
+		}
+		if err := handle(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *Informer[T]) handleBookmark(event watch.Event) error {
+	object, err := meta.Accessor(event.Object)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", i.resource, err)
+	}
+	for _, handler := range i.handlers {
+		if handler.OnBookmark != nil {
+			handler.OnBookmark(object.GetResourceVersion())
+		}
+	}
+	return nil
+}

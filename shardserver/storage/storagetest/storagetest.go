@@ -1,0 +1,152 @@
+// Package storagetest serves a resource from an embedded etcd the way a shard stores it, for tests of what reads storage.
+package storagetest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	configmapstorage "k8s.io/kubernetes/pkg/registry/core/configmap/storage"
+
+	"github.com/atoll-dev/atoll/internal/embeddedetcd"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+const deadline = 20 * time.Second
+
+// ConfigMaps is the resource that the registry serves.
+var ConfigMaps = schema.GroupResource{Resource: "configmaps"}
+
+// NewRegistry serves config maps from an embedded etcd.
+func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
+	t.Helper()
+	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+
+	config := storagebackend.NewDefaultConfig("/registry", legacyscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion))
+	config.Transport.ServerList = []string{server.Endpoint}
+	config.Transport.TrustedCAFile, config.Transport.CertFile, config.Transport.KeyFile = server.CAFile, server.CertFile, server.KeyFile
+
+	store, err := configmapstorage.NewREST(generic.RESTOptions{
+		StorageConfig:  config.ForResource(ConfigMaps),
+		Decorator:      storage.WithCache(),
+		ResourcePrefix: "core/configmaps",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Destroy)
+	registry := storage.NewRegistry()
+	registry.Add(&storage.Resource{
+		GVR:        ConfigMaps.WithVersion("v1"),
+		Kind:       schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		Namespaced: true, Store: store, Deletable: true,
+	})
+	// Until the storage has detected the features of etcd, watches end with an error. Tests that count watches must not
+	// count these.
+	Eventually(t, "a watch that is not refused", func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		resource, err := registry.Get(ConfigMaps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := storage.WatchAll(ctx, resource)
+		if err != nil {
+			return false
+		}
+		defer stream.Stop()
+		return (<-stream.ResultChan()).Type == watch.Bookmark
+	})
+	return registry, store
+}
+
+// Create creates a config map in a logical cluster.
+func Create(t *testing.T, store *configmapstorage.REST, cluster, name string) {
+	t.Helper()
+	ctx := request.WithNamespace(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), "default")
+	obj := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	if _, err := store.Create(ctx, obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Delete deletes a config map of a logical cluster.
+func Delete(t *testing.T, store *configmapstorage.REST, cluster, name string) {
+	t.Helper()
+	ctx := request.WithNamespace(logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster)), "default")
+	if _, _, err := store.Delete(ctx, name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Eventually waits until a condition holds.
+func Eventually(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	end := time.Now().Add(deadline)
+	for !reached() {
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", deadline, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// CountingStore counts the watches and can end them.
+type CountingStore struct {
+	storage.Store
+	Watches atomic.Int64
+	mu      sync.Mutex
+	open    []watch.Interface
+	expired bool
+}
+
+// Watch implements storage.Store.
+func (s *CountingStore) Watch(ctx context.Context, opts *internalversion.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	expired := s.expired
+	s.expired = false
+	s.mu.Unlock()
+	if expired {
+		return nil, apierrors.NewResourceExpired("changes are no longer known")
+	}
+	stream, err := s.Store.Watch(ctx, opts)
+	if err == nil {
+		s.Watches.Add(1)
+		s.mu.Lock()
+		s.open = append(s.open, stream)
+		s.mu.Unlock()
+	}
+	return stream, err
+}
+
+// EndAll ends all watches, as the watch cache does with slow ones. With expired, the next one is refused because its
+// resource version is too old.
+func (s *CountingStore) EndAll(expired bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expired = expired
+	for _, stream := range s.open {
+		stream.Stop()
+	}
+	s.open = nil
+}
