@@ -71,9 +71,9 @@ type dependencies struct {
 	workspaceTypes  *workspacetype.Index
 	types           *workspacetype.Resolver
 	bindings        *bindings.Index
-	exports         *apiindex.Catalog
-	consumers       *apiindex.Referrers[*apisv1alpha2.APIBinding]
-	slices          *apiindex.Referrers[*apisv1alpha1.APIExportEndpointSlice]
+	exports         *apiindex.Resolver
+	consumers       *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding]
+	slices          *apiindex.ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice]
 	claims          *claims.Index
 	objectCounts    *objectcount.Counts
 	quotaInFlight   *quota.InFlight
@@ -85,7 +85,7 @@ type dependencies struct {
 	tokenKeys        serviceaccount.PublicKeysGetter
 	tokenIssuer      serviceaccount.TokenGenerator
 	authorizer       *authorization.Authorizer
-	virtual          *virtual.Set
+	virtual          *virtual.Registry
 	dynamicAdmission *dynamicadmission.Plugins
 	watchTerminator  *watchterminator.Terminator
 
@@ -93,10 +93,10 @@ type dependencies struct {
 	groups             *apiGroups
 	root               *rootShard // nil on the root shard
 	definitions        *customresources.Catalog
-	bindingDefinitions *definitions.Definitions
+	bindingDefinitions *definitions.Manager
 	customResources    *customresources.Handler
 	replicationView    *replication.Workspace
-	exportWatches      *virtualapiexport.Streams
+	exportWatches      *virtualapiexport.WatchTerminator
 	cache              cache.Server
 	// discovery and openapi are set when the API server builds its handler chain.
 	discovery *discovery.Handler
@@ -115,7 +115,7 @@ type dependencies struct {
 }
 
 func newDependencies(opts options.Completed, registry *storage.Registry) *dependencies {
-	return &dependencies{options: opts, registry: registry, generic: genericapiserver.NewConfig(legacyscheme.Codecs), virtual: virtual.NewSet()}
+	return &dependencies{options: opts, registry: registry, generic: genericapiserver.NewConfig(legacyscheme.Codecs), virtual: virtual.NewRegistry()}
 }
 
 // build fills the dependencies. etcd must be reachable.

@@ -141,13 +141,13 @@ func (s *Server) stopControllers() error {
 
 // tenancyConfig configures the controllers of workspaces and logical clusters.
 func (d *dependencies) tenancyConfig() tenancy.Config {
-	status := binding.NewForeseer(binding.Config{Registry: d.registry, Exports: d.exports, Definitions: d.bindingDefinitions})
+	status := binding.NewStatusPrecomputer(binding.Config{Registry: d.registry, Exports: d.exports, Definitions: d.bindingDefinitions})
 	return tenancy.Config{
 		Registry: d.registry,
 		Clients:  d.clients,
 		Types:    d.types,
 		Defaults: defaultbindings.NewBinder(defaultbindings.Config{
-			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Foresee: status.Foresee,
+			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Foresee: status.Precompute,
 		}),
 		ShardName: d.options.Shard.Name,
 		Health:    d.reporter,
@@ -166,7 +166,7 @@ func (d *dependencies) lifecycleConfig() lifecycle.Config {
 		Tokens:    d.tokenIssuer,
 		Keys:      d.keys,
 		InFlight:  d.quotaInFlight,
-		Observers: []func() lifecycle.Observer{func() lifecycle.Observer { return claims.NewWatcher(d.claimsConfig()) }},
+		Observers: []func() lifecycle.Observer{func() lifecycle.Observer { return claims.NewRepairer(d.claimsConfig()) }},
 		RootCA: func() []byte {
 			bundle, err := d.rootCA()
 			if err != nil {

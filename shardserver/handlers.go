@@ -179,7 +179,7 @@ func (d *dependencies) createVirtualWorkspaces(context.Context) error {
 	if d.replicationView != nil {
 		all = append(all, d.replicationView.Virtual())
 	}
-	if err := d.virtual.Add(all...); err != nil {
+	if err := d.virtual.Register(all...); err != nil {
 		return fmt.Errorf("adding virtual workspaces: %w", err)
 	}
 	d.generic.AddReadyzChecks(d.virtual.Checks()...)
@@ -232,7 +232,7 @@ func (d *dependencies) createCache(ctx context.Context, create cache.New) error 
 	if d.cache, err = create(ctx, config); err != nil {
 		return fmt.Errorf("creating the embedded cache server: %w", err)
 	}
-	return d.virtual.Add(cache.Workspace(d.cache))
+	return d.virtual.Register(cache.Workspace(d.cache))
 }
 
 // embeddedCachePrefix returns the prefix of the embedded cache's keys. Installations that share an etcd by prefixes have
@@ -250,5 +250,5 @@ func visibleInVirtualWorkspace(ctx context.Context) func(*corev1alpha1.LogicalCl
 	if !ok {
 		return nil
 	}
-	return request.Open
+	return request.IsOpen
 }

@@ -44,8 +44,8 @@ func (d *dependencies) buildIndexes() {
 	d.workspaceTypes = workspacetype.NewIndex(d.registry)
 	d.types = workspacetype.NewResolver(workspacetype.Stored(d.registry, d.workspaceTypes))
 	d.bindings = bindings.NewIndex(d.registry)
-	d.exports = apiindex.NewCatalog(d.registry, d.types.Locate)
-	d.consumers, d.slices = apiindex.NewConsumers(d.registry), apiindex.NewSlices(d.registry)
+	d.exports = apiindex.NewResolver(d.registry, d.types.Locate)
+	d.consumers, d.slices = apiindex.NewConsumerIndex(d.registry), apiindex.NewSliceIndex(d.registry)
 	d.claims = claims.NewIndex(d.registry, d.bindings)
 	d.objectCounts = objectcount.New(objectcount.Config{
 		Registry: d.registry, Keys: d.keys, Shard: d.options.Shard.Name,
@@ -58,10 +58,10 @@ func (d *dependencies) buildIndexes() {
 func (s *Server) Bindings() *bindings.Index { return s.bindings }
 
 // Exports returns the index of exports and their schemas.
-func (s *Server) Exports() *apiindex.Catalog { return s.exports }
+func (s *Server) Exports() *apiindex.Resolver { return s.exports }
 
 // Consumers returns the index of the bindings of this shard by export.
-func (s *Server) Consumers() *apiindex.Referrers[*apisv1alpha2.APIBinding] { return s.consumers }
+func (s *Server) Consumers() *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding] { return s.consumers }
 
 // Definitions returns the index of the definitions of all logical clusters.
 func (s *Server) Definitions() *customresources.Catalog { return s.definitions }
@@ -98,7 +98,7 @@ func (d *dependencies) visible(ctx context.Context, gr schema.GroupResource) boo
 
 // exported returns a resource as an export of this shard with the identity describes it, or nil.
 func (d *dependencies) exported(ctx context.Context, gr schema.GroupResource, identity string) (*bindings.Resource, error) {
-	exports, err := d.exports.ByIdentity(ctx, identity)
+	exports, err := d.exports.ListByIdentity(ctx, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (d *dependencies) exported(ctx context.Context, gr schema.GroupResource, id
 			if resource.Group != gr.Group || resource.Name != gr.Resource {
 				continue
 			}
-			described, err := d.exports.Schema(ctx, logicalcluster.Of(export), resource.Schema)
+			described, err := d.exports.GetSchema(ctx, logicalcluster.Of(export), resource.Schema)
 			if apierrors.IsNotFound(err) {
 				continue
 			}
@@ -115,7 +115,7 @@ func (d *dependencies) exported(ctx context.Context, gr schema.GroupResource, id
 				return nil, fmt.Errorf("reading APIResourceSchema %q of %q: %w", resource.Schema, logicalcluster.Of(export), err)
 			}
 			return &bindings.Resource{
-				GroupResource: gr, Export: apiindex.ExportOf(export), Identity: identity,
+				GroupResource: gr, Export: apiindex.ExportKeyOf(export), Identity: identity,
 				Schema: resource.Schema, SchemaUID: described.UID, Virtual: resource.Storage.Virtual != nil,
 			}, nil
 		}
@@ -130,7 +130,7 @@ func (d *dependencies) bindingReserver() *binding.Reserver {
 
 // exportReferences adds the references to exports to the index of exports, for cached resources.
 type exportReferences struct {
-	*apiindex.Catalog
+	*apiindex.Resolver
 	d *dependencies
 }
 
@@ -139,7 +139,7 @@ func (r exportReferences) Consumed(ctx context.Context, export *apisv1alpha2.API
 	if err := r.d.consumers.WaitForSync(ctx); err != nil {
 		return false, err
 	}
-	return r.d.consumers.Any(export), nil
+	return r.d.consumers.HasReferences(export), nil
 }
 
 // Locate implements cachedresources.Exports.
@@ -168,7 +168,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 	})
 	d.registry.SetLocal(d.definitions)
 	d.bindingDefinitions = definitions.New(definitions.Config{
-		Registry: d.registry, Client: d.clients.Typed, Exports: d.exports, Index: d.bindings, Clock: clock.RealClock{},
+		Registry: d.registry, Client: d.clients.Typed, Exports: d.exports, Bindings: d.bindings, Clock: clock.RealClock{},
 	})
 	d.customResources = customresources.NewHandler(d.definitions, customresources.Serving{
 		Admission:           d.generic.AdmissionControl,
@@ -189,7 +189,7 @@ func (d *dependencies) createCustomResources(context.Context) error {
 func (d *dependencies) createReplicationView() {
 	d.replicationView = replication.New(replication.Config{
 		Registry: d.registry, Exports: d.exports, References: exportReferences{d.exports, d}, Bindings: d.bindings, Authorizer: d.authorizer,
-		Copies:     func() *replica.Store { return d.replicas() },
+		Replicas:   func() *replica.Store { return d.replicas() },
 		Documents:  func() (*discovery.Handler, *openapi.Handler) { return d.discovery, d.openapi },
 		Serializer: d.generic.Serializer,
 	})

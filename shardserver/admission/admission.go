@@ -32,7 +32,7 @@ type Config struct {
 	// Types resolves references to workspace types and paths.
 	Types *workspacetype.Resolver
 	// Exports finds the exports that bindings and endpoint slices refer to.
-	Exports *apiindex.Catalog
+	Exports *apiindex.Resolver
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
 	// Deep marks a context so that Authorizer does not ask for access to the workspace itself, but only for the

@@ -68,14 +68,14 @@ func setExportLabel(binding *apisv1alpha2.APIBinding, label string, labelled boo
 }
 
 // exportOf returns the export that a binding refers to.
-func (b *apiBinding) exportOf(ctx context.Context, binding *apisv1alpha2.APIBinding) (bindings.Export, error) {
+func (b *apiBinding) exportOf(ctx context.Context, binding *apisv1alpha2.APIBinding) (bindings.ExportKey, error) {
 	export := binding.Spec.Reference.Export
 	if export == nil {
-		return bindings.Export{}, apierrors.NewNotFound(apiExports, "")
+		return bindings.ExportKey{}, apierrors.NewNotFound(apiExports, "")
 	}
 	own, reference, err := referenceIn(ctx, export.Path, export.Name)
 	if err != nil {
-		return bindings.Export{}, err
+		return bindings.ExportKey{}, err
 	}
 	return b.access.locate(ctx, own, reference)
 }
@@ -106,7 +106,7 @@ func (b *apiBinding) Validate(ctx context.Context, a admission.Attributes, _ adm
 		return nil
 	}
 	if isV1alpha1(a) {
-		if err := conversion.LeftOnBinding(binding); err != nil {
+		if err := conversion.UnusedBindingAnnotations(binding); err != nil {
 			return forbid(a, "%w", err)
 		}
 	}

@@ -25,7 +25,7 @@ func inCluster(export *apisv1alpha2.APIExport, cluster string) *apisv1alpha2.API
 }
 
 func labelOf(cluster, name string) string {
-	_, value := apiindex.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(cluster), Name: name})
+	_, value := apiindex.ExportLabel(bindings.ExportKey{Cluster: logicalcluster.MustParseName(cluster), Name: name})
 	return value
 }
 

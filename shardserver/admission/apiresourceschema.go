@@ -104,7 +104,7 @@ func validateSchemaGroup(group string, path *field.Path) field.ErrorList {
 // definitionOf returns the definition that would serve the schema, as the one that would do so in any logical cluster.
 // Its group may be another: a definition cannot have all that a schema may.
 func definitionOf(schema *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
-	served, err := apiindex.BoundDefinition(schema)
+	served, err := apiindex.BoundCRD(schema)
 	if err != nil {
 		return nil, err
 	}

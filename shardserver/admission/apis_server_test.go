@@ -116,7 +116,7 @@ func TestBindingOnAServer(t *testing.T) {
 	shardtesting.Eventually(t, "alice may bind widgets", func(ctx context.Context) error {
 		return p.alice.Create(shardtesting.In(ctx, p.consumer), bound)
 	})
-	_, label := apiindex.ExportLabel(bindings.Export{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
+	_, label := apiindex.ExportLabel(bindings.ExportKey{Cluster: logicalcluster.MustParseName(p.provider), Name: "widgets"})
 	if bound.Labels[apisv1alpha2.ExportLabelKey] != label || bound.Annotations[logicalcluster.PathAnnotationKey] != "root:consumer" ||
 		!slices.Contains(bound.Finalizers, apisv1alpha2.APIBindingFinalizer) {
 		t.Errorf("got %+v", bound.ObjectMeta)

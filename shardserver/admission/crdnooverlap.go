@@ -44,7 +44,7 @@ func (c *crdNoOverlapping) Validate(ctx context.Context, a admission.Attributes,
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, binding.ErrNotYours):
+	case errors.Is(err, binding.ErrReserved):
 		return forbid(a, "%w", err)
 	}
 	return apierrors.NewInternalError(err)

@@ -14,7 +14,7 @@ import (
 
 // exportAccess finds exports that objects refer to, and tells who may bind them.
 type exportAccess struct {
-	exports    *apiindex.Catalog
+	exports    *apiindex.Resolver
 	permission permission
 }
 
@@ -24,26 +24,26 @@ func newExportAccess(config Config) exportAccess {
 
 // locate returns the export that a reference leads to. One in root, or in the very logical cluster that refers to it, is
 // taken to exist: it may come later. Others that do not exist are not found (a Kubernetes NotFound error).
-func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, reference apiindex.Reference) (bindings.Export, error) {
+func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, reference apiindex.Reference) (bindings.ExportKey, error) {
 	for _, cluster := range []logicalcluster.Name{own, logicalcluster.Root} {
 		if reference.Path == cluster.Path() {
-			return bindings.Export{Cluster: cluster, Name: reference.Name}, nil
+			return bindings.ExportKey{Cluster: cluster, Name: reference.Name}, nil
 		}
 	}
 	return e.find(ctx, reference)
 }
 
 // find returns the export that a reference leads to, or a NotFound error.
-func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (bindings.Export, error) {
-	export, err := e.exports.ByPath(ctx, reference)
+func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (bindings.ExportKey, error) {
+	export, err := e.exports.Resolve(ctx, reference)
 	if err != nil {
-		return bindings.Export{}, err
+		return bindings.ExportKey{}, err
 	}
-	return apiindex.ExportOf(export), nil
+	return apiindex.ExportKeyOf(export), nil
 }
 
 // mayBind tells whether the user of the request may bind an export.
-func (e exportAccess) mayBind(ctx context.Context, a admission.Attributes, export bindings.Export) bool {
+func (e exportAccess) mayBind(ctx context.Context, a admission.Attributes, export bindings.ExportKey) bool {
 	allowed, err := e.permission.allowed(ctx, a, export.Cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName,
 		apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export.Name)
 	return allowed && err == nil

@@ -151,7 +151,7 @@ func (s *shardState) config() Config {
 	return Config{
 		Registry: s.registry,
 		Types:    types,
-		Exports:  apiindex.NewCatalog(s.registry, types.Locate),
+		Exports:  apiindex.NewResolver(s.registry, types.Locate),
 		Deep:     func(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) },
 		Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			cluster, _ := logicalcluster.From(ctx)

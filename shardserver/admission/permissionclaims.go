@@ -30,8 +30,8 @@ func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ a
 	if object == nil || err != nil {
 		return err
 	}
-	if own := object.GetLabels(); !claims.Right(own, wanted) {
-		object.SetLabels(claims.Corrected(own, wanted))
+	if own := object.GetLabels(); !claims.LabelsMatch(own, wanted) {
+		object.SetLabels(claims.ReplaceClaimLabels(own, wanted))
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, 
 	if object == nil || err != nil {
 		return err
 	}
-	if !claims.Right(object.GetLabels(), wanted) {
+	if !claims.LabelsMatch(object.GetLabels(), wanted) {
 		return forbid(a, "labels of permission claims are for the system to set")
 	}
 	return nil

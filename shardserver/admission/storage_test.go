@@ -79,7 +79,7 @@ func startStored(t *testing.T, permits ...string) *stored {
 	}
 	config := state.config()
 	config.Types = workspacetype.NewResolver(workspacetype.Stored(state.registry, workspacetype.NewIndex(state.registry)))
-	config.Exports = apiindex.NewCatalog(state.registry, config.Types.Locate)
+	config.Exports = apiindex.NewResolver(state.registry, config.Types.Locate)
 	config = withDynamic(t, config)
 	// What these read is not stored here.
 	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook", "KCPKubeResourceQuota")

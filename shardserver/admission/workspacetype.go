@@ -111,7 +111,7 @@ func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attribute
 	}
 	cluster, err := w.types.Locate(ctx, parsed)
 	if errors.Is(err, workspacepath.ErrElsewhere) { // nobody here can follow the path: only an export that exists can be found by it
-		var found bindings.Export
+		var found bindings.ExportKey
 		found, err = w.exports.find(ctx, apiindex.Reference{Path: parsed, Name: export})
 		cluster = found.Cluster
 	}

@@ -24,15 +24,15 @@ func conditionsOf(export *apisv1alpha2.APIExport) []ConditionStatus {
 	return all
 }
 
-// Conditions returns how many exports have conditions that say the same.
-func (c *Catalog) Conditions() map[ConditionStatus]int {
+// CountConditions returns how many exports have conditions that say the same.
+func (c *Resolver) CountConditions() map[ConditionStatus]int {
 	counts := map[ConditionStatus]int{}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
 		counts[ConditionStatus{apisv1alpha2.APIExportIdentityValid, status}] = 0
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, known := range c.known {
+	for _, known := range c.entries {
 		for _, condition := range known.conditions {
 			counts[condition]++
 		}

@@ -21,28 +21,28 @@ var ReflexiveClaimValue = base62([]byte{
 })
 
 // ExportLabel returns the label of the APIBindings that bind an export.
-func ExportLabel(export bindings.Export) (key, value string) {
+func ExportLabel(export bindings.ExportKey) (key, value string) {
 	return apisv1alpha2.ExportLabelKey, exportHash(export)
 }
 
 // ClaimLabelKey returns the key of the label that all objects carry which the provider of an export may see by a claim.
-func ClaimLabelKey(export bindings.Export) string {
+func ClaimLabelKey(export bindings.ExportKey) string {
 	return apisv1alpha2.ClaimedLabelKeyPrefix + exportHash(export)
 }
 
 // ClaimLabel returns the label of objects that the provider of an export may see by one claim.
-func ClaimLabel(export bindings.Export, claim apisv1alpha2.PermissionClaim) (key, value string) {
+func ClaimLabel(export bindings.ExportKey, claim apisv1alpha2.PermissionClaim) (key, value string) {
 	return ClaimLabelKey(export), claimHash(claim)
 }
 
-func exportHash(export bindings.Export) string {
+func exportHash(export bindings.ExportKey) string {
 	return base62Sha224(export.Cluster.String() + ":" + export.Name)
 }
 
 // claimHash is the hash of a claim's resource. What may be done with it, and to which objects, has no part in it: the
 // hash stays when those change.
 func claimHash(claim apisv1alpha2.PermissionClaim) string {
-	claim = Normal(claim)
+	claim = NormalizeClaim(claim)
 	text, err := json.Marshal(struct {
 		Group        string   `json:"group,omitempty"`
 		Resource     string   `json:"resource"`
@@ -55,8 +55,8 @@ func claimHash(claim apisv1alpha2.PermissionClaim) string {
 	return base62Sha224(string(text))
 }
 
-// Normal returns a claim with the name that stands for its resource. Events have two, for one and the same objects.
-func Normal(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim {
+// NormalizeClaim returns a claim with the name that stands for its resource. Events have two, for one and the same objects.
+func NormalizeClaim(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim {
 	if claim.Group == eventsv1.GroupName && claim.Resource == "events" {
 		claim.Group = corev1.GroupName
 	}

@@ -20,7 +20,7 @@ func TestBase62FollowsTheContract(t *testing.T) {
 }
 
 func TestLabels(t *testing.T) {
-	export := bindings.Export{Cluster: logicalcluster.MustParseName("abc"), Name: "widgets"}
+	export := bindings.ExportKey{Cluster: logicalcluster.MustParseName("abc"), Name: "widgets"}
 	key, value := ExportLabel(export)
 	if want := base62Sha224("abc:widgets"); key != "internal.apis.kcp.io/export" || value != want {
 		t.Errorf("ExportLabel() = %s=%s, want the hash %s", key, value, want)

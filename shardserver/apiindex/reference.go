@@ -48,8 +48,8 @@ func NewReference(own logicalcluster.Name, path, name string) (Reference, error)
 	return Reference{parsed, name}, nil
 }
 
-// aliases returns the references that lead to an export.
-func aliases(export *apisv1alpha2.APIExport) []Reference {
+// referencesTo returns the references that lead to an export.
+func referencesTo(export *apisv1alpha2.APIExport) []Reference {
 	cluster := logicalcluster.Of(export).Path()
 	all := []Reference{{cluster, export.Name}}
 	if path, err := logicalcluster.ParsePath(export.Annotations[logicalcluster.PathAnnotationKey]); err == nil && path != cluster {

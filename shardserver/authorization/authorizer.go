@@ -54,7 +54,7 @@ type Config struct {
 	Registry *storage.Registry
 	// Bound and Exports tell what is bound where, and which bounds its owner sets. Both may be nil: then nothing is bound.
 	Bound   *bindings.Index
-	Exports *apiindex.Catalog
+	Exports *apiindex.Resolver
 	// AlwaysAllowPaths need no authorization. A trailing '*' makes one a prefix.
 	AlwaysAllowPaths []string
 	// AlwaysAllowGroups need no authorization anywhere, wildcard requests included. Default: system:masters.
@@ -72,7 +72,7 @@ type Authorizer struct {
 	outer            authorizer.Authorizer
 	rules            rules
 	bootstrap        *bootstrapSource
-	exports          *apiindex.Catalog
+	exports          *apiindex.Resolver
 	privilegedGroups []string
 }
 

@@ -120,7 +120,7 @@ func TestOwnersThatAreNotKnown(t *testing.T) {
 	s := shardtest.Start(t)
 	locate := func(context.Context, logicalcluster.Path) (logicalcluster.Name, error) { return clusterA, nil }
 	chain, err := authorization.New(authorization.Config{
-		Registry: s.Registry, Bound: bindings.NewIndex(s.Registry), Exports: apiindex.NewCatalog(s.Registry, locate),
+		Registry: s.Registry, Bound: bindings.NewIndex(s.Registry), Exports: apiindex.NewResolver(s.Registry, locate),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ type exportPolicy struct {
 	rules    rules
 	// bound and exports may be nil: then nothing is bound.
 	bound   *bindings.Index
-	exports *apiindex.Catalog
+	exports *apiindex.Resolver
 }
 
 // reviews are the groups of questions to the server, which are no objects.
@@ -68,22 +68,22 @@ func (p exportPolicy) check(s *subject) verdict {
 
 // find returns how a resource is bound. A binding that this process has not heard of may be one that the request will
 // be served by, so what nobody knows is looked up.
-func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindings.Bound, bool, error) {
+func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindings.BoundResource, bool, error) {
 	if bound, ok := p.bound.Get(ctx, gr); ok {
 		return bound, true, nil
 	}
 	known, err := p.registry.For(ctx, gr)
 	if known != nil || err != nil {
-		return bindings.Bound{}, false, err
+		return bindings.BoundResource{}, false, err
 	}
 	if _, err := p.registry.Get(gr); err == nil {
-		return bindings.Bound{}, false, nil // compiled in and not shown here: it is not served
+		return bindings.BoundResource{}, false, nil // compiled in and not shown here: it is not served
 	}
-	return p.bound.Latest(ctx, gr)
+	return p.bound.GetLatest(ctx, gr)
 }
 
 // ask asks RBAC of the export's logical cluster, by the names that users of others have there.
-func (p exportPolicy) ask(s *subject, export bindings.Export) verdict {
+func (p exportPolicy) ask(s *subject, export bindings.ExportKey) verdict {
 	there := *s
 	var err error
 	if there.ctx, err = goAbroad(logicalcluster.With(s.ctx, export.Cluster), p.registry, export.Cluster); err != nil {
@@ -141,7 +141,7 @@ func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.N
 	if a.exports == nil {
 		return authorizer.DecisionDeny, reasonDenied, nil
 	}
-	owners, err := a.exports.ByIdentity(ctx, identity)
+	owners, err := a.exports.ListByIdentity(ctx, identity)
 	if err != nil {
 		return authorizer.DecisionNoOpinion, reasonDenied, fmt.Errorf("finding the owners of a claimed resource: %w", err)
 	}

@@ -55,7 +55,7 @@ type Config struct {
 type resourceController struct {
 	cfg        Config
 	reader     *storage.Reader[*cachev1alpha1.ClusterCachedResource]
-	identities *identity.Keeper
+	identities *identity.SecretStore
 }
 
 // Controllers returns the controllers of this package.
@@ -63,7 +63,7 @@ func Controllers(cfg Config) []controller.Controller {
 	c := &resourceController{
 		cfg:        cfg,
 		reader:     storage.NewReader[*cachev1alpha1.ClusterCachedResource](cfg.Registry, cachedResources),
-		identities: identity.NewKeeper(cfg.Registry, cfg.Clients.Typed),
+		identities: identity.NewSecretStore(cfg.Registry, cfg.Clients.Typed),
 	}
 	return []controller.Controller{{
 		Name: "clustercachedresource",

@@ -27,7 +27,7 @@ type Paths interface {
 // Exports finds exports, and tells whether a logical cluster of this shard binds one.
 type Exports interface {
 	Paths
-	ByPath(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error)
+	Resolve(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error)
 	// Consumed is asked after all bindings that existed at the start are known.
 	Consumed(ctx context.Context, export *apisv1alpha2.APIExport) (bool, error)
 }
@@ -166,7 +166,7 @@ func (l Lookup) export(ctx context.Context, slice *cachev1alpha1.ClusterCachedRe
 	if err != nil {
 		return nil //nolint:nilerr // it is the fault that is reported
 	}
-	export, err := l.exports.ByPath(ctx, reference)
+	export, err := l.exports.Resolve(ctx, reference)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

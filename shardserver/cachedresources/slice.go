@@ -168,7 +168,7 @@ func (c *sliceController) observe(ctx context.Context, slice *cachev1alpha1.Clus
 	if err != nil {
 		return seen, err
 	}
-	seen.consumed, err = c.consumers.Of(ctx, apiindex.ExportOf(seen.sight.Export), here)
+	seen.consumed, err = c.consumers.Of(ctx, apiindex.ExportKeyOf(seen.sight.Export), here)
 	return seen, err
 }
 

@@ -46,7 +46,7 @@ func (c *Catalog) hasIdentity(gr schema.GroupResource, identity string) bool {
 }
 
 // useBound takes what serves a bound resource, for a request to one logical cluster. Without one it fails.
-func (c *Catalog) useBound(ctx context.Context, b bindings.Bound, writes bool) (*use, error) {
+func (c *Catalog) useBound(ctx context.Context, b bindings.BoundResource, writes bool) (*use, error) {
 	if identity := bindings.IdentityFrom(ctx); identity != "" && identity != b.Identity {
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (c *Catalog) useBound(ctx context.Context, b bindings.Bound, writes bool) (
 }
 
 // findBound takes the content of a bound resource, or returns nil.
-func (c *Catalog) findBound(ctx context.Context, b bindings.Bound, writes bool) *use {
+func (c *Catalog) findBound(ctx context.Context, b bindings.BoundResource, writes bool) *use {
 	cluster, _ := logicalcluster.From(ctx)
 	u := &use{bound: b.Resource, key: placeKey{cluster, b.GroupResource}}
 	if writes {
@@ -145,7 +145,7 @@ func (c *Catalog) removeSchema(k key, version uint64) {
 // held, and all that it looks at is read under it: after any change, the last call sees the whole of it.
 func (c *Catalog) adapt(uid types.UID) error {
 	wanted := map[bindings.Resource]bool{}
-	for _, resource := range c.Bindings.WithSchema(uid) {
+	for _, resource := range c.Bindings.ListBySchema(uid) {
 		wanted[*resource] = true
 	}
 	c.mu.RLock()

@@ -105,7 +105,7 @@ func (e exported) replaced(t *testing.T, definition *apiextensionsv1.CustomResou
 // define creates the definition of the schema, and waits until it is established.
 func (e exported) define(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) {
 	t.Helper()
-	made, err := apiindex.BoundDefinition(schemaOf(t, e, definition, changes...))
+	made, err := apiindex.BoundCRD(schemaOf(t, e, definition, changes...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // Bound is a resource that a logical cluster binds, and the definition that says what it looks like.
 type Bound struct {
-	bindings.Bound
+	bindings.BoundResource
 	// Definition is shared with the watch cache: read-only.
 	Definition *apiextensionsinternal.CustomResourceDefinition
 }
@@ -23,7 +23,7 @@ func (c *Catalog) Bound(ctx context.Context) ([]Bound, error) {
 		return nil, err
 	}
 	var all []Bound
-	for _, b := range c.Bindings.In(ctx) {
+	for _, b := range c.Bindings.List(ctx) {
 		if c.shadowed(ctx, b.GroupResource) || !(b.Virtual || c.stored(b.Resource)) {
 			continue
 		}

@@ -128,7 +128,7 @@ type Served struct {
 // What two clusters show of it (discovery, OpenAPI) is the same if the hashes of the contents and the flags are.
 func (c *Catalog) Served(ctx context.Context) []Served {
 	cluster, _ := logicalcluster.From(ctx)
-	all := c.Bindings.In(ctx)
+	all := c.Bindings.List(ctx)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	served := make([]Served, 0, len(all)+len(c.clusters[cluster]))

@@ -153,13 +153,13 @@ func (h *Handler) serveCompiledIn(w http.ResponseWriter, req *http.Request, info
 }
 
 // serveVirtual hands on a request for a bound resource that a virtual workspace has the objects of.
-func (h *Handler) serveVirtual(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, b bindings.Bound) {
+func (h *Handler) serveVirtual(w http.ResponseWriter, req *http.Request, info *request.RequestInfo, b bindings.BoundResource) {
 	handler := h.virtual.Load()
 	if handler == nil {
 		h.refuse(w, req, info, apierrors.NewServiceUnavailable(fmt.Sprintf("%s is currently unavailable: nothing on this shard serves the virtual storage of its export", b.GroupResource)))
 		return
 	}
-	(*handler).ServeHTTP(w, req.WithContext(bindings.WithBound(req.Context(), b)))
+	(*handler).ServeHTTP(w, req.WithContext(bindings.WithBoundResource(req.Context(), b)))
 }
 
 // serveMetadata answers a request over all logical clusters that names no identity. What it is about may have several

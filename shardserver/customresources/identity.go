@@ -16,7 +16,7 @@ import (
 // it on this shard it is what an export of that identity says, provided that there is a definition of it: who claims an
 // identity may list what is not there. Its storage is then open as long as somebody looks at it.
 func (c *Catalog) useIdentity(ctx context.Context, gr schema.GroupResource, identity string) (*use, error) {
-	if bound := c.Bindings.Identity(gr, identity); bound != nil && c.stored(bound) {
+	if bound := c.Bindings.GetByIdentity(gr, identity); bound != nil && c.stored(bound) {
 		u, err := c.invite(ctx, bound)
 		if u != nil || err != nil {
 			return u, err

@@ -39,7 +39,7 @@ func (c *Catalog) use(ctx context.Context, gr schema.GroupResource, writes bool)
 			return u, nil
 		}
 	}
-	b, ok, err := c.Bindings.Latest(ctx, gr)
+	b, ok, err := c.Bindings.GetLatest(ctx, gr)
 	if err != nil {
 		return nil, err
 	}

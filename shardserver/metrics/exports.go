@@ -14,13 +14,13 @@ type sharing struct {
 	metrics.BaseStableCollector
 	shard    string
 	bindings *bindings.Index
-	exports  *apiindex.Catalog
+	exports  *apiindex.Resolver
 
 	phase, bindingCondition, exportCondition *metrics.Desc
 }
 
 // NewSharing returns the collector of bindings and exports, for Install.
-func NewSharing(shard string, index *bindings.Index, exports *apiindex.Catalog) metrics.StableCollector {
+func NewSharing(shard string, index *bindings.Index, exports *apiindex.Resolver) metrics.StableCollector {
 	describe := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(name, help, labels, nil, metrics.ALPHA, "")
 	}
@@ -65,7 +65,7 @@ func (s *sharing) CollectWithStability(to chan<- metrics.Metric) {
 			gauge(s.bindingCondition, count, string(bindings.Conditions[i]), string(status))
 		}
 	}
-	for condition, count := range s.exports.Conditions() {
+	for condition, count := range s.exports.CountConditions() {
 		gauge(s.exportCondition, count, string(condition.Type), string(condition.Status))
 	}
 }

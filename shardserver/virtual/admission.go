@@ -16,16 +16,16 @@ func WithAdmission(ctx context.Context, rules admission.Interface) context.Conte
 }
 
 // Admission puts the rules that requests bring along before those of the shard.
-func Admission(delegate admission.Interface) admission.Interface { return admitting{delegate} }
+func Admission(delegate admission.Interface) admission.Interface { return requestAdmission{delegate} }
 
-type admitting struct{ delegate admission.Interface }
+type requestAdmission struct{ delegate admission.Interface }
 
 // Handles implements admission.Interface. Which requests bring rules is known when they come.
-func (a admitting) Handles(admission.Operation) bool { return true }
+func (a requestAdmission) Handles(admission.Operation) bool { return true }
 
 // Admit implements admission.MutationInterface.
-func (a admitting) Admit(ctx context.Context, attributes admission.Attributes, o admission.ObjectInterfaces) error {
-	for _, rules := range a.of(ctx, attributes) {
+func (a requestAdmission) Admit(ctx context.Context, attributes admission.Attributes, o admission.ObjectInterfaces) error {
+	for _, rules := range a.chain(ctx, attributes) {
 		if mutating, ok := rules.(admission.MutationInterface); ok {
 			if err := mutating.Admit(ctx, attributes, o); err != nil {
 				return err
@@ -36,8 +36,8 @@ func (a admitting) Admit(ctx context.Context, attributes admission.Attributes, o
 }
 
 // Validate implements admission.ValidationInterface.
-func (a admitting) Validate(ctx context.Context, attributes admission.Attributes, o admission.ObjectInterfaces) error {
-	for _, rules := range a.of(ctx, attributes) {
+func (a requestAdmission) Validate(ctx context.Context, attributes admission.Attributes, o admission.ObjectInterfaces) error {
+	for _, rules := range a.chain(ctx, attributes) {
 		if validating, ok := rules.(admission.ValidationInterface); ok {
 			if err := validating.Validate(ctx, attributes, o); err != nil {
 				return err
@@ -47,7 +47,7 @@ func (a admitting) Validate(ctx context.Context, attributes admission.Attributes
 	return nil
 }
 
-func (a admitting) of(ctx context.Context, attributes admission.Attributes) []admission.Interface {
+func (a requestAdmission) chain(ctx context.Context, attributes admission.Attributes) []admission.Interface {
 	var all []admission.Interface
 	if rules, ok := ctx.Value(admissionKey{}).(admission.Interface); ok && rules.Handles(attributes.GetOperation()) {
 		all = append(all, rules)

@@ -32,7 +32,7 @@ const (
 // WithRequest finds out what a URL below /services/ addresses, and leaves the path behind it for the chain. It belongs
 // behind the resolution of /clusters/, so that nothing in the path is taken for a logical cluster a second time, and in
 // front of the stock chain, which has to see the verb and the resource.
-func (s *Set) WithRequest(handler http.Handler) http.Handler {
+func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, inCluster := logicalcluster.From(req.Context()); inCluster || !strings.HasPrefix(req.URL.Path, Prefix) {
 			handler.ServeHTTP(w, req)
@@ -61,14 +61,14 @@ func (s *Set) WithRequest(handler http.Handler) http.Handler {
 
 // Authorizer decides requests to virtual workspaces as these want it, and all others as delegate does. It is for the
 // handler chain; questions that come up while a request is served go to delegate itself.
-func (s *Set) Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
+func (s *Registry) Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return chainAuthorizer{delegate}
 }
 
 type chainAuthorizer struct{ authorizer.Authorizer }
 
 func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if inside, ok := ctx.Value(insideKey{}).(authorizer.Authorizer); ok {
+	if inside, ok := ctx.Value(inClusterKey{}).(authorizer.Authorizer); ok {
 		return inside.Authorize(ctx, attributes)
 	}
 	target, ok := ctx.Value(requestKey{}).(Request)
@@ -88,7 +88,7 @@ func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 
 // WithServing hands requests to their virtual workspaces. It is the outermost filter below authorization; content is
 // everything further in.
-func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+func (s *Registry) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	// A virtual workspace changes who the user is. That is no impersonation: nobody stands behind the new user.
 	inside := requester.With(content)
 	handlers := map[string]http.Handler{}
@@ -100,7 +100,7 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 		switch {
 		case !ok:
 			content.ServeHTTP(w, req)
-		case target.workspace == nil || byIdentity(req) && !target.workspace.Identities:
+		case target.workspace == nil || namesIdentity(req) && !target.workspace.AllowsIdentities:
 			err := apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schema.GroupResource{}, "", "", 0, true)
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, req)
 		default:
@@ -109,26 +109,26 @@ func (s *Set) WithServing(content http.Handler, serializer runtime.NegotiatedSer
 	})
 }
 
-// byIdentity tells whether a request names its resource "<resource>:<identity>". Virtual workspaces decide by the plain
+// namesIdentity tells whether a request names its resource "<resource>:<identity>". Virtual workspaces decide by the plain
 // name, so it is none of their names.
-func byIdentity(req *http.Request) bool {
+func namesIdentity(req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	return ok && strings.Contains(info.Resource, ":")
 }
 
-type insideKey struct{}
+type inClusterKey struct{}
 
-// InCluster returns the request as one to its logical cluster itself, for the content handler of a Workspace. u is who
+// InClusterAs returns the request as one to its logical cluster itself, for the content handler of a Workspace. u is who
 // acts there, and allowed decides what else the handlers ask permission for while they serve the request (an update
 // that turns out to be a creation); nil leaves that to the shard's own authorizer.
-func InCluster(req *http.Request, u user.Info, allowed authorizer.Authorizer) *http.Request {
-	ctx := context.WithValue(req.Context(), insideKey{}, allowed)
+func InClusterAs(req *http.Request, u user.Info, allowed authorizer.Authorizer) *http.Request {
+	ctx := context.WithValue(req.Context(), inClusterKey{}, allowed)
 	audit.LogImpersonatedUser(ctx, u, "")
-	return Inside(req.WithContext(request.WithUser(ctx, u)))
+	return InCluster(req.WithContext(request.WithUser(ctx, u)))
 }
 
-// Inside is InCluster with the user that the request has: for what the virtual workspace answers for itself.
-func Inside(req *http.Request) *http.Request {
+// InCluster is InCluster with the user that the request has: for what the virtual workspace answers for itself.
+func InCluster(req *http.Request) *http.Request {
 	inside := req.Clone(context.WithValue(req.Context(), requestKey{}, nil))
 	inside.Header.Del("Authorization")
 	for name := range inside.Header {

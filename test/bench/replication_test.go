@@ -61,7 +61,7 @@ func known(b *testing.B, members []member, name string, there bool) time.Duratio
 	defer cancel()
 	for _, member := range members {
 		for {
-			_, err := member.shard.Server.Exports().Schema(ctx, logicalcluster.Root, name)
+			_, err := member.shard.Server.Exports().GetSchema(ctx, logicalcluster.Root, name)
 			if there && err == nil || !there && apierrors.IsNotFound(err) {
 				break
 			}

@@ -25,22 +25,22 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// workers is how many logical clusters are worked on at once. They mostly wait for etcd.
-const workers = 24
+// maxConcurrentReconciles is how many logical clusters are worked on at once. They mostly wait for etcd.
+const maxConcurrentReconciles = 24
 
-// clusterPass is the name in the keys of logical clusters.
-const clusterPass = "bindings"
+// requestName is the name in the keys of logical clusters.
+const requestName = "bindings"
 
 // Config is what the controllers need.
 type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
-	Exports *apiindex.Catalog
+	Exports *apiindex.Resolver
 	// Consumers tells which bindings refer to an export.
-	Consumers *apiindex.Referrers[*apisv1alpha2.APIBinding]
+	Consumers *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding]
 	// Definitions makes the definitions that bindings need.
-	Definitions *definitions.Definitions
+	Definitions *definitions.Manager
 	// Custom gives the objects that bindings have brought.
 	Custom *customresources.Catalog
 	// Claims ends the permission claims of bindings that go.
@@ -60,24 +60,24 @@ type clusterController struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
-	// local reads definitions that tenants made.
-	local *storage.Reader[*apiextensions.CustomResourceDefinition]
+	// definitions reads definitions that tenants made.
+	definitions *storage.Reader[*apiextensions.CustomResourceDefinition]
 
 	mu sync.Mutex
-	// offers is what the last event of each export said that matters to bindings.
-	offers map[bindings.Export]fingerprint
-	// waiting are the logical clusters that wait for a definition to be served.
-	waiting map[types.UID]sets.Set[logicalcluster.Name]
+	// fingerprints is what the last event of each export said that matters to bindings.
+	fingerprints map[bindings.ExportKey]fingerprint
+	// waiters are the logical clusters that wait for a definition to be served.
+	waiters map[types.UID]sets.Set[logicalcluster.Name]
 }
 
 func newClusterController(cfg Config) controller.Controller {
 	c := &clusterController{
-		cfg:      cfg,
-		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apibindings),
-		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
-		local:    storage.NewReader[*apiextensions.CustomResourceDefinition](cfg.Registry, ownapiextensions.Definitions),
-		offers:   map[bindings.Export]fingerprint{},
-		waiting:  map[types.UID]sets.Set[logicalcluster.Name]{},
+		cfg:          cfg,
+		bindings:     storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apibindings),
+		clusters:     storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
+		definitions:  storage.NewReader[*apiextensions.CustomResourceDefinition](cfg.Registry, ownapiextensions.Definitions),
+		fingerprints: map[bindings.ExportKey]fingerprint{},
+		waiters:      map[types.UID]sets.Set[logicalcluster.Name]{},
 	}
 	return controller.Controller{
 		Name: "apibinding",
@@ -88,7 +88,7 @@ func newClusterController(cfg Config) controller.Controller {
 			{Resource: ownapiextensions.Definitions, Keys: c.definitionKeys},
 			{Resource: logicalClusters, Keys: clusterKeys},
 		},
-		Workers:   workers,
+		Workers:   maxConcurrentReconciles,
 		Reconcile: c.reconcile,
 	}
 }
@@ -99,7 +99,7 @@ var (
 )
 
 func key(cluster logicalcluster.Name) controller.Key {
-	return controller.Key{Cluster: cluster, Name: clusterPass}
+	return controller.Key{Cluster: cluster, Name: requestName}
 }
 
 func (c *clusterController) bindingKeys(event watch.Event) []controller.Key {
@@ -122,7 +122,7 @@ func (c *clusterController) exportKeys(event watch.Event) []controller.Key {
 }
 
 func (c *clusterController) consumers(export *apisv1alpha2.APIExport) []controller.Key {
-	keys := c.cfg.Consumers.To(export)
+	keys := c.cfg.Consumers.KeysFor(export)
 	for i := range keys {
 		keys[i] = key(keys[i].Cluster)
 	}
@@ -130,15 +130,15 @@ func (c *clusterController) consumers(export *apisv1alpha2.APIExport) []controll
 }
 
 func (c *clusterController) changed(export *apisv1alpha2.APIExport, deleted bool) bool {
-	name, now := apiindex.ExportOf(export), fingerprintOf(export)
+	name, now := apiindex.ExportKeyOf(export), fingerprintOf(export)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, known := c.offers[name]
+	before, known := c.fingerprints[name]
 	if deleted {
-		delete(c.offers, name)
+		delete(c.fingerprints, name)
 		return true
 	}
-	c.offers[name] = now
+	c.fingerprints[name] = now
 	return !known || before != now
 }
 
@@ -148,12 +148,12 @@ func (c *clusterController) schemaKeys(event watch.Event) []controller.Key {
 	if !ok || event.Type == watch.Modified {
 		return nil // what matters of a schema never changes
 	}
-	return c.offering(logicalcluster.Of(schema), schema.Name)
+	return c.consumersOfSchema(logicalcluster.Of(schema), schema.Name)
 }
 
-// offering returns the logical clusters that refer to an export which offers a schema.
-func (c *clusterController) offering(cluster logicalcluster.Name, schema string) []controller.Key {
-	exports, err := c.cfg.Exports.In(context.Background(), cluster)
+// consumersOfSchema returns the logical clusters that refer to an export which offers a schema.
+func (c *clusterController) consumersOfSchema(cluster logicalcluster.Name, schema string) []controller.Key {
+	exports, err := c.cfg.Exports.List(context.Background(), cluster)
 	if err != nil {
 		return nil // not installed yet: its events will come
 	}
@@ -177,40 +177,40 @@ func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	cluster := logicalcluster.Of(definition)
-	if cluster != apiindex.BoundDefinitionsCluster {
+	if cluster != apiindex.BoundCRDsCluster {
 		return []controller.Key{key(cluster)}
 	}
 	if event.Type != watch.Deleted {
 		if !apiextensions.IsCRDConditionTrue(definition, apiextensions.Established) {
 			return nil
 		}
-		return c.awoken(types.UID(definition.Name))
+		return c.popWaiters(types.UID(definition.Name))
 	}
-	keys := c.awoken(types.UID(definition.Name))
+	keys := c.popWaiters(types.UID(definition.Name))
 	if provider, err := logicalcluster.ParseName(definition.Annotations[apisv1alpha2.SchemaClusterAnnotationKey]); err == nil {
-		keys = append(keys, c.offering(provider, definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey])...)
+		keys = append(keys, c.consumersOfSchema(provider, definition.Annotations[apisv1alpha2.SchemaNameAnnotationKey])...)
 	}
 	return keys
 }
 
-// await has a logical cluster looked at again when a definition is served, or gone.
-func (c *clusterController) await(uid types.UID, cluster logicalcluster.Name) {
+// addWaiter has a logical cluster looked at again when a definition is served, or gone.
+func (c *clusterController) addWaiter(uid types.UID, cluster logicalcluster.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting[uid] == nil {
-		c.waiting[uid] = sets.New[logicalcluster.Name]()
+	if c.waiters[uid] == nil {
+		c.waiters[uid] = sets.New[logicalcluster.Name]()
 	}
-	c.waiting[uid].Insert(cluster)
+	c.waiters[uid].Insert(cluster)
 }
 
-func (c *clusterController) awoken(uid types.UID) []controller.Key {
+func (c *clusterController) popWaiters(uid types.UID) []controller.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var keys []controller.Key
-	for cluster := range c.waiting[uid] {
+	for cluster := range c.waiters[uid] {
 		keys = append(keys, key(cluster))
 	}
-	delete(c.waiting, uid)
+	delete(c.waiters, uid)
 	return keys
 }
 
@@ -222,7 +222,7 @@ func clusterKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	if event.Type == watch.Modified {
-		if _, err := parseLocks(cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]); err == nil {
+		if _, err := parseReservations(cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]); err == nil {
 			return nil
 		}
 	}

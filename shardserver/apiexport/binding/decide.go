@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// facts are what the status of a binding follows from.
-type facts struct {
+// statusInputs are what the status of a binding follows from.
+type statusInputs struct {
 	// clusterMissing says that there is no LogicalCluster, which could hold the locks.
 	clusterMissing bool
 	// export is nil if there is none.
@@ -24,27 +24,27 @@ type facts struct {
 	// problem says why the export cannot be bound now, or is nil.
 	problem *problem
 	// resources are what the export offers, ordered by group and name; none if there is a problem.
-	resources []*resource
+	resources []*offeredResource
 }
 
-// resource is one resource that an export offers to a binding.
-type resource struct {
+// offeredResource is one resource that an export offers to a binding.
+type offeredResource struct {
 	schema.GroupResource
 	schema   *apisv1alpha1.APIResourceSchema
 	identity string
 	virtual  bool
-	// lockedBy is who else has it, or "".
-	lockedBy string
-	// conflict says whose names are in the way, or is "".
-	conflict string
+	// reservedBy is who else has it, or "".
+	reservedBy string
+	// nameConflict says whose names are in the way, or is "".
+	nameConflict string
 	// invalid says why no definition can be made of it.
 	invalid error
 	// established says that it can be served.
 	established bool
 }
 
-func (r *resource) bindable() bool {
-	return r.lockedBy == "" && r.conflict == "" && r.invalid == nil && r.established
+func (r *offeredResource) bindable() bool {
+	return r.reservedBy == "" && r.nameConflict == "" && r.invalid == nil && r.established
 }
 
 // problem is why a condition is False.
@@ -53,27 +53,27 @@ type problem struct {
 	severity        conditionsv1alpha1.Severity
 }
 
-func failing(reason, format string, args ...any) *problem {
+func newError(reason, format string, args ...any) *problem {
 	return &problem{reason, fmt.Sprintf(format, args...), conditionsv1alpha1.SeverityError}
 }
 
 func invalidReference(err error) *problem {
-	return failing(apisv1alpha2.APIExportInvalidReferenceReason, "spec.reference.export cannot be used: %v; create a binding with another one", err)
+	return newError(apisv1alpha2.APIExportInvalidReferenceReason, "spec.reference.export cannot be used: %v; create a binding with another one", err)
 }
 
-func notFound(reference apiindex.Reference) *problem {
-	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q was not found; ask its provider, or delete the binding", reference)
+func exportNotFound(reference apiindex.Reference) *problem {
+	return newError(apisv1alpha2.APIExportNotFoundReason, "APIExport %q was not found; ask its provider, or delete the binding", reference)
 }
 
-// replaced is for an export that stands where the bound one was. Whoever came to have its place, such as the path of a
+// exportReplaced is for an export that stands where the bound one was. Whoever came to have its place, such as the path of a
 // workspace that was deleted, has neither its objects nor what its consumers agreed to.
-func replaced(reference apiindex.Reference) *problem {
-	return failing(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it anew", reference)
+func exportReplaced(reference apiindex.Reference) *problem {
+	return newError(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it anew", reference)
 }
 
-// another tells whether an export is not the one that a binding has bound. Of what has bound no resource, which would
+// isOtherExport tells whether an export is not the one that a binding has bound. Of what has bound no resource, which would
 // prove it, the logical cluster has to be the same.
-func another(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) bool {
+func isOtherExport(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) bool {
 	for _, bound := range binding.Status.BoundResources {
 		return bound.Schema.IdentityHash != export.Status.IdentityHash // an export has one identity for all, for ever
 	}
@@ -89,40 +89,40 @@ func missingIdentity(reference apiindex.Reference) *problem {
 }
 
 func schemaMissing(export *apisv1alpha2.APIExport, schema string) *problem {
-	return failing(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q, which APIExport %q names, was not found; its provider has to create it", schema, export.Name)
+	return newError(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q, which APIExport %q names, was not found; its provider has to create it", schema, export.Name)
 }
 
 func schemaUnusable(err error, schema string) *problem {
-	return failing(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q of the export cannot be used: %v; its provider has to offer another", schema, err)
+	return newError(apisv1alpha2.InternalErrorReason, "APIResourceSchema %q of the export cannot be used: %v; its provider has to offer another", schema, err)
 }
 
-func noRoom(resources int) *problem {
-	return failing(apisv1alpha2.InternalErrorReason, "the workspace has no room for the %d resources of the export beside those it has; delete other bindings, or bind an export with fewer", resources)
+func tooManyResources(resources int) *problem {
+	return newError(apisv1alpha2.InternalErrorReason, "the workspace has no room for the %d resources of the export beside those it has; delete other bindings, or bind an export with fewer", resources)
 }
 
 // decide brings the status of a binding in line with the facts. Nothing in it depends on when it is called.
-func decide(binding *apisv1alpha2.APIBinding, facts facts) {
+func decide(binding *apisv1alpha2.APIBinding, inputs statusInputs) {
 	if binding.Status.Phase == "" {
 		binding.Status.Phase = apisv1alpha2.APIBindingPhaseBinding
 	}
-	if facts.problem != nil {
-		setFalse(binding, apisv1alpha2.APIExportValid, facts.problem)
+	if inputs.problem != nil {
+		setFalse(binding, apisv1alpha2.APIExportValid, inputs.problem)
 	} else {
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.APIExportValid)
 	}
-	if facts.export != nil {
-		binding.Status.APIExportClusterName = logicalcluster.Of(facts.export).String()
-		binding.Status.ExportPermissionClaims = facts.export.Spec.PermissionClaims
+	if inputs.export != nil {
+		binding.Status.APIExportClusterName = logicalcluster.Of(inputs.export).String()
+		binding.Status.ExportPermissionClaims = inputs.export.Spec.PermissionClaims
 	}
-	switch lacking := facts.lacking(); {
-	case facts.problem != nil:
+	switch pending := inputs.pendingProblem(); {
+	case inputs.problem != nil:
 		setIncomplete(binding, waitingForExport())
-	case lacking != nil:
-		bind(binding, facts.resources)
-		setIncomplete(binding, lacking)
-		setFalse(binding, apisv1alpha2.BindingUpToDate, lacking)
+	case pending != nil:
+		setBoundResources(binding, inputs.resources)
+		setIncomplete(binding, pending)
+		setFalse(binding, apisv1alpha2.BindingUpToDate, pending)
 	default:
-		bind(binding, facts.resources)
+		setBoundResources(binding, inputs.resources)
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.InitialBindingCompleted)
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingUpToDate)
 		binding.Status.Phase = apisv1alpha2.APIBindingPhaseBound
@@ -139,9 +139,9 @@ func waitingForExport() *problem {
 }
 
 // setIncomplete says that the first binding is not done, unless it once was.
-func setIncomplete(binding *apisv1alpha2.APIBinding, lacking *problem) {
+func setIncomplete(binding *apisv1alpha2.APIBinding, pending *problem) {
 	if !conditionsv1alpha1.IsTrue(binding, apisv1alpha2.InitialBindingCompleted) {
-		setFalse(binding, apisv1alpha2.InitialBindingCompleted, lacking)
+		setFalse(binding, apisv1alpha2.InitialBindingCompleted, pending)
 	}
 }
 
@@ -149,15 +149,15 @@ func setFalse(binding *apisv1alpha2.APIBinding, condition conditionsv1alpha1.Typ
 	conditionsv1alpha1.MarkFalse(binding, condition, problem.reason, problem.severity, "%s", problem.message)
 }
 
-// lacking returns what keeps some of the offered resources from being bound, the worst first, or nil.
-func (f facts) lacking() *problem {
+// pendingProblem returns what keeps some of the offered resources from being bound, the worst first, or nil.
+func (f statusInputs) pendingProblem() *problem {
 	var invalid, taken, waiting []string
 	for _, resource := range f.resources {
 		switch {
-		case resource.lockedBy != "":
-			taken = append(taken, fmt.Sprintf("resource %q belongs to %s; delete that, or do without", resource.GroupResource, resource.lockedBy))
-		case resource.conflict != "":
-			taken = append(taken, resource.conflict)
+		case resource.reservedBy != "":
+			taken = append(taken, fmt.Sprintf("resource %q belongs to %s; delete that, or do without", resource.GroupResource, resource.reservedBy))
+		case resource.nameConflict != "":
+			taken = append(taken, resource.nameConflict)
 		case resource.invalid != nil:
 			invalid = append(invalid, resource.invalid.Error())
 		case !resource.established:
@@ -166,11 +166,11 @@ func (f facts) lacking() *problem {
 	}
 	switch {
 	case f.clusterMissing:
-		return failing(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; bindings work in workspaces")
+		return newError(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; bindings work in workspaces")
 	case len(invalid) > 0:
-		return failing(apisv1alpha2.APIResourceSchemaInvalidReason, "The provider of the export has to offer another schema: %s", strings.Join(invalid, "; "))
+		return newError(apisv1alpha2.APIResourceSchemaInvalidReason, "The provider of the export has to offer another schema: %s", strings.Join(invalid, "; "))
 	case len(taken) > 0:
-		return failing(apisv1alpha2.NamingConflictsReason, "%s", strings.Join(taken, "; "))
+		return newError(apisv1alpha2.NamingConflictsReason, "%s", strings.Join(taken, "; "))
 	case len(waiting) > 0:
 		return &problem{
 			apisv1alpha2.WaitingForEstablishedReason,
@@ -181,8 +181,8 @@ func (f facts) lacking() *problem {
 	return nil
 }
 
-// bind takes what can be bound into the status. What was bound before and is not offered any more stays.
-func bind(binding *apisv1alpha2.APIBinding, resources []*resource) {
+// setBoundResources takes what can be bound into the status. What was bound before and is not offered any more stays.
+func setBoundResources(binding *apisv1alpha2.APIBinding, resources []*offeredResource) {
 	bound := slices.Clone(binding.Status.BoundResources)
 	for _, resource := range resources {
 		if !resource.bindable() {

@@ -20,8 +20,8 @@ import (
 )
 
 // offered is a resource as an export offers it, ready to be bound.
-func offered(plural, version string, changes ...func(*resource)) *resource {
-	r := &resource{
+func offered(plural, version string, changes ...func(*offeredResource)) *offeredResource {
+	r := &offeredResource{
 		GroupResource: schema.GroupResource{Group: "example.io", Resource: plural},
 		identity:      "1d", established: true,
 		schema: &apisv1alpha1.APIResourceSchema{
@@ -48,13 +48,13 @@ func widgetsExport() *apisv1alpha2.APIExport {
 }
 
 func TestDecide(t *testing.T) {
-	locked := func(r *resource) { r.lockedBy = `APIBinding "other"` }
-	clashing := func(r *resource) { r.conflict = "the kind is taken" }
-	broken := func(r *resource) { r.invalid = errors.New("spec is nonsense") }
-	slow := func(r *resource) { r.established = false }
+	locked := func(r *offeredResource) { r.reservedBy = `APIBinding "other"` }
+	clashing := func(r *offeredResource) { r.nameConflict = "the kind is taken" }
+	broken := func(r *offeredResource) { r.invalid = errors.New("spec is nonsense") }
+	slow := func(r *offeredResource) { r.established = false }
 	reference := apiindex.Reference{Path: logicalcluster.MustParsePath("root:org"), Name: "widgets"}
 	for name, tc := range map[string]struct {
-		facts        facts
+		facts        statusInputs
 		valid        string // reason of APIExportValid, "" for True
 		lacking      string // reason of InitialBindingCompleted and BindingUpToDate
 		severity     conditionsv1alpha1.Severity
@@ -63,19 +63,19 @@ func TestDecide(t *testing.T) {
 		phase        apisv1alpha2.APIBindingPhaseType
 		messageParts []string
 	}{
-		"everything can be bound":            {facts: facts{resources: []*resource{offered("a", "v1"), offered("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
-		"an export of nothing is bound":      {facts: facts{}, phase: "Bound"},
-		"one belongs to somebody else":       {facts: facts{resources: []*resource{offered("a", "v1"), offered("b", "v1", locked)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
-		"names of one are taken":             {facts: facts{resources: []*resource{offered("a", "v1", clashing), offered("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
-		"a schema that is none":              {facts: facts{resources: []*resource{offered("a", "v1", broken)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
-		"one is not served yet":              {facts: facts{resources: []*resource{offered("a", "v1"), offered("b", "v1", slow)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
-		"a conflict says more than a delay":  {facts: facts{resources: []*resource{offered("a", "v1", slow), offered("b", "v1", locked)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
-		"there is no logical cluster":        {facts: facts{clusterMissing: true, resources: []*resource{offered("a", "v1", slow)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
-		"there is no export":                 {facts: facts{problem: notFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"the export has no identity":         {facts: facts{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"the reference is nonsense":          {facts: facts{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"a schema is missing":                {facts: facts{problem: schemaMissing(widgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
-		"what is not stored has no versions": {facts: facts{resources: []*resource{offered("a", "v1", func(r *resource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
+		"everything can be bound":            {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
+		"an export of nothing is bound":      {facts: statusInputs{}, phase: "Bound"},
+		"one belongs to somebody else":       {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", locked)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
+		"names of one are taken":             {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", clashing), offered("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
+		"a schema that is none":              {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", broken)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
+		"one is not served yet":              {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", slow)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},
+		"a conflict says more than a delay":  {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", slow), offered("b", "v1", locked)}}, lacking: "NamingConflicts", severity: "Error", phase: "Binding"},
+		"there is no logical cluster":        {facts: statusInputs{clusterMissing: true, resources: []*offeredResource{offered("a", "v1", slow)}}, lacking: "LogicalClusterNotFound", severity: "Error", phase: "Binding"},
+		"there is no export":                 {facts: statusInputs{problem: exportNotFound(reference)}, valid: "APIExportNotFound", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"the export has no identity":         {facts: statusInputs{problem: missingIdentity(reference)}, valid: "MissingIdentityHash", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"the reference is nonsense":          {facts: statusInputs{problem: invalidReference(errors.New("no path"))}, valid: "APIExportInvalidReference", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"a schema is missing":                {facts: statusInputs{problem: schemaMissing(widgetsExport(), "v1.a")}, valid: "InternalError", lacking: "WaitingForEstablished", severity: "Info", noUpToDate: true, phase: "Binding"},
+		"what is not stored has no versions": {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", func(r *offeredResource) { r.virtual = true })}}, bound: []string{"a"}, phase: "Bound"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.facts.problem == nil {
@@ -123,10 +123,10 @@ func TestDecide(t *testing.T) {
 
 func TestWhatWasBoundStaysBound(t *testing.T) {
 	binding := &apisv1alpha2.APIBinding{}
-	decide(binding, facts{export: widgetsExport(), resources: []*resource{offered("a", "v1"), offered("b", "v1")}})
+	decide(binding, statusInputs{export: widgetsExport(), resources: []*offeredResource{offered("a", "v1"), offered("b", "v1")}})
 
 	// a goes from the export, b gets another schema that stores another version, c comes and cannot be served yet.
-	later := facts{export: widgetsExport(), resources: []*resource{offered("b", "v2"), offered("c", "v1", func(r *resource) { r.established = false })}}
+	later := statusInputs{export: widgetsExport(), resources: []*offeredResource{offered("b", "v2"), offered("c", "v1", func(r *offeredResource) { r.established = false })}}
 	decide(binding, later)
 	got := binding.Status.BoundResources
 	if len(got) != 2 || got[0].Schema.UID != "v1a" || got[1].Schema.UID != "v2b" || !slices.Equal(got[1].StorageVersions, []string{"v1", "v2"}) {
@@ -138,7 +138,7 @@ func TestWhatWasBoundStaysBound(t *testing.T) {
 	}
 
 	// The export goes.
-	decide(binding, facts{problem: notFound(apiindex.Reference{Path: logicalcluster.MustParsePath("root"), Name: "x"})})
+	decide(binding, statusInputs{problem: exportNotFound(apiindex.Reference{Path: logicalcluster.MustParsePath("root"), Name: "x"})})
 	if len(binding.Status.BoundResources) != 2 || binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound || !conditionsv1alpha1.IsTrue(binding, "Ready") ||
 		conditionsv1alpha1.GetReason(binding, apisv1alpha2.APIExportValid) != apisv1alpha2.APIExportNotFoundReason || binding.Status.APIExportClusterName != "provider" {
 		t.Errorf("status is %+v", binding.Status)
@@ -148,11 +148,11 @@ func TestWhatWasBoundStaysBound(t *testing.T) {
 func TestExtraChange(t *testing.T) {
 	has := map[string]string{"extra.apis.kcp.io/old": "1", "extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "3", "own": "4"}
 	wants := map[string]string{"extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "5", "extra.apis.kcp.io/new": "", "theirs": "6"}
-	got := extraChange(has, wants)
+	got := extraAnnotationsPatch(has, wants)
 	if value, ok := got["extra.apis.kcp.io/old"]; len(got) != 3 || !ok || value != nil || got["extra.apis.kcp.io/other"] != "5" || got["extra.apis.kcp.io/new"] != "" {
 		t.Errorf("got %v", got)
 	}
-	if len(extraChange(wants, wants)) != 0 || len(extraChange(nil, nil)) != 0 {
+	if len(extraAnnotationsPatch(wants, wants)) != 0 || len(extraAnnotationsPatch(nil, nil)) != 0 {
 		t.Error("something changes where nothing has to")
 	}
 }

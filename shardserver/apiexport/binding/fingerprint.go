@@ -24,7 +24,7 @@ func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
 		Extra     map[string]string
 	}{
 		string(export.UID), export.Annotations[logicalcluster.PathAnnotationKey], export.Spec.Resources,
-		export.Spec.PermissionClaims, export.Status.IdentityHash, extra(export.Annotations),
+		export.Spec.PermissionClaims, export.Status.IdentityHash, extraAnnotations(export.Annotations),
 	})
 	if err != nil {
 		panic(err) // types of an API can always be encoded
@@ -32,8 +32,8 @@ func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
 	return sha256.Sum256(text)
 }
 
-// extra returns the annotations that go from an export to its bindings.
-func extra(annotations map[string]string) map[string]string {
+// extraAnnotations returns the annotations that go from an export to its bindings.
+func extraAnnotations(annotations map[string]string) map[string]string {
 	copied := maps.Clone(annotations)
 	maps.DeleteFunc(copied, func(key, _ string) bool { return !strings.HasPrefix(key, apisv1alpha2.ExtraAnnotationKeyPrefix) })
 	return copied

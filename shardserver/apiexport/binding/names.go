@@ -7,17 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// named is a resource that a logical cluster serves, or is about to.
-type named struct {
+// namedResource is a resource that a logical cluster serves, or is about to.
+type namedResource struct {
 	schema.GroupResource
 	names apiextensionsv1.CustomResourceDefinitionNames
-	// by says who brings it, for messages.
-	by string
+	// owner says who brings it, for messages.
+	owner string
 }
 
-// names tells who has which names in a logical cluster. Within a group plural, singular and short names must be
+// nameIndex tells who has which names in a logical cluster. Within a group plural, singular and short names must be
 // different, and so must kinds.
-type names map[scopedName][]holder
+type nameIndex map[scopedName][]nameOwner
 
 // scopedName is a name of a group, among those of kinds or among those of resources.
 type scopedName struct {
@@ -25,44 +25,44 @@ type scopedName struct {
 	kind        bool
 }
 
-type holder struct {
-	resource, by string
+type nameOwner struct {
+	resource, owner string
 }
 
 // add takes in what a resource is called.
-func (n names) add(of named) {
-	for _, name := range called(of.names) {
-		scoped := scopedName{of.Group, name.value, name.kind}
-		n[scoped] = append(n[scoped], holder{of.Resource, of.by})
+func (n nameIndex) add(resource namedResource) {
+	for _, name := range claimedNames(resource.names) {
+		scoped := scopedName{resource.Group, name.value, name.kind}
+		n[scoped] = append(n[scoped], nameOwner{resource.Resource, resource.owner})
 	}
 }
 
-// conflict returns why a resource cannot be served beside the others, or "". The same resource may have come before,
+// findConflict returns why a resource cannot be served beside the others, or "". The same resource may have come before,
 // under a schema that it has now or had.
-func (n names) conflict(wanted named) string {
-	for _, name := range called(wanted.names) {
+func (n nameIndex) findConflict(wanted namedResource) string {
+	for _, name := range claimedNames(wanted.names) {
 		for _, other := range n[scopedName{wanted.Group, name.value, name.kind}] {
 			if other.resource != wanted.Resource {
 				return fmt.Sprintf("resource %q cannot be bound: its %s %q is in use by %s; delete that, or ask the provider of the export for another name",
-					wanted.GroupResource, name.field, name.value, other.by)
+					wanted.GroupResource, name.field, name.value, other.owner)
 			}
 		}
 	}
 	return ""
 }
 
-// name is one of the names of a resource.
-type name struct {
+// claimedName is one of the names of a resource.
+type claimedName struct {
 	field, value string
 	kind         bool
 }
 
-// called returns the names of a resource that others of its group cannot have.
-func called(of apiextensionsv1.CustomResourceDefinitionNames) []name {
-	all := make([]name, 0, 4+len(of.ShortNames))
+// claimedNames returns the names of a resource that others of its group cannot have.
+func claimedNames(of apiextensionsv1.CustomResourceDefinitionNames) []claimedName {
+	all := make([]claimedName, 0, 4+len(of.ShortNames))
 	add := func(field, value string, kind bool) {
 		if value != "" {
-			all = append(all, name{field, value, kind})
+			all = append(all, claimedName{field, value, kind})
 		}
 	}
 	add("plural name", of.Plural, false)

@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func calls(group, plural, singular, kind string, short ...string) named {
-	return named{
+func calls(group, plural, singular, kind string, short ...string) namedResource {
+	return namedResource{
 		GroupResource: schema.GroupResource{Group: group, Resource: plural},
 		names:         apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List", ShortNames: short},
-		by:            "somebody",
+		owner:         "somebody",
 	}
 }
 
 func TestConflict(t *testing.T) {
 	cats := calls("example.io", "cats", "cat", "Cat", "c")
 	for name, tc := range map[string]struct {
-		wanted named
+		wanted namedResource
 		field  string // "" for none
 	}{
 		"nothing in common":                     {calls("example.io", "dogs", "dog", "Dog", "d"), ""},
@@ -34,9 +34,9 @@ func TestConflict(t *testing.T) {
 		"a kind that is the name of a resource": {calls("example.io", "dogs", "dog", "cats"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			taken := names{}
+			taken := nameIndex{}
 			taken.add(cats)
-			got := taken.conflict(tc.wanted)
+			got := taken.findConflict(tc.wanted)
 			if (got == "") != (tc.field == "") || !strings.Contains(got, tc.field) {
 				t.Errorf("got %q, want %q", got, tc.field)
 			}

@@ -17,9 +17,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// writeLocks stores the locks, if they still are what this pass has begun with.
-func (p *pass) writeLocks(ctx context.Context) error {
-	written, err := storeLocks(ctx, p.cfg.Clients.Typed, p.cluster, p.locks)
+// writeReservations stores the locks, if they still are what this pass has begun with.
+func (p *scope) writeReservations(ctx context.Context) error {
+	written, err := patchReservations(ctx, p.cfg.Clients.Typed, p.cluster, p.reservations)
 	if err != nil {
 		return err
 	}
@@ -27,14 +27,14 @@ func (p *pass) writeLocks(ctx context.Context) error {
 	return nil
 }
 
-// storeLocks writes the locks of the context's logical cluster, if they still are those of the object. Nothing else of
+// patchReservations writes the locks of the context's logical cluster, if they still are those of the object. Nothing else of
 // the LogicalCluster matters, so that others may write it meanwhile. It fails with a Conflict if somebody has written
 // locks since.
-func storeLocks(ctx context.Context, typed client.Client, cluster *corev1alpha1.LogicalCluster, wanted locks) (*corev1alpha1.LogicalCluster, error) {
+func patchReservations(ctx context.Context, typed client.Client, cluster *corev1alpha1.LogicalCluster, wanted reservations) (*corev1alpha1.LogicalCluster, error) {
 	const path = "/metadata/annotations/internal.apis.kcp.io~1resource-bindings"
-	before, there := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+	before, exists := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
 	var patch client.Patch
-	if there {
+	if exists {
 		operations, err := json.Marshal([]map[string]any{
 			{"op": "test", "path": path, "value": before},
 			{"op": "replace", "path": path, "value": wanted.String()},
@@ -56,7 +56,7 @@ func storeLocks(ctx context.Context, typed client.Client, cluster *corev1alpha1.
 	written := &corev1alpha1.LogicalCluster{}
 	written.Name = corev1alpha1.LogicalClusterName
 	err := typed.Patch(ctx, written, patch)
-	if there && apierrors.IsInvalid(err) { // the test has failed: somebody has written locks since
+	if exists && apierrors.IsInvalid(err) { // the test has failed: somebody has written locks since
 		return nil, apierrors.NewConflict(logicalClusters, written.Name, err)
 	}
 	if err != nil {
@@ -65,30 +65,30 @@ func storeLocks(ctx context.Context, typed client.Client, cluster *corev1alpha1.
 	return written, nil
 }
 
-// write stores what follows for each binding.
-func (p *pass) write(ctx context.Context) (failed []error) {
+// writeStatuses stores what follows for each binding.
+func (p *scope) writeStatuses(ctx context.Context) (errs []error) {
 	var last string
-	for _, offer := range p.offers {
-		written, err := p.writeOne(ctx, offer)
+	for _, state := range p.states {
+		written, err := p.writeStatus(ctx, state)
 		if client.IgnoreNotFound(err) != nil {
-			failed = append(failed, err)
+			errs = append(errs, err)
 		}
 		if written != "" {
 			last = written
 		}
 	}
 	if last != "" {
-		_, _ = p.clusterController.bindings.GetNotOlderThan(ctx, "", p.offers[0].binding.Name, last)
+		_, _ = p.clusterController.bindings.GetNotOlderThan(ctx, "", p.states[0].binding.Name, last)
 	}
-	return failed
+	return errs
 }
 
-// writeOne stores what changes for one binding, and returns the resource version of that, or "".
-func (p *pass) writeOne(ctx context.Context, offer *offer) (string, error) {
-	binding := offer.binding.DeepCopy()
+// writeStatus stores what changes for one binding, and returns the resource version of that, or "".
+func (p *scope) writeStatus(ctx context.Context, state *bindingState) (string, error) {
+	binding := state.binding.DeepCopy()
 	written := ""
-	if export := offer.facts.export; export != nil {
-		if change := extraChange(binding.Annotations, export.Annotations); len(change) > 0 {
+	if export := state.inputs.export; export != nil {
+		if change := extraAnnotationsPatch(binding.Annotations, export.Annotations); len(change) > 0 {
 			if err := p.annotate(ctx, binding, change); err != nil {
 				return "", err
 			}
@@ -96,8 +96,8 @@ func (p *pass) writeOne(ctx context.Context, offer *offer) (string, error) {
 		}
 	}
 	before := binding.Status.DeepCopy()
-	decide(binding, offer.facts)
-	claims.Judge(binding)
+	decide(binding, state.inputs)
+	claims.UpdateStatus(binding)
 	if equality.Semantic.DeepEqual(*before, binding.Status) {
 		return written, nil
 	}
@@ -105,21 +105,21 @@ func (p *pass) writeOne(ctx context.Context, offer *offer) (string, error) {
 		return written, fmt.Errorf("writing the status of APIBinding %q of %q: %w", binding.Name, p.name, err)
 	}
 	if before.Phase != apisv1alpha2.APIBindingPhaseBound && binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound {
-		apiindex.BindingReady(p.cfg.ShardName, binding.CreationTimestamp, p.cfg.Clock.Now())
+		apiindex.ObserveBindingReady(p.cfg.ShardName, binding.CreationTimestamp, p.cfg.Clock.Now())
 	}
 	return binding.ResourceVersion, nil
 }
 
-// extraChange returns what has to change for a binding to have the extra annotations of its export: a value, or nil for
+// extraAnnotationsPatch returns what has to change for a binding to have the extra annotations of its export: a value, or nil for
 // what has to go.
-func extraChange(has, wants map[string]string) map[string]any {
+func extraAnnotationsPatch(has, wants map[string]string) map[string]any {
 	change := map[string]any{}
-	for key := range extra(has) {
+	for key := range extraAnnotations(has) {
 		if _, wanted := wants[key]; !wanted {
 			change[key] = nil
 		}
 	}
-	for key, value := range extra(wants) {
+	for key, value := range extraAnnotations(wants) {
 		if had, ok := has[key]; !ok || had != value {
 			change[key] = value
 		}
@@ -128,7 +128,7 @@ func extraChange(has, wants map[string]string) map[string]any {
 }
 
 // annotate changes annotations of a binding, and takes in what became of it.
-func (p *pass) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
+func (p *scope) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": binding.UID, "resourceVersion": binding.ResourceVersion, "annotations": change}})
 	if err != nil {
 		return err

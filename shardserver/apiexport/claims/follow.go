@@ -28,7 +28,7 @@ func (i *Index) onUpdate(_ context.Context, object *apisv1alpha2.APIBinding) err
 func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.drop(logicalcluster.Of(object), object.Name)
+	i.deleteEntry(logicalcluster.Of(object), object.Name)
 	return nil
 }
 
@@ -43,6 +43,6 @@ func (i *Index) forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.synced = false
-	i.clusters = map[logicalcluster.Name][]accepting{}
-	i.sets = map[content]*set{}
+	i.clusters = map[logicalcluster.Name][]bindingClaims{}
+	i.sets = map[contentHash]*claimSet{}
 }

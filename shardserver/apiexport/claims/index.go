@@ -24,16 +24,16 @@ type Index struct {
 	bound    *bindings.Index
 
 	mu       sync.RWMutex
-	clusters map[logicalcluster.Name][]accepting
-	sets     map[content]*set
+	clusters map[logicalcluster.Name][]bindingClaims
+	sets     map[contentHash]*claimSet
 	// synced says that clusters is complete. While it is not, bindings are read for each question.
 	synced bool
 }
 
-// accepting is a binding by which a provider sees something.
-type accepting struct {
+// bindingClaims is a binding by which a provider sees something.
+type bindingClaims struct {
 	binding string
-	set     *set
+	set     *claimSet
 }
 
 // NewIndex returns an index. It gives the same answers before Run has begun, but takes longer.
@@ -41,8 +41,8 @@ func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
 	i := &Index{
 		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apiBindings),
 		bound:    bound,
-		clusters: map[logicalcluster.Name][]accepting{},
-		sets:     map[content]*set{},
+		clusters: map[logicalcluster.Name][]bindingClaims{},
+		sets:     map[contentHash]*claimSet{},
 	}
 	i.informer = informer.NewWithHandler(apiBindings, i.reader.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
 		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnDisconnect: i.forget,
@@ -58,7 +58,7 @@ func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[str
 		return nil, fmt.Errorf("finding the claims on %s: no single logical cluster in the context", gr)
 	}
 	var wanted map[string]string
-	all, err := i.in(ctx, cluster)
+	all, err := i.claimsIn(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -70,19 +70,19 @@ func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[str
 			}
 			return bound.Identity, true
 		}
-		own := Corrected(own, nil) // a claim does not select by claims
+		own := ReplaceClaimLabels(own, nil) // a claim does not select by claims
 		for _, one := range all {
-			wanted = one.set.apply(wanted, Normal(gr), identity, own)
+			wanted = one.set.addLabels(wanted, Normal(gr), identity, own)
 		}
 	}
 	if gr == apiBindings {
-		wanted = withReflexive(wanted, own)
+		wanted = addReflexiveLabel(wanted, own)
 	}
 	return wanted, nil
 }
 
-// in returns what is known of a logical cluster, or finds it out while the index is not complete.
-func (i *Index) in(ctx context.Context, cluster logicalcluster.Name) ([]accepting, error) {
+// claimsIn returns what is known of a logical cluster, or finds it out while the index is not complete.
+func (i *Index) claimsIn(ctx context.Context, cluster logicalcluster.Name) ([]bindingClaims, error) {
 	i.mu.RLock()
 	all, synced := i.clusters[cluster], i.synced
 	i.mu.RUnlock()
@@ -95,29 +95,29 @@ func (i *Index) in(ctx context.Context, cluster logicalcluster.Name) ([]acceptin
 	}
 	all = nil
 	for _, object := range objects {
-		of, err := contentOf(object)
+		hash, err := hashClaims(object)
 		if err != nil {
 			return nil, err
 		}
-		if of != (content{}) {
-			all = append(all, accepting{object.Name, newSet(object, of)})
+		if hash != (contentHash{}) {
+			all = append(all, bindingClaims{object.Name, newClaimSet(object, hash)})
 		}
 	}
 	return all, nil
 }
 
-// concerns tells from memory whether the labels of an object have to be looked at. While the index is not complete it
+// mayNeedRelabeling tells from memory whether the labels of an object have to be looked at. While the index is not complete it
 // cannot tell, and says no.
-func (i *Index) concerns(cluster logicalcluster.Name, gr schema.GroupResource, own map[string]string) bool {
+func (i *Index) mayNeedRelabeling(cluster logicalcluster.Name, gr schema.GroupResource, own map[string]string) bool {
 	i.mu.RLock()
 	synced, any := i.synced, len(i.clusters[cluster]) > 0
 	i.mu.RUnlock()
-	return synced && (any || gr == apiBindings || Claimed(own))
+	return synced && (any || gr == apiBindings || HasClaimLabels(own))
 }
 
-// reflects tells whether the index has what a binding says, so that admission goes by it.
-func (i *Index) reflects(binding *apisv1alpha2.APIBinding) (bool, error) {
-	of, err := contentOf(binding)
+// isUpToDate tells whether the index has what a binding says, so that admission goes by it.
+func (i *Index) isUpToDate(binding *apisv1alpha2.APIBinding) (bool, error) {
+	hash, err := hashClaims(binding)
 	if err != nil {
 		return false, err
 	}
@@ -129,9 +129,9 @@ func (i *Index) reflects(binding *apisv1alpha2.APIBinding) (bool, error) {
 	all := i.clusters[logicalcluster.Of(binding)]
 	at, known := find(all, binding.Name)
 	if !known {
-		return of == content{}, nil
+		return hash == contentHash{}, nil
 	}
-	return all[at].set.content == of, nil
+	return all[at].set.hash == hash, nil
 }
 
 // Sizes returns how many logical clusters with claims, and how many different sets of them, are known: what the memory
@@ -144,7 +144,7 @@ func (i *Index) Sizes() (clusters, sets int) {
 
 // update takes in what a binding says. Slices are replaced, not changed: who reads holds no lock.
 func (i *Index) update(object *apisv1alpha2.APIBinding) error {
-	of, err := contentOf(object)
+	hash, err := hashClaims(object)
 	if err != nil {
 		return err
 	}
@@ -154,22 +154,22 @@ func (i *Index) update(object *apisv1alpha2.APIBinding) error {
 	all := i.clusters[cluster]
 	at, known := find(all, object.Name)
 	switch {
-	case of == content{}:
-		i.drop(cluster, object.Name)
-	case known && all[at].set.content == of:
+	case hash == contentHash{}:
+		i.deleteEntry(cluster, object.Name)
+	case known && all[at].set.hash == hash:
 	case known:
 		replaced := slices.Clone(all)
-		replaced[at].set = i.acquire(object, of)
+		replaced[at].set = i.acquire(object, hash)
 		i.clusters[cluster] = replaced
 		i.release(all[at].set)
 	default:
-		i.clusters[cluster] = slices.Insert(slices.Clone(all), at, accepting{object.Name, i.acquire(object, of)})
+		i.clusters[cluster] = slices.Insert(slices.Clone(all), at, bindingClaims{object.Name, i.acquire(object, hash)})
 	}
 	return nil
 }
 
-// drop forgets a binding. The lock is held.
-func (i *Index) drop(cluster logicalcluster.Name, binding string) {
+// deleteEntry forgets a binding. The lock is held.
+func (i *Index) deleteEntry(cluster logicalcluster.Name, binding string) {
 	all := i.clusters[cluster]
 	at, known := find(all, binding)
 	if !known {
@@ -183,22 +183,22 @@ func (i *Index) drop(cluster logicalcluster.Name, binding string) {
 	i.clusters[cluster] = slices.Delete(slices.Clone(all), at, at+1)
 }
 
-func (i *Index) acquire(object *apisv1alpha2.APIBinding, of content) *set {
-	known := i.sets[of]
+func (i *Index) acquire(object *apisv1alpha2.APIBinding, hash contentHash) *claimSet {
+	known := i.sets[hash]
 	if known == nil {
-		known = newSet(object, of)
-		i.sets[of] = known
+		known = newClaimSet(object, hash)
+		i.sets[hash] = known
 	}
-	known.users++
+	known.refs++
 	return known
 }
 
-func (i *Index) release(s *set) {
-	if s.users--; s.users == 0 {
-		delete(i.sets, s.content)
+func (i *Index) release(s *claimSet) {
+	if s.refs--; s.refs == 0 {
+		delete(i.sets, s.hash)
 	}
 }
 
-func find(all []accepting, binding string) (at int, known bool) {
-	return slices.BinarySearchFunc(all, binding, func(a accepting, name string) int { return strings.Compare(a.binding, name) })
+func find(all []bindingClaims, binding string) (at int, known bool) {
+	return slices.BinarySearchFunc(all, binding, func(a bindingClaims, name string) int { return strings.Compare(a.binding, name) })
 }

@@ -49,7 +49,7 @@ func TestWhichLabelsAnObjectCarries(t *testing.T) {
 		acceptingIn("nothing", "binding", scoped(claim, map[string]string{})),
 		acceptingIn("events", "binding", scoped(exported("events.k8s.io", "events", "*"), nil)),
 	)
-	export := bindings.Export{Cluster: logicalcluster.MustParseName("provider"), Name: "export"}
+	export := bindings.ExportKey{Cluster: logicalcluster.MustParseName("provider"), Name: "export"}
 	key, value := apiindex.ClaimLabel(export, claim)
 	eventKey, eventValue := apiindex.ClaimLabel(export, exported("", "events"))
 	for name, tc := range map[string]struct {
@@ -131,7 +131,7 @@ func TestTheIndexSaysWhatItHasSeen(t *testing.T) {
 		"one that shows nothing":    {boundTo(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := index.reflects(tc.binding); err != nil || got != tc.want {
+			if got, err := index.isUpToDate(tc.binding); err != nil || got != tc.want {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
 			}
 		})
@@ -151,7 +151,7 @@ func BenchmarkLabelsWithoutClaims(b *testing.B) {
 	own := map[string]string{"app": "x", "tier": "y"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if wanted, err := index.Labels(ctx, configMaps, own); err != nil || !Right(own, wanted) {
+		if wanted, err := index.Labels(ctx, configMaps, own); err != nil || !LabelsMatch(own, wanted) {
 			b.Fatal(wanted, err)
 		}
 	}

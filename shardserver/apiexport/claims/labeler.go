@@ -20,11 +20,11 @@ import (
 
 const (
 	// workers is how many bindings are worked on at once, touching how many objects of each is at work at a time.
-	workers, touching = 4, 8
-	// patience is how long objects are touched before other bindings get their turn.
-	patience = time.Minute
-	// indexDelay is how long the index gets to learn what the labeler has read.
-	indexDelay = 20 * time.Millisecond
+	workers, touchConcurrency = 4, 8
+	// maxRunTime is how long objects are touched before other bindings get their turn.
+	maxRunTime = time.Minute
+	// indexSyncDelay is how long the index gets to learn what the labeler has read.
+	indexSyncDelay = 20 * time.Millisecond
 )
 
 // Config is what the labeler works with.
@@ -61,17 +61,17 @@ func Controller(cfg Config) controller.Controller {
 	l := newLabeler(cfg)
 	return controller.Controller{
 		Name:      "permission-claims",
-		Inputs:    []controller.Input{{Resource: apiBindings, Keys: claiming}},
+		Inputs:    []controller.Input{{Resource: apiBindings, Keys: bindingKeys}},
 		Workers:   workers,
 		Reconcile: l.reconcile,
 	}
 }
 
-// claiming returns the key of a binding that has anything to do with claims. Most have not: what their status says of
+// bindingKeys returns the key of a binding that has anything to do with claims. Most have not: what their status says of
 // claims comes with the rest of it (Judge). Claims that have ended are the Releaser's.
-func claiming(event watch.Event) []controller.Key {
+func bindingKeys(event watch.Event) []controller.Key {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
-	if !ok || ended(binding) || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
+	if !ok || claimsEnded(binding) || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
 		return nil
 	}
 	return controller.ObjectKey(event)
@@ -84,23 +84,23 @@ func (l *labeler) reconcile(ctx context.Context, key controller.Key) (controller
 	}
 	binding := stored.DeepCopy()
 	var again controller.Result
-	if pending := Judge(binding); len(pending) > 0 {
-		reflected, err := l.cfg.Index.reflects(stored)
+	if pending := UpdateStatus(binding); len(pending) > 0 {
+		reflected, err := l.cfg.Index.isUpToDate(stored)
 		if err != nil {
 			return controller.Result{}, err
 		}
 		if !reflected {
-			return controller.Result{RequeueAfter: indexDelay}, nil
+			return controller.Result{RequeueAfter: indexSyncDelay}, nil
 		}
 		err = l.relabel(ctx, pending)
 		switch {
 		case errors.Is(err, errUnfinished):
 			again.RequeueAfter = time.Millisecond
 		case err != nil:
-			failed(binding, err)
+			setFailed(binding, err)
 			again.RequeueAfter = 30 * time.Second
 		default:
-			applied(binding, effective(binding))
+			setApplied(binding, effectiveClaims(binding))
 		}
 	}
 	if equality.Semantic.DeepEqual(stored.Status, binding.Status) {

@@ -11,23 +11,23 @@ import (
 // apiBindings are objects that one provider may always see: that of the export that is bound.
 var apiBindings = apisv1alpha2.Resource("apibindings")
 
-// Claimed tells whether any of an object's labels is that of a claim.
-func Claimed(own map[string]string) bool {
+// HasClaimLabels tells whether any of an object's labels is that of a claim.
+func HasClaimLabels(own map[string]string) bool {
 	for key := range own {
-		if isClaim(key) {
+		if isClaimLabel(key) {
 			return true
 		}
 	}
 	return false
 }
 
-func isClaim(key string) bool { return strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix) }
+func isClaimLabel(key string) bool { return strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix) }
 
-// Right tells whether the labels of claims among an object's own are those that are wanted.
-func Right(own, wanted map[string]string) bool {
+// LabelsMatch tells whether the labels of claims among an object's own are those that are wanted.
+func LabelsMatch(own, wanted map[string]string) bool {
 	found := 0
 	for key, value := range own {
-		if !isClaim(key) {
+		if !isClaimLabel(key) {
 			continue
 		}
 		if want, ok := wanted[key]; !ok || want != value {
@@ -38,11 +38,11 @@ func Right(own, wanted map[string]string) bool {
 	return found == len(wanted)
 }
 
-// Corrected returns an object's labels with the wanted ones of claims in the place of those that it has.
-func Corrected(own, wanted map[string]string) map[string]string {
+// ReplaceClaimLabels returns an object's labels with the wanted ones of claims in the place of those that it has.
+func ReplaceClaimLabels(own, wanted map[string]string) map[string]string {
 	corrected := make(map[string]string, len(own)+len(wanted))
 	for key, value := range own {
-		if !isClaim(key) {
+		if !isClaimLabel(key) {
 			corrected[key] = value
 		}
 	}
@@ -53,9 +53,9 @@ func Corrected(own, wanted map[string]string) map[string]string {
 	return corrected
 }
 
-// withReflexive adds the label by which the provider of an export sees a binding to that very export, unless a claim
+// addReflexiveLabel adds the label by which the provider of an export sees a binding to that very export, unless a claim
 // shows it the binding anyway. The binding's own label says which export that is.
-func withReflexive(wanted, own map[string]string) map[string]string {
+func addReflexiveLabel(wanted, own map[string]string) map[string]string {
 	export := own[apisv1alpha2.ExportLabelKey]
 	if export == "" {
 		return wanted

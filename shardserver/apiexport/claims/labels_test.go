@@ -22,15 +22,15 @@ func TestLabelsArePutRight(t *testing.T) {
 		"what is right stays":                       {map[string]string{prefix + "x": "1"}, map[string]string{prefix + "x": "1"}, map[string]string{prefix + "x": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Corrected(tc.own, tc.wanted)
+			got := ReplaceClaimLabels(tc.own, tc.wanted)
 			if !maps.Equal(got, tc.want) || (got == nil) != (tc.want == nil) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
-			if !Right(got, tc.wanted) {
+			if !LabelsMatch(got, tc.wanted) {
 				t.Errorf("%v is corrected and still not right", got)
 			}
-			if Right(tc.own, tc.wanted) != maps.Equal(tc.own, tc.want) {
-				t.Errorf("whether %v is right: %v", tc.own, Right(tc.own, tc.wanted))
+			if LabelsMatch(tc.own, tc.wanted) != maps.Equal(tc.own, tc.want) {
+				t.Errorf("whether %v is right: %v", tc.own, LabelsMatch(tc.own, tc.wanted))
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestABindingIsSeenByItsOwnExport(t *testing.T) {
 		"by nobody while the export is not known": {nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := withReflexive(tc.wanted, tc.own); !maps.Equal(got, tc.want) {
+			if got := addReflexiveLabel(tc.wanted, tc.own); !maps.Equal(got, tc.want) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})

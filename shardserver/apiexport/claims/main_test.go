@@ -133,7 +133,7 @@ func (p *parties) applied(claims ...apisv1alpha2.PermissionClaim) {
 
 // label is that of the objects of a claim of the export.
 func (p *parties) label(claim apisv1alpha2.PermissionClaim) (key, value string) {
-	return apiindex.ClaimLabel(apiindex.ExportOf(p.export), claim)
+	return apiindex.ClaimLabel(apiindex.ExportKeyOf(p.export), claim)
 }
 
 // claimsOf returns the labels of claims on an object.

@@ -26,8 +26,8 @@ import (
 const (
 	// pageSize is how many objects are looked at in one read.
 	pageSize = 500
-	// busyWait is how long to wait for a server that is busy.
-	busyWait = 100 * time.Millisecond
+	// retryInterval is how long to wait for a server that is busy.
+	retryInterval = 100 * time.Millisecond
 )
 
 // errUnfinished says that there is more to do, in another turn.
@@ -35,11 +35,11 @@ var errUnfinished = errors.New("more objects are to be labelled")
 
 // relabel brings all objects of some resources of the context's logical cluster in line with its claims.
 func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource) error {
-	going, err := l.isGoing(ctx)
-	if going || err != nil {
+	deleting, err := l.isClusterDeleting(ctx)
+	if deleting || err != nil {
 		return err
 	}
-	until := time.Now().Add(patience)
+	until := time.Now().Add(maxRunTime)
 	var errs []error
 	for _, gr := range resources {
 		resource, err := l.cfg.Registry.For(ctx, gr)
@@ -49,7 +49,7 @@ func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource)
 		if resource == nil {
 			continue // reviews are never stored; and what is not served here has no objects
 		}
-		pass := &pass{labeler: l, resource: resource, until: until}
+		pass := &relabeler{labeler: l, resource: resource, until: until}
 		if err := pass.run(ctx); err != nil {
 			if errors.Is(err, errUnfinished) {
 				return err
@@ -60,8 +60,8 @@ func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource)
 	return errors.Join(errs...)
 }
 
-// pass is one look at all objects of a resource.
-type pass struct {
+// relabeler is one look at all objects of a resource.
+type relabeler struct {
 	*labeler
 	resource *storage.Resource
 	until    time.Time
@@ -71,20 +71,20 @@ type pass struct {
 }
 
 // run returns errUnfinished when time is up, or what kept objects from being labelled.
-func (p *pass) run(ctx context.Context) error {
+func (p *relabeler) run(ctx context.Context) error {
 	next := ""
 	for {
 		if time.Now().After(p.until) {
 			return errUnfinished
 		}
-		page, rest, err := p.page(ctx, next)
+		page, rest, err := p.listOutdated(ctx, next)
 		switch {
 		case apierrors.IsResourceExpired(err):
 			return errUnfinished // the list took too long to be one; what was done stays done
 		case err != nil:
 			return fmt.Errorf("listing: %w", err)
 		}
-		if err := p.correct(ctx, page); err != nil {
+		if err := p.touchAll(ctx, page); err != nil {
 			return err
 		}
 		if next = rest; next == "" {
@@ -95,7 +95,7 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // summary speaks of one object only, the same one each time, since a condition shows it.
-func (p *pass) summary() error {
+func (p *relabeler) summary() error {
 	if len(p.failed) == 0 {
 		return nil
 	}
@@ -105,8 +105,8 @@ func (p *pass) summary() error {
 	return fmt.Errorf("%d objects failed, such as %s: %w", len(p.failed), types.NamespacedName{Namespace: first.namespace, Name: first.name}, p.failed[first])
 }
 
-// page returns some objects whose labels are not right, and where to go on.
-func (p *pass) page(ctx context.Context, from string) (wrong []target, next string, err error) {
+// listOutdated returns some objects whose labels are not right, and where to go on.
+func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []target, next string, err error) {
 	gr := p.resource.GVR.GroupResource()
 	scoped := request.WithNamespace(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource}), "")
 	list, err := p.resource.Store.List(scoped, &internalversion.ListOptions{Limit: pageSize, Continue: from})
@@ -118,9 +118,9 @@ func (p *pass) page(ctx context.Context, from string) (wrong []target, next stri
 		if err != nil {
 			return err
 		}
-		isWrong, err := p.isWrong(ctx, gr, object)
-		if isWrong {
-			wrong = append(wrong, target{object.GetNamespace(), object.GetName()})
+		isOutdated, err := p.labelsOutdated(ctx, gr, object)
+		if isOutdated {
+			outdated = append(outdated, target{object.GetNamespace(), object.GetName()})
 		}
 		return err
 	})
@@ -131,21 +131,21 @@ func (p *pass) page(ctx context.Context, from string) (wrong []target, next stri
 	if err != nil {
 		return nil, "", err
 	}
-	return wrong, position.GetContinue(), nil
+	return outdated, position.GetContinue(), nil
 }
 
 // target is an object to touch.
 type target struct{ namespace, name string }
 
-// correct touches objects, some at a time.
-func (p *pass) correct(ctx context.Context, targets []target) error {
+// touchAll touches objects, some at a time.
+func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
 	work := make(chan target)
 	var workers sync.WaitGroup
-	for range min(touching, len(targets)) {
+	for range min(touchConcurrency, len(targets)) {
 		workers.Go(func() {
 			for one := range work {
 				if err := p.touch(ctx, one); err != nil {
-					p.note(one, err)
+					p.recordFailure(one, err)
 				}
 			}
 		})
@@ -170,7 +170,7 @@ func (p *pass) correct(ctx context.Context, targets []target) error {
 
 // touch touches one object, again while the server is busy: webhooks of the workspace let in few of the shard's own
 // requests at a time.
-func (p *pass) touch(ctx context.Context, one target) error {
+func (p *relabeler) touch(ctx context.Context, one target) error {
 	for {
 		err := touch(ctx, p.cfg.Objects, p.resource.GVR, one)
 		busy := apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
@@ -178,14 +178,14 @@ func (p *pass) touch(ctx context.Context, one target) error {
 			return err
 		}
 		select {
-		case <-time.After(busyWait):
+		case <-time.After(retryInterval):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (p *pass) note(one target, err error) {
+func (p *relabeler) recordFailure(one target, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed == nil {

@@ -11,8 +11,8 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// ReleaseWait is how long to wait before Release is asked again.
-const ReleaseWait = 100 * time.Millisecond
+// ReleaseRetryInterval is how long to wait before Release is asked again.
+const ReleaseRetryInterval = 100 * time.Millisecond
 
 // Releaser ends the claims of a binding that is being deleted.
 type Releaser struct{ labeler *labeler }
@@ -36,48 +36,48 @@ func (r *Releaser) Release(ctx context.Context, binding *apisv1alpha2.APIBinding
 	if len(accepted) == 0 {
 		return true, nil
 	}
-	if going, err := r.labeler.isGoing(ctx); going || err != nil {
-		return going, err
+	if deleting, err := r.labeler.isClusterDeleting(ctx); deleting || err != nil {
+		return deleting, err
 	}
-	if !ended(binding) {
+	if !claimsEnded(binding) {
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 		return false, nil
 	}
-	if reflected, err := r.labeler.cfg.Index.reflects(binding); !reflected || err != nil {
+	if reflected, err := r.labeler.cfg.Index.isUpToDate(binding); !reflected || err != nil {
 		return false, err
 	}
-	err = r.labeler.relabel(ctx, outdated(accepted, nil))
+	err = r.labeler.relabel(ctx, outdatedResources(accepted, nil))
 	if err != nil && !errors.Is(err, errUnfinished) {
-		failed(binding, err)
+		setFailed(binding, err)
 	}
 	return err == nil, nil
 }
 
-// ended tells whether the claims of a binding hold no more because it is being deleted and has nothing else to wait for.
-func ended(binding *apisv1alpha2.APIBinding) bool {
+// claimsEnded tells whether the claims of a binding hold no more because it is being deleted and has nothing else to wait for.
+func claimsEnded(binding *apisv1alpha2.APIBinding) bool {
 	return binding.DeletionTimestamp != nil && conditionsv1alpha1.IsTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 }
 
-// gri names the resource of a claim.
-type gri struct {
+// claimKey names the resource of a claim.
+type claimKey struct {
 	schema.GroupResource
 	identity string
 }
 
-func griOf(claim apisv1alpha2.PermissionClaim) gri {
-	return gri{schema.GroupResource{Group: claim.Group, Resource: claim.Resource}, claim.IdentityHash}
+func claimKeyOf(claim apisv1alpha2.PermissionClaim) claimKey {
+	return claimKey{schema.GroupResource{Group: claim.Group, Resource: claim.Resource}, claim.IdentityHash}
 }
 
-// byResource indexes claims, since objects may hold thousands of them.
-func byResource[T any](claims []T, claimOf func(T) apisv1alpha2.PermissionClaim) map[gri]T {
-	indexed := make(map[gri]T, len(claims))
+// indexByKey indexes claims, since objects may hold thousands of them.
+func indexByKey[T any](claims []T, claimOf func(T) apisv1alpha2.PermissionClaim) map[claimKey]T {
+	indexed := make(map[claimKey]T, len(claims))
 	for _, claim := range claims {
-		indexed[griOf(claimOf(claim))] = claim
+		indexed[claimKeyOf(claimOf(claim))] = claim
 	}
 	return indexed
 }
 
-func plain(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim { return claim }
+func asIs(claim apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim { return claim }
 
 func unscoped(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha2.PermissionClaim {
 	return claim.PermissionClaim

@@ -231,7 +231,7 @@ func ofBindings(t *testing.T, shard *shardtesting.Shard) {
 	owner := shard.NewWorkspace(t, "root", "owner-"+rand.String(6)).Spec.Cluster
 	owned := shard.NewExport(t, owner, "owned", schema.GroupResource{Group: "other.io", Resource: "gadgets"}, "Gadget")
 	other := shard.Bind(t, p.consumerName, owner, "owned")
-	otherKey := apiindex.ClaimLabelKey(apiindex.ExportOf(owned))
+	otherKey := apiindex.ClaimLabelKey(apiindex.ExportKeyOf(owned))
 	p.carries(other, map[string]string{otherKey: apiindex.ReflexiveClaimValue})
 
 	p.answers(answer(claim, nil))

@@ -14,44 +14,44 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// Judge brings what the status of a binding says about claims in line with what the binding accepts and the status says
+// UpdateStatus brings what the status of a binding says about claims in line with what the binding accepts and the status says
 // that the export has. It returns the resources whose objects have to be labelled anew before the claims count as applied;
 // if there are none, they do. While the export is not known there is nothing to judge.
-func Judge(binding *apisv1alpha2.APIBinding) (pending []schema.GroupResource) {
-	if _, known := exportOf(binding); !known {
+func UpdateStatus(binding *apisv1alpha2.APIBinding) (pending []schema.GroupResource) {
+	if _, known := exportKeyOf(binding); !known {
 		return nil
 	}
-	judgeValidity(binding)
-	wanted := effective(binding)
-	if pending = outdated(binding.Status.AppliedPermissionClaims, wanted); len(pending) > 0 {
+	setClaimsValid(binding)
+	wanted := effectiveClaims(binding)
+	if pending = outdatedResources(binding.Status.AppliedPermissionClaims, wanted); len(pending) > 0 {
 		return pending
 	}
-	applied(binding, wanted)
+	setApplied(binding, wanted)
 	return nil
 }
 
-// applied says that the claims are applied. A status that says so already is left as it is.
-func applied(binding *apisv1alpha2.APIBinding, claims []apisv1alpha2.ScopedPermissionClaim) {
+// setApplied says that the claims are applied. A status that says so already is left as it is.
+func setApplied(binding *apisv1alpha2.APIBinding, claims []apisv1alpha2.ScopedPermissionClaim) {
 	if !equality.Semantic.DeepEqual(binding.Status.AppliedPermissionClaims, claims) {
 		binding.Status.AppliedPermissionClaims = claims
 	}
 	conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.PermissionClaimsApplied)
 }
 
-// failed says that some objects could not be labelled. What was applied before stays in the status, so that the
+// setFailed says that some objects could not be labelled. What was applied before stays in the status, so that the
 // resources are looked at again.
-func failed(binding *apisv1alpha2.APIBinding, err error) {
+func setFailed(binding *apisv1alpha2.APIBinding, err error) {
 	conditionsv1alpha1.MarkFalse(binding, apisv1alpha2.PermissionClaimsApplied, apisv1alpha2.InternalErrorReason,
 		conditionsv1alpha1.SeverityError, "Not all objects could be labelled: %v", err)
 }
 
-// outdated returns the resources for which other objects shall be labelled than are, ordered.
-func outdated(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.GroupResource {
+// outdatedResources returns the resources for which other objects shall be labelled than are, ordered.
+func outdatedResources(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.GroupResource {
 	found := sets.New[schema.GroupResource]()
 	for _, pair := range [][2][]apisv1alpha2.ScopedPermissionClaim{{labelled, wanted}, {wanted, labelled}} {
-		others := byResource(pair[1], unscoped)
+		others := indexByKey(pair[1], unscoped)
 		for _, claim := range pair[0] {
-			if other, has := others[griOf(claim.PermissionClaim)]; !has || !equality.Semantic.DeepEqual(claim.Selector, other.Selector) {
+			if other, has := others[claimKeyOf(claim.PermissionClaim)]; !has || !equality.Semantic.DeepEqual(claim.Selector, other.Selector) {
 				found.Insert(resourceOf(claim.PermissionClaim))
 			}
 		}
@@ -61,20 +61,20 @@ func outdated(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.Gr
 	})
 }
 
-// judgeValidity says whether what is accepted is what the export claims.
-func judgeValidity(binding *apisv1alpha2.APIBinding) {
+// setClaimsValid says whether what is accepted is what the export claims.
+func setClaimsValid(binding *apisv1alpha2.APIBinding) {
 	var unknown, different []string
-	claimed := byResource(binding.Status.ExportPermissionClaims, plain)
+	claimed := indexByKey(binding.Status.ExportPermissionClaims, asIs)
 	for _, accepted := range binding.Spec.PermissionClaims {
 		if accepted.State != apisv1alpha2.ClaimAccepted {
 			continue
 		}
-		exported, has := claimed[griOf(accepted.PermissionClaim)]
+		exported, has := claimed[claimKeyOf(accepted.PermissionClaim)]
 		if !has {
-			unknown = append(unknown, named(accepted.PermissionClaim))
+			unknown = append(unknown, describeClaim(accepted.PermissionClaim))
 			continue
 		}
-		different = append(different, differences(accepted.Scoped(), exported)...)
+		different = append(different, mismatches(accepted.Scoped(), exported)...)
 	}
 	switch {
 	case len(unknown) > 0:
@@ -90,20 +90,20 @@ func judgeValidity(binding *apisv1alpha2.APIBinding) {
 	}
 }
 
-// differences tells in what an accepted claim is not the one of the export.
-func differences(accepted apisv1alpha2.ScopedPermissionClaim, exported apisv1alpha2.PermissionClaim) []string {
+// mismatches tells in what an accepted claim is not the one of the export.
+func mismatches(accepted apisv1alpha2.ScopedPermissionClaim, exported apisv1alpha2.PermissionClaim) []string {
 	var found []string
 	ours, theirs := sets.New(accepted.Verbs...), sets.New(exported.Verbs...)
 	if !ours.Equal(theirs) && !ours.Has(apisv1alpha2.VerbAll) && !theirs.Has(apisv1alpha2.VerbAll) {
-		found = append(found, "verbs of "+named(exported))
+		found = append(found, "verbs of "+describeClaim(exported))
 	}
 	if exported.DefaultSelector != nil && !equality.Semantic.DeepEqual(accepted.Selector, *exported.DefaultSelector) {
-		found = append(found, "selector of "+named(exported))
+		found = append(found, "selector of "+describeClaim(exported))
 	}
 	return found
 }
 
-func named(claim apisv1alpha2.PermissionClaim) string {
+func describeClaim(claim apisv1alpha2.PermissionClaim) string {
 	name := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}.String()
 	if claim.IdentityHash != "" {
 		name = fmt.Sprintf("%s:%s", name, claim.IdentityHash)

@@ -109,7 +109,7 @@ func TestJudgingABinding(t *testing.T) {
 			if tc.empty {
 				conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 			}
-			if got := Judge(binding); !slices.Equal(got, tc.pending) {
+			if got := UpdateStatus(binding); !slices.Equal(got, tc.pending) {
 				t.Errorf("pending: got %v, want %v", got, tc.pending)
 			}
 			if got := conditionsv1alpha1.GetReason(binding, apisv1alpha2.PermissionClaimsValid); got != tc.invalid {
@@ -119,7 +119,7 @@ func TestJudgingABinding(t *testing.T) {
 				t.Errorf("applied: %v", got)
 			}
 			again := binding.DeepCopy()
-			if Judge(again); !slices.Equal(again.Status.Conditions, binding.Status.Conditions) {
+			if UpdateStatus(again); !slices.Equal(again.Status.Conditions, binding.Status.Conditions) {
 				t.Errorf("the second look says %v, the first %v", again.Status.Conditions, binding.Status.Conditions)
 			}
 		})
@@ -127,14 +127,14 @@ func TestJudgingABinding(t *testing.T) {
 	t.Run("nothing is said while the export is not known", func(t *testing.T) {
 		binding := boundTo(maps)
 		binding.Status.APIExportClusterName = ""
-		if pending := Judge(binding); pending != nil || len(binding.Status.Conditions) != 0 {
+		if pending := UpdateStatus(binding); pending != nil || len(binding.Status.Conditions) != 0 {
 			t.Errorf("got %v, %v", pending, binding.Status.Conditions)
 		}
 	})
 	t.Run("a failure is told, and what was applied stays", func(t *testing.T) {
 		binding := boundTo(maps)
 		binding.Status.AppliedPermissionClaims = []apisv1alpha2.ScopedPermissionClaim{all(maps)}
-		failed(binding, errors.New("no"))
+		setFailed(binding, errors.New("no"))
 		if !conditionsv1alpha1.IsFalse(binding, apisv1alpha2.PermissionClaimsApplied) || len(binding.Status.AppliedPermissionClaims) != 1 {
 			t.Errorf("got %+v", binding.Status)
 		}

@@ -29,7 +29,7 @@ type site struct {
 	*shardtesting.Shard
 	masters client.Client
 	clock   *clocktesting.FakePassiveClock
-	made    *definitions.Definitions
+	made    *definitions.Manager
 	t       *testing.T
 }
 
@@ -37,7 +37,7 @@ func newSite(t *testing.T) *site {
 	shard := shardtesting.Start(t)
 	s := &site{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
 	s.made = definitions.New(definitions.Config{
-		Registry: shard.Server.Registry, Client: s.masters, Exports: shard.Server.Exports(), Index: shard.Server.Bindings(), Clock: s.clock,
+		Registry: shard.Server.Registry, Client: s.masters, Exports: shard.Server.Exports(), Bindings: shard.Server.Bindings(), Clock: s.clock,
 	})
 	return s
 }
@@ -83,10 +83,10 @@ func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
 	schema := s.schema(provider, "v1.widgets.example.io")
 
 	s.clock.SetTime(time.Now().Add(time.Second))
-	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || result.RequeueAfter > definitions.UnusedFor {
+	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || result.RequeueAfter > definitions.UnusedGracePeriod {
 		t.Errorf("a young definition is looked at again after %v", result.RequeueAfter)
 	}
-	s.clock.SetTime(time.Now().Add(definitions.UnusedFor + time.Minute))
+	s.clock.SetTime(time.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
 		t.Error("a definition goes that is bound")
 	}
@@ -94,7 +94,7 @@ func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	shardtesting.Eventually(t, "nobody binds it", func(context.Context) error {
-		if len(s.Server.Bindings().WithSchema(schema.UID)) > 0 {
+		if len(s.Server.Bindings().ListBySchema(schema.UID)) > 0 {
 			return errors.New("somebody does")
 		}
 		return nil
@@ -105,7 +105,7 @@ func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
 		t.Error("a definition goes that somebody is about to bind")
 	}
-	s.clock.SetTime(s.clock.Now().Add(definitions.UnusedFor + time.Minute))
+	s.clock.SetTime(s.clock.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	s.cleanup(schema.UID)
 	shardtesting.Eventually(t, "the definition goes", func(context.Context) error {
 		if err := s.exists(schema.UID); !apierrors.IsNotFound(err) {
@@ -127,7 +127,7 @@ func TestClaimedIdentitiesHaveDefinitions(t *testing.T) {
 	})
 	schema := s.schema(provider, "v1.widgets.example.io") // though nobody binds it
 	s.tell(claiming)
-	s.clock.SetTime(time.Now().Add(definitions.UnusedFor + time.Minute))
+	s.clock.SetTime(time.Now().Add(definitions.UnusedGracePeriod + time.Minute))
 	if result := s.cleanup(schema.UID); result.RequeueAfter <= 0 || s.exists(schema.UID) != nil {
 		t.Error("a definition goes that is claimed")
 	}

@@ -20,38 +20,38 @@ import (
 
 // claimedController makes the definitions of resources that an export claims by identity, so that its provider can list
 // them over all logical clusters before any of those that are its own has bound them.
-func (d *Definitions) claimedController() controller.Controller {
+func (d *Manager) claimedController() controller.Controller {
 	return controller.Controller{
 		Name: "apiexport-claimed-definitions",
 		Inputs: []controller.Input{
-			{Resource: apisv1alpha2.Resource("apiexports"), Keys: d.claimedKeys, Everywhere: true},
-			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: d.claimedSchemaKeys, Everywhere: true},
+			{Resource: apisv1alpha2.Resource("apiexports"), Keys: d.exportKeys, Everywhere: true},
+			{Resource: apisv1alpha1.Resource("apiresourceschemas"), Keys: d.schemaKeys, Everywhere: true},
 		},
 		Workers:   2,
 		Reconcile: d.reconcileClaimed,
 	}
 }
 
-// claimedKeys returns an export if it claims anything, and those that claim what it offers.
-func (d *Definitions) claimedKeys(event watch.Event) []controller.Key {
+// exportKeys returns an export if it claims anything, and those that claim what it offers.
+func (d *Manager) exportKeys(event watch.Event) []controller.Key {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
 	}
 	var identities sets.Set[string]
 	if event.Type != watch.Deleted {
-		identities = claimedBy(export)
+		identities = claimedIdentities(export)
 	}
-	keys := d.claimantsOf(export.Status.IdentityHash)
-	d.setClaims(apiindex.ExportOf(export), identities)
+	keys := d.claimantKeys(export.Status.IdentityHash)
+	d.setClaims(apiindex.ExportKeyOf(export), identities)
 	if len(identities) > 0 {
 		keys = append(keys, controller.ObjectKey(event)...)
 	}
 	return keys
 }
 
-// claimedBy returns the identities of what an export claims of others.
-func claimedBy(export *apisv1alpha2.APIExport) sets.Set[string] {
+// claimedIdentities returns the identities of what an export claims of others.
+func claimedIdentities(export *apisv1alpha2.APIExport) sets.Set[string] {
 	identities := sets.New[string]()
 	for _, claim := range export.Spec.PermissionClaims {
 		if claim.IdentityHash != "" {
@@ -61,71 +61,71 @@ func claimedBy(export *apisv1alpha2.APIExport) sets.Set[string] {
 	return identities
 }
 
-// claimedSchemaKeys returns the exports that claim what the exports beside a new schema offer.
-func (d *Definitions) claimedSchemaKeys(event watch.Event) []controller.Key {
+// schemaKeys returns the exports that claim what the exports beside a new schema offer.
+func (d *Manager) schemaKeys(event watch.Event) []controller.Key {
 	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
 	if !ok || event.Type != watch.Added {
 		return nil
 	}
-	if d.claimsNothing() {
+	if d.hasNoClaims() {
 		return nil
 	}
-	exports, err := d.cfg.Exports.In(context.Background(), logicalcluster.Of(schema))
+	exports, err := d.cfg.Exports.List(context.Background(), logicalcluster.Of(schema))
 	if err != nil {
 		return nil
 	}
 	var keys []controller.Key
 	for _, export := range exports {
-		keys = append(keys, d.claimantsOf(export.Status.IdentityHash)...)
+		keys = append(keys, d.claimantKeys(export.Status.IdentityHash)...)
 	}
 	return keys
 }
 
-func (d *Definitions) claimsNothing() bool {
+func (d *Manager) hasNoClaims() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.claimants) == 0
+	return len(d.exportsByIdentity) == 0
 }
 
-func (d *Definitions) claimantsOf(identity string) []controller.Key {
+func (d *Manager) claimantKeys(identity string) []controller.Key {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var keys []controller.Key
-	for export := range d.claimants[identity] {
+	for export := range d.exportsByIdentity[identity] {
 		keys = append(keys, controller.Key{Cluster: export.Cluster, Name: export.Name})
 	}
 	return keys
 }
 
-func (d *Definitions) setClaims(export bindings.Export, identities sets.Set[string]) {
+func (d *Manager) setClaims(export bindings.ExportKey, identities sets.Set[string]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for identity := range d.claims[export].Difference(identities) {
-		if d.claimants[identity].Delete(export); d.claimants[identity].Len() == 0 {
-			delete(d.claimants, identity)
+	for identity := range d.identitiesByExport[export].Difference(identities) {
+		if d.exportsByIdentity[identity].Delete(export); d.exportsByIdentity[identity].Len() == 0 {
+			delete(d.exportsByIdentity, identity)
 		}
 	}
 	for identity := range identities {
-		if d.claimants[identity] == nil {
-			d.claimants[identity] = sets.New[bindings.Export]()
+		if d.exportsByIdentity[identity] == nil {
+			d.exportsByIdentity[identity] = sets.New[bindings.ExportKey]()
 		}
-		d.claimants[identity].Insert(export)
+		d.exportsByIdentity[identity].Insert(export)
 	}
-	if d.claims[export] = identities; identities.Len() == 0 {
-		delete(d.claims, export)
+	if d.identitiesByExport[export] = identities; identities.Len() == 0 {
+		delete(d.identitiesByExport, export)
 	}
 }
 
-func (d *Definitions) reconcileClaimed(ctx context.Context, key controller.Key) (controller.Result, error) {
-	export, err := d.cfg.Exports.Get(ctx, exportOf(key))
+func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Key) (controller.Result, error) {
+	export, err := d.cfg.Exports.Get(ctx, exportKeyOf(key))
 	if apierrors.IsNotFound(err) {
-		d.setClaims(exportOf(key), nil)
+		d.setClaims(exportKeyOf(key), nil)
 		// It may have come back since it was asked for, and its event have been seen before its claims were taken away.
-		if export, err = d.cfg.Exports.Get(ctx, exportOf(key)); apierrors.IsNotFound(err) {
+		if export, err = d.cfg.Exports.Get(ctx, exportKeyOf(key)); apierrors.IsNotFound(err) {
 			return controller.Result{}, nil
 		}
 		if err == nil {
-			d.setClaims(exportOf(key), claimedBy(export))
+			d.setClaims(exportKeyOf(key), claimedIdentities(export))
 		}
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *Definitions) reconcileClaimed(ctx context.Context, key controller.Key) 
 	}
 	var failed []error
 	for _, claim := range export.Spec.PermissionClaims {
-		err := d.claimed(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
+		err := d.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
 			_, err := d.Ensure(ctx, schema)
 			return err
 		})
@@ -144,13 +144,13 @@ func (d *Definitions) reconcileClaimed(ctx context.Context, key controller.Key) 
 	return controller.Result{}, errors.Join(failed...)
 }
 
-// claimed visits the schemas of a resource that an export claims by identity.
-func (d *Definitions) claimed(ctx context.Context, claim apisv1alpha2.PermissionClaim, visit func(*apisv1alpha1.APIResourceSchema) error) error {
+// visitClaimedSchemas visits the schemas of a resource that an export claims by identity.
+func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.PermissionClaim, visit func(*apisv1alpha1.APIResourceSchema) error) error {
 	resource := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
-	if claim.IdentityHash == "" || CompiledIn(d.cfg.Registry, resource, claim.IdentityHash) {
+	if claim.IdentityHash == "" || IsCompiledIn(d.cfg.Registry, resource, claim.IdentityHash) {
 		return nil
 	}
-	providers, err := d.cfg.Exports.ByIdentity(ctx, claim.IdentityHash)
+	providers, err := d.cfg.Exports.ListByIdentity(ctx, claim.IdentityHash)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (d *Definitions) claimed(ctx context.Context, claim apisv1alpha2.Permission
 			if offered.Name != claim.Resource || offered.Group != claim.Group {
 				continue
 			}
-			found, err := d.cfg.Exports.Schema(ctx, logicalcluster.Of(provider), offered.Schema)
+			found, err := d.cfg.Exports.GetSchema(ctx, logicalcluster.Of(provider), offered.Schema)
 			if apierrors.IsNotFound(err) {
 				continue
 			}
@@ -174,6 +174,6 @@ func (d *Definitions) claimed(ctx context.Context, claim apisv1alpha2.Permission
 	return nil
 }
 
-func exportOf(key controller.Key) bindings.Export {
-	return bindings.Export{Cluster: key.Cluster, Name: key.Name}
+func exportKeyOf(key controller.Key) bindings.ExportKey {
+	return bindings.ExportKey{Cluster: key.Cluster, Name: key.Name}
 }

@@ -21,78 +21,78 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// UnusedFor is how long nobody has to have used a definition before it goes. The time since its creation counts.
-const UnusedFor = 30 * time.Minute
+// UnusedGracePeriod is how long nobody has to have used a definition before it goes. The time since its creation counts.
+const UnusedGracePeriod = 30 * time.Minute
 
-// lookAgain is how often a definition that is in use is looked at.
-const lookAgain = 10 * time.Minute
+// resyncPeriod is how often a definition that is in use is looked at.
+const resyncPeriod = 10 * time.Minute
 
 // Controllers returns the controllers of this package.
-func (d *Definitions) Controllers() []controller.Controller {
+func (d *Manager) Controllers() []controller.Controller {
 	return []controller.Controller{d.claimedController(), d.cleanupController()}
 }
 
-func (d *Definitions) cleanupController() controller.Controller {
+func (d *Manager) cleanupController() controller.Controller {
 	return controller.Controller{
 		Name:      "apiexport-definition-cleanup",
-		Inputs:    []controller.Input{{Resource: ownapiextensions.Definitions, Keys: boundKey}},
+		Inputs:    []controller.Input{{Resource: ownapiextensions.Definitions, Keys: definitionKeys}},
 		Workers:   1,
 		Reconcile: d.cleanup,
 	}
 }
 
-func boundKey(event watch.Event) []controller.Key {
+func definitionKeys(event watch.Event) []controller.Key {
 	keys := controller.ObjectKey(event)
-	if len(keys) == 0 || keys[0].Cluster != apiindex.BoundDefinitionsCluster {
+	if len(keys) == 0 || keys[0].Cluster != apiindex.BoundCRDsCluster {
 		return nil
 	}
 	return keys
 }
 
 // cleanup deletes a definition that nobody uses, or says when to look again.
-func (d *Definitions) cleanup(ctx context.Context, key controller.Key) (controller.Result, error) {
+func (d *Manager) cleanup(ctx context.Context, key controller.Key) (controller.Result, error) {
 	definition, err := d.reader.Get(ctx, "", key.Name)
 	uid := types.UID(key.Name)
 	if apierrors.IsNotFound(err) {
-		d.forget(uid)
+		d.forgetUse(uid)
 		return controller.Result{}, nil
 	}
 	if err != nil || definition.DeletionTimestamp != nil {
 		return controller.Result{}, err
 	}
-	if err := d.cfg.Index.WaitForSync(ctx); err != nil {
+	if err := d.cfg.Bindings.WaitForSync(ctx); err != nil {
 		return controller.Result{}, err
 	}
 	now := d.cfg.Clock.Now()
-	if left := UnusedFor - now.Sub(definition.CreationTimestamp.Time); left > 0 {
+	if left := UnusedGracePeriod - now.Sub(definition.CreationTimestamp.Time); left > 0 {
 		return controller.Result{RequeueAfter: left}, nil
 	}
-	needed, err := d.needed(ctx, uid, definition)
+	needed, err := d.inUse(ctx, uid, definition)
 	if err != nil || needed {
-		return controller.Result{RequeueAfter: lookAgain}, err
+		return controller.Result{RequeueAfter: resyncPeriod}, err
 	}
-	left := d.start(uid, now)
+	left := d.beginDeletion(uid, now)
 	if left > 0 {
 		return controller.Result{RequeueAfter: left}, nil
 	}
-	defer d.done(uid)
+	defer d.endDeletion(uid)
 	return controller.Result{}, d.delete(ctx, definition)
 }
 
-// needed tells whether a definition is bound, or claimed by an export.
-func (d *Definitions) needed(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
-	if len(d.cfg.Index.WithSchema(uid)) > 0 {
+// inUse tells whether a definition is bound, or claimed by an export.
+func (d *Manager) inUse(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
+	if len(d.cfg.Bindings.ListBySchema(uid)) > 0 {
 		return true, nil
 	}
 	resource := schema.GroupResource{Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural}
 	d.mu.Lock()
-	claims := make([]controller.Key, 0, len(d.claims))
-	for export := range d.claims {
+	claims := make([]controller.Key, 0, len(d.identitiesByExport))
+	for export := range d.identitiesByExport {
 		claims = append(claims, controller.Key{Cluster: export.Cluster, Name: export.Name})
 	}
 	d.mu.Unlock()
 	for _, key := range claims {
-		claimed, err := d.claimedBy(ctx, key, resource, uid)
+		claimed, err := d.claimsSchema(ctx, key, resource, uid)
 		if claimed || err != nil {
 			return claimed, err
 		}
@@ -100,9 +100,9 @@ func (d *Definitions) needed(ctx context.Context, uid types.UID, definition *api
 	return false, nil
 }
 
-// claimedBy tells whether an export claims a resource with a schema.
-func (d *Definitions) claimedBy(ctx context.Context, key controller.Key, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
-	export, err := d.cfg.Exports.Get(ctx, exportOf(key))
+// claimsSchema tells whether an export claims a resource with a schema.
+func (d *Manager) claimsSchema(ctx context.Context, key controller.Key, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
+	export, err := d.cfg.Exports.Get(ctx, exportKeyOf(key))
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
@@ -110,7 +110,7 @@ func (d *Definitions) claimedBy(ctx context.Context, key controller.Key, resourc
 		if claim.Group != resource.Group || claim.Resource != resource.Resource {
 			continue
 		}
-		err := d.claimed(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
+		err := d.visitClaimedSchemas(ctx, claim, func(schema *apisv1alpha1.APIResourceSchema) error {
 			claimed = claimed || schema.UID == uid
 			return nil
 		})
@@ -121,34 +121,34 @@ func (d *Definitions) claimedBy(ctx context.Context, key controller.Key, resourc
 	return false, nil
 }
 
-// start begins the deletion of a definition, unless somebody needed it not long ago: then it returns when that will be
+// beginDeletion begins the deletion of a definition, unless somebody needed it not long ago: then it returns when that will be
 // long ago. Until done is called nobody can begin to use it.
-func (d *Definitions) start(uid types.UID, now time.Time) (left time.Duration) {
+func (d *Manager) beginDeletion(uid types.UID, now time.Time) (left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if last, ok := d.used[uid]; ok {
-		if left := UnusedFor - now.Sub(last); left > 0 {
+	if last, ok := d.lastUsed[uid]; ok {
+		if left := UnusedGracePeriod - now.Sub(last); left > 0 {
 			return left
 		}
 	}
-	d.going.Insert(uid)
+	d.deleting.Insert(uid)
 	return 0
 }
 
-func (d *Definitions) done(uid types.UID) {
+func (d *Manager) endDeletion(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.going.Delete(uid)
+	d.deleting.Delete(uid)
 }
 
-func (d *Definitions) forget(uid types.UID) {
+func (d *Manager) forgetUse(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.used, uid)
+	delete(d.lastUsed, uid)
 }
 
-func (d *Definitions) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
-	err := d.cfg.Client.Delete(logicalcluster.With(ctx, apiindex.BoundDefinitionsCluster),
+func (d *Manager) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
+	err := d.cfg.Client.Delete(logicalcluster.With(ctx, apiindex.BoundCRDsCluster),
 		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}},
 		client.Preconditions{UID: &definition.UID, ResourceVersion: &definition.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {

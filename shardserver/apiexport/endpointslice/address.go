@@ -8,9 +8,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 )
 
-// apply adds and removes addresses. A slice of an export that is not there, or for shards that nobody can tell, stays as
+// applyEndpoints adds and removes addresses. A slice of an export that is not there, or for shards that nobody can tell, stays as
 // it is.
-func (c *sliceController) apply(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice, o observed) error {
+func (c *sliceController) applyEndpoints(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice, o observed) error {
 	if o.export == nil || o.selector == nil {
 		return nil
 	}
@@ -19,6 +19,6 @@ func (c *sliceController) apply(ctx context.Context, slice *apisv1alpha1.APIExpo
 	for _, endpoint := range slice.Status.APIExportEndpoints {
 		listed.Addresses = append(listed.Addresses, endpoint.URL)
 	}
-	wanted := listed.Wanted(o.shards, o.selector, o.consumed, apiindex.VirtualWorkspacePath(apiindex.ExportOf(o.export)))
+	wanted := listed.Wanted(o.shards, o.selector, o.hasConsumers, apiindex.VirtualWorkspacePath(apiindex.ExportKeyOf(o.export)))
 	return listed.Apply(ctx, c.cfg.Clients.Typed, wanted)
 }

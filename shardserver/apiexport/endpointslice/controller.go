@@ -40,19 +40,19 @@ var (
 	consumers  = shardingv1alpha1.Resource("exportconsumers")
 )
 
-// lookAgain is how often a slice is looked at if nothing happens. It mends what the end of a watch has hidden: that the
+// resyncPeriod is how often a slice is looked at if nothing happens. It mends what the end of a watch has hidden: that the
 // last binding went.
-const lookAgain = 10 * time.Minute
+const resyncPeriod = 10 * time.Minute
 
 // Config is what the controller needs.
 type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
-	Exports *apiindex.Catalog
+	Exports *apiindex.Resolver
 	// Consumers tells which bindings refer to an export, Slices which endpoint slices do.
-	Consumers *apiindex.Referrers[*apisv1alpha2.APIBinding]
-	Slices    *apiindex.Referrers[*apisv1alpha1.APIExportEndpointSlice]
+	Consumers *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding]
+	Slices    *apiindex.ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice]
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
 }
@@ -103,7 +103,7 @@ func (c *sliceController) exportKeys(event watch.Event) []controller.Key {
 	if !ok || event.Type == watch.Modified {
 		return nil
 	}
-	return c.cfg.Slices.To(export)
+	return c.cfg.Slices.KeysFor(export)
 }
 
 // bindingKeys returns the slices of the export that a binding which came or went refers to.
@@ -118,11 +118,11 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	// Slices may name the export otherwise than the binding does.
-	export, err := c.cfg.Exports.ByPath(context.Background(), reference)
+	export, err := c.cfg.Exports.Resolve(context.Background(), reference)
 	if err != nil {
-		return c.cfg.Slices.ToAny(reference)
+		return c.cfg.Slices.KeysForReferences(reference)
 	}
-	return c.cfg.Slices.To(export)
+	return c.cfg.Slices.KeysFor(export)
 }
 
 func (c *sliceController) partitionKeys(event watch.Event) []controller.Key {
@@ -149,12 +149,12 @@ func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	of := exportbindings.Export{Cluster: logicalcluster.Of(said), Name: said.Name}
+	of := exportbindings.ExportKey{Cluster: logicalcluster.Of(said), Name: said.Name}
 	export, err := c.cfg.Exports.Get(context.Background(), of)
 	if err != nil {
-		return c.cfg.Slices.ToAny(apiindex.Reference{Path: of.Cluster.Path(), Name: of.Name})
+		return c.cfg.Slices.KeysForReferences(apiindex.Reference{Path: of.Cluster.Path(), Name: of.Name})
 	}
-	return c.cfg.Slices.To(export)
+	return c.cfg.Slices.KeysFor(export)
 }
 
 func (c *sliceController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha1.APIExportEndpointSlice) bool) []controller.Key {
@@ -185,36 +185,36 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 		return controller.Result{}, err
 	}
 	slice := stored.DeepCopy()
-	decide(slice, observed)
+	setConditions(slice, observed)
 	if !equality.Semantic.DeepEqual(stored.Status, slice.Status) {
 		if err := c.cfg.Clients.Typed.Status().Update(ctx, slice); client.IgnoreNotFound(err) != nil {
 			return controller.Result{}, fmt.Errorf("writing the status of APIExportEndpointSlice %q: %w", slice.Name, err)
 		}
 	}
-	if err := c.apply(ctx, slice, observed); err != nil {
+	if err := c.applyEndpoints(ctx, slice, observed); err != nil {
 		return controller.Result{}, err
 	}
-	return controller.Result{RequeueAfter: lookAgain}, nil
+	return controller.Result{RequeueAfter: resyncPeriod}, nil
 }
 
 // observed is what the status of a slice follows from.
 type observed struct {
 	reference apiindex.Reference
-	// invalid says why the reference cannot be followed.
-	invalid error
-	export  *apisv1alpha2.APIExport
+	// invalidReference says why the reference cannot be followed.
+	invalidReference error
+	export           *apisv1alpha2.APIExport
 	// selector is that of the partition, nil if that is missing or cannot be understood, which fault says.
-	selector labels.Selector
-	fault    string
-	shards   []*corev1alpha1.Shard
-	// consumed tells whether a shard has consumers, and whether that is known.
-	consumed func(shard string) (consumed, known bool)
+	selector         labels.Selector
+	partitionProblem string
+	shards           []*corev1alpha1.Shard
+	// hasConsumers tells whether a shard has consumers, and whether that is known.
+	hasConsumers func(shard string) (consumed, known bool)
 }
 
 func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice) (observed, error) {
 	o := observed{}
-	if o.reference, o.invalid = apiindex.ReferenceOfSlice(slice); o.invalid == nil {
-		export, err := c.cfg.Exports.ByPath(ctx, o.reference)
+	if o.reference, o.invalidReference = apiindex.ReferenceOfSlice(slice); o.invalidReference == nil {
+		export, err := c.cfg.Exports.Resolve(ctx, o.reference)
 		if client.IgnoreNotFound(err) != nil {
 			return o, err
 		}
@@ -223,7 +223,7 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 		}
 	}
 	var err error
-	if o.selector, o.fault, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
+	if o.selector, o.partitionProblem, err = c.partitions.Selector(ctx, slice.Spec.Partition); err != nil {
 		return o, err
 	}
 	if o.shards, err = c.shards.List(ctx); err != nil {
@@ -235,29 +235,29 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	if err := c.cfg.Consumers.WaitForSync(ctx); err != nil {
 		return o, err
 	}
-	o.consumed, err = c.consumers.Of(ctx, apiindex.ExportOf(o.export), c.cfg.Consumers.Any(o.export))
+	o.hasConsumers, err = c.consumers.Of(ctx, apiindex.ExportKeyOf(o.export), c.cfg.Consumers.HasReferences(o.export))
 	return o, err
 }
 
-// decide brings the conditions and the selector of a slice in line with what was observed.
-func decide(slice *apisv1alpha1.APIExportEndpointSlice, o observed) {
+// setConditions brings the conditions and the selector of a slice in line with what was observed.
+func setConditions(slice *apisv1alpha1.APIExportEndpointSlice, o observed) {
 	switch {
-	case o.invalid != nil:
-		exportInvalid(slice, apisv1alpha1.InternalErrorReason, fmt.Sprintf("spec.export cannot be used: %v; create a slice with another one", o.invalid))
+	case o.invalidReference != nil:
+		markExportInvalid(slice, apisv1alpha1.InternalErrorReason, fmt.Sprintf("spec.export cannot be used: %v; create a slice with another one", o.invalidReference))
 	case o.export == nil:
-		exportInvalid(slice, apisv1alpha1.APIExportNotFoundReason, fmt.Sprintf("APIExport %q was not found; create it, or delete the slice", o.reference))
+		markExportInvalid(slice, apisv1alpha1.APIExportNotFoundReason, fmt.Sprintf("APIExport %q was not found; create it, or delete the slice", o.reference))
 	default:
 		conditionsv1alpha1.MarkTrue(slice, apisv1alpha1.APIExportValid)
 	}
 	if o.selector == nil {
-		conditionsv1alpha1.MarkFalse(slice, apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason, conditionsv1alpha1.SeverityError, "%s", o.fault)
+		conditionsv1alpha1.MarkFalse(slice, apisv1alpha1.PartitionValid, apisv1alpha1.PartitionInvalidReferenceReason, conditionsv1alpha1.SeverityError, "%s", o.partitionProblem)
 		return
 	}
 	conditionsv1alpha1.MarkTrue(slice, apisv1alpha1.PartitionValid)
 	slice.Status.ShardSelector = o.selector.String()
 }
 
-func exportInvalid(slice *apisv1alpha1.APIExportEndpointSlice, reason, message string) {
+func markExportInvalid(slice *apisv1alpha1.APIExportEndpointSlice, reason, message string) {
 	conditionsv1alpha1.MarkFalse(slice, apisv1alpha1.APIExportValid, reason, conditionsv1alpha1.SeverityError, "%s", message)
 	slice.Status.APIExportEndpoints = nil
 }

@@ -48,7 +48,7 @@ func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
 	if cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName); err == nil {
 		return []controller.Key{{Cluster: cluster, Name: reference.Name}}
 	}
-	if export, err := s.cfg.Exports.ByPath(context.Background(), reference); err == nil {
+	if export, err := s.cfg.Exports.Resolve(context.Background(), reference); err == nil {
 		return exportKey(export)
 	}
 	return nil // the export's own event brings it back
@@ -69,7 +69,7 @@ func exportKey(export *apisv1alpha2.APIExport) []controller.Key {
 
 // wanted returns the word that an export has consumers here, or nil.
 func (s *consumersSource) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
-	export, err := s.cfg.Exports.Get(ctx, exportbindings.Export{Cluster: key.Cluster, Name: key.Name})
+	export, err := s.cfg.Exports.Get(ctx, exportbindings.ExportKey{Cluster: key.Cluster, Name: key.Name})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ func (s *consumersSource) wanted(ctx context.Context, key controller.Key) (runti
 	if err := s.cfg.Consumers.WaitForSync(ctx); err != nil {
 		return nil, err
 	}
-	if !s.cfg.Consumers.Any(export) {
+	if !s.cfg.Consumers.HasReferences(export) {
 		return nil, nil
 	}
 	return &shardingv1alpha1.ExportConsumers{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, nil

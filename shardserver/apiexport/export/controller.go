@@ -54,12 +54,12 @@ func Controllers(cfg Config) []controller.Controller {
 		cfg:        cfg,
 		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports),
 		slices:     storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](cfg.Registry, endpointSlices),
-		identities: identity.NewKeeper(cfg.Registry, cfg.Clients.Typed),
+		identities: identity.NewSecretStore(cfg.Registry, cfg.Clients.Typed),
 		shards:     endpoints.NewAllShards(cfg.Registry),
 	}
 	inputs := []controller.Input{
 		{Resource: exports, Keys: controller.ObjectKey},
-		{Resource: endpointSlices, Keys: deletedKey},
+		{Resource: endpointSlices, Keys: deletedSliceKeys},
 		{Resource: secrets, Keys: c.secretKeys},
 	}
 	if cfg.DeprecatedURLs {
@@ -72,13 +72,13 @@ type exportController struct {
 	cfg        Config
 	exports    *storage.Reader[*apisv1alpha2.APIExport]
 	slices     *storage.Reader[*apisv1alpha1.APIExportEndpointSlice]
-	identities *identity.Keeper
+	identities *identity.SecretStore
 	shards     endpoints.AllShards
 	shardNews  endpoints.ShardNews
 }
 
-// deletedKey returns the export that a default slice which went was of: they have one name.
-func deletedKey(event watch.Event) []controller.Key {
+// deletedSliceKeys returns the export that a default slice which went was of: they have one name.
+func deletedSliceKeys(event watch.Event) []controller.Key {
 	if event.Type != watch.Deleted {
 		return nil
 	}
@@ -130,31 +130,31 @@ func (c *exportController) reconcile(ctx context.Context, key controller.Key) (c
 		return controller.Result{}, err
 	}
 	export := stored.DeepCopy()
-	failed := []error{c.identify(ctx, export)}
+	errs := []error{c.ensureIdentity(ctx, export)}
 	status := export.Status.DeepCopy()
 	if c.cfg.DeprecatedURLs {
-		failed = append(failed, c.setURLs(ctx, export, status))
+		errs = append(errs, c.setURLs(ctx, export, status))
 	} else {
-		withoutURLs(status)
+		removeURLs(status)
 	}
 	if !equality.Semantic.DeepEqual(stored.Status, *status) {
 		export.Status = *status
 		if err := c.cfg.Clients.Typed.Status().Update(ctx, export); err != nil {
-			return controller.Result{}, errors.Join(append(failed, fmt.Errorf("writing the status of APIExport %q: %w", export.Name, err))...)
+			return controller.Result{}, errors.Join(append(errs, fmt.Errorf("writing the status of APIExport %q: %w", export.Name, err))...)
 		}
 		if stored.Status.IdentityHash == "" && export.Status.IdentityHash != "" {
-			apiindex.ExportReady(c.cfg.ShardName, export.CreationTimestamp, time.Now())
+			apiindex.ObserveExportReady(c.cfg.ShardName, export.CreationTimestamp, time.Now())
 		}
 	}
-	failed = append(failed, c.ensureSlice(ctx, export))
+	errs = append(errs, c.ensureEndpointSlice(ctx, export))
 	if export.ResourceVersion != stored.ResourceVersion {
 		_, _ = c.exports.GetNotOlderThan(ctx, "", export.Name, export.ResourceVersion) // a cache that lags costs time, not truth
 	}
-	return controller.Result{}, errors.Join(failed...)
+	return controller.Result{}, errors.Join(errs...)
 }
 
-// ensureSlice makes the default endpoint slice of an export, unless it asks for none or there is one.
-func (c *exportController) ensureSlice(ctx context.Context, export *apisv1alpha2.APIExport) error {
+// ensureEndpointSlice makes the default endpoint slice of an export, unless it asks for none or there is one.
+func (c *exportController) ensureEndpointSlice(ctx context.Context, export *apisv1alpha2.APIExport) error {
 	if _, skip := export.Annotations[apisv1alpha2.SkipEndpointSliceAnnotationKey]; skip {
 		return nil
 	}

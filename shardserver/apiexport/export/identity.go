@@ -13,12 +13,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 )
 
-// identify gives an export that names no secret one of its own, and says in the status whether the secret that it names
+// ensureIdentity gives an export that names no secret one of its own, and says in the status whether the secret that it names
 // holds its identity. An error is for another try; what only the provider can mend is none.
-func (c *exportController) identify(ctx context.Context, export *apisv1alpha2.APIExport) error {
+func (c *exportController) ensureIdentity(ctx context.Context, export *apisv1alpha2.APIExport) error {
 	reference := secretOf(export)
 	if reference == nil {
-		generated, err := c.generate(ctx, export)
+		generated, err := c.generateIdentity(ctx, export)
 		if err != nil {
 			conditionsv1alpha1.MarkFalse(export, apisv1alpha2.APIExportIdentityValid, apisv1alpha2.IdentityGenerationFailedReason,
 				conditionsv1alpha1.SeverityError, "No secret could be made for the identity; this is tried again: %v", err)
@@ -30,7 +30,7 @@ func (c *exportController) identify(ctx context.Context, export *apisv1alpha2.AP
 	if err != nil {
 		return err
 	}
-	verify(export, reference, value, fault)
+	setIdentity(export, reference, value, fault)
 	return nil
 }
 
@@ -41,8 +41,8 @@ func secretOf(export *apisv1alpha2.APIExport) *corev1.SecretReference {
 	return export.Spec.Identity.SecretRef
 }
 
-// verify sets the identity of an export that has none yet, and compares it for one that has.
-func verify(export *apisv1alpha2.APIExport, reference *corev1.SecretReference, value []byte, fault string) {
+// setIdentity sets the identity of an export that has none yet, and compares it for one that has.
+func setIdentity(export *apisv1alpha2.APIExport, reference *corev1.SecretReference, value []byte, fault string) {
 	export.Status.IdentityHash, fault = identity.Verify(export.Status.IdentityHash, reference, value, fault, "export")
 	if fault == "" {
 		conditionsv1alpha1.MarkTrue(export, apisv1alpha2.APIExportIdentityValid)
@@ -51,8 +51,8 @@ func verify(export *apisv1alpha2.APIExport, reference *corev1.SecretReference, v
 	conditionsv1alpha1.MarkFalse(export, apisv1alpha2.APIExportIdentityValid, apisv1alpha2.IdentityVerificationFailedReason, conditionsv1alpha1.SeverityError, "%s", fault)
 }
 
-// generate makes a secret with a new identity, unless there is one of its name, and has the export refer to it.
-func (c *exportController) generate(ctx context.Context, export *apisv1alpha2.APIExport) (*corev1.SecretReference, error) {
+// generateIdentity makes a secret with a new identity, unless there is one of its name, and has the export refer to it.
+func (c *exportController) generateIdentity(ctx context.Context, export *apisv1alpha2.APIExport) (*corev1.SecretReference, error) {
 	reference := &corev1.SecretReference{Namespace: apisv1alpha2.IdentitySecretNamespace, Name: export.Name}
 	if err := c.identities.Ensure(ctx, reference); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.API
 			fault = fmt.Sprintf("shard %q has no usable spec.virtualWorkspaceURL; its administrator has to correct it", shard.Name)
 			continue
 		}
-		urls = append(urls, apiindex.VirtualWorkspaceURL(shard, apiindex.ExportOf(export)))
+		urls = append(urls, apiindex.VirtualWorkspaceURL(shard, apiindex.ExportKeyOf(export)))
 	}
 	slices.SortFunc(urls, strings.Compare)
 	status.VirtualWorkspaces = nil
@@ -45,8 +45,8 @@ func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.API
 	return nil
 }
 
-// withoutURLs takes away what setURLs set when it was still asked for.
-func withoutURLs(status *apisv1alpha2.APIExportStatus) {
+// removeURLs takes away what setURLs set when it was still asked for.
+func removeURLs(status *apisv1alpha2.APIExportStatus) {
 	holder := &apisv1alpha2.APIExport{Status: *status}
 	conditionsv1alpha1.Delete(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady)
 	status.Conditions, status.VirtualWorkspaces = holder.Status.Conditions, nil

@@ -25,27 +25,27 @@ import (
 // size is how many random bytes an identity has.
 const size = 32
 
-// New returns a new identity.
-func New() string {
+// Generate returns a new identity.
+func Generate() string {
 	key := make([]byte, size)
 	_, _ = rand.Read(key) // never fails on supported systems
 	return base64.RawURLEncoding.EncodeToString(key)
 }
 
-// Keeper makes and reads the secrets of identities, in the logical cluster of the context.
-type Keeper struct {
+// SecretStore makes and reads the secrets of identities, in the logical cluster of the context.
+type SecretStore struct {
 	secrets *storage.Reader[*core.Secret]
 	client  client.Client
 }
 
-// NewKeeper returns a keeper that reads from the registry and writes with the client.
-func NewKeeper(registry *storage.Registry, client client.Client) *Keeper {
-	return &Keeper{secrets: storage.NewReader[*core.Secret](registry, schema.GroupResource{Resource: "secrets"}), client: client}
+// NewSecretStore returns a keeper that reads from the registry and writes with the client.
+func NewSecretStore(registry *storage.Registry, client client.Client) *SecretStore {
+	return &SecretStore{secrets: storage.NewReader[*core.Secret](registry, schema.GroupResource{Resource: "secrets"}), client: client}
 }
 
 // Read returns the identity in a secret. The fault is something that whoever owns the secret has to mend, said with
 // what to do.
-func (k *Keeper) Read(ctx context.Context, reference *corev1.SecretReference) (value []byte, fault string, err error) {
+func (k *SecretStore) Read(ctx context.Context, reference *corev1.SecretReference) (value []byte, problem string, err error) {
 	secret, err := k.secrets.Get(ctx, reference.Namespace, reference.Name)
 	if apierrors.IsNotFound(err) { // or not seen yet
 		secret, err = k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
@@ -60,7 +60,7 @@ func (k *Keeper) Read(ctx context.Context, reference *corev1.SecretReference) (v
 }
 
 // Ensure makes a secret with a new identity, and its namespace, unless there is one of its name.
-func (k *Keeper) Ensure(ctx context.Context, reference *corev1.SecretReference) error {
+func (k *SecretStore) Ensure(ctx context.Context, reference *corev1.SecretReference) error {
 	_, err := k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
 	if err == nil || !apierrors.IsNotFound(err) {
 		return err
@@ -71,7 +71,7 @@ func (k *Keeper) Ensure(ctx context.Context, reference *corev1.SecretReference) 
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: reference.Namespace, Name: reference.Name},
-		Data:       map[string][]byte{apisv1alpha2.SecretKeyAPIExportIdentity: []byte(New())},
+		Data:       map[string][]byte{apisv1alpha2.SecretKeyAPIExportIdentity: []byte(Generate())},
 	}
 	if err := k.client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating secret %s/%s: %w", reference.Namespace, reference.Name, err)
@@ -82,10 +82,10 @@ func (k *Keeper) Ensure(ctx context.Context, reference *corev1.SecretReference) 
 // Verify returns the identity hash of an object whose hash was known before, or "", and whose secret holds a value, or
 // has a fault. A hash never changes: objects are stored under it. The fault it returns says what has to be mended; it is
 // empty if the secret is the right one. kind is what the object is called in it.
-func Verify(known string, reference *corev1.SecretReference, value []byte, fault, kind string) (hash, remaining string) {
+func Verify(known string, reference *corev1.SecretReference, value []byte, problem, kind string) (hash, remainingProblem string) {
 	switch {
-	case fault != "":
-		return known, fault
+	case problem != "":
+		return known, problem
 	case len(value) == 0:
 		return known, fmt.Sprintf("secret %s/%s has no key %q; put the identity there", reference.Namespace, reference.Name, apisv1alpha2.SecretKeyAPIExportIdentity)
 	}

@@ -62,7 +62,7 @@ func EnsureRoot(ctx context.Context, secrets rest.Storage, seedFile string) (map
 
 func ensure(ctx context.Context, secrets secretStorage, name, seed string) ([]byte, error) {
 	if seed == "" {
-		seed = New()
+		seed = Generate()
 	}
 	for {
 		obj, err := secrets.Get(ctx, name, &metav1.GetOptions{})

@@ -16,15 +16,15 @@ func IdentityFrom(ctx context.Context) string {
 	return hash
 }
 
-type boundKey struct{}
+type boundResourceKey struct{}
 
-// WithBound hands a request on together with what its logical cluster has bound under the name of its resource.
-func WithBound(ctx context.Context, bound Bound) context.Context {
-	return context.WithValue(ctx, boundKey{}, bound)
+// WithBoundResource hands a request on together with what its logical cluster has bound under the name of its resource.
+func WithBoundResource(ctx context.Context, bound BoundResource) context.Context {
+	return context.WithValue(ctx, boundResourceKey{}, bound)
 }
 
-// BoundFrom returns what WithBound put there.
-func BoundFrom(ctx context.Context) (Bound, bool) {
-	bound, ok := ctx.Value(boundKey{}).(Bound)
+// BoundResourceFrom returns what WithBound put there.
+func BoundResourceFrom(ctx context.Context) (BoundResource, bool) {
+	bound, ok := ctx.Value(boundResourceKey{}).(BoundResource)
 	return bound, ok
 }

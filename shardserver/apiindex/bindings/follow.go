@@ -14,30 +14,30 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// key addresses a binding.
-type key struct {
+// bindingKey addresses a binding.
+type bindingKey struct {
 	cluster logicalcluster.Name
 	name    string
 }
 
-func bindingKey(object *apisv1alpha2.APIBinding) key {
-	return key{logicalcluster.Of(object), object.Name}
+func bindingKeyOf(object *apisv1alpha2.APIBinding) bindingKey {
+	return bindingKey{logicalcluster.Of(object), object.Name}
 }
 
-// observed is what an object says that is news for the index.
-type observed struct {
-	key
+// parsedBinding is what an object says that is news for the index.
+type parsedBinding struct {
+	bindingKey
 	version     uint64
 	terminating bool
 	state       State
 	resources   []Resource
 }
 
-// observe reads a binding. What its status lists is bound, in whatever phase it is and whether or not its export is
+// parseBinding reads a binding. What its status lists is bound, in whatever phase it is and whether or not its export is
 // still there (contract 4.8).
-func observe(object *apisv1alpha2.APIBinding) (observed, error) {
-	o := observed{
-		key:         bindingKey(object),
+func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
+	o := parsedBinding{
+		bindingKey:  bindingKeyOf(object),
 		terminating: object.DeletionTimestamp != nil,
 		state:       stateOf(object),
 		resources:   make([]Resource, 0, len(object.Status.BoundResources)),
@@ -46,7 +46,7 @@ func observe(object *apisv1alpha2.APIBinding) (observed, error) {
 	if o.version, err = strconv.ParseUint(object.ResourceVersion, 10, 64); err != nil {
 		return o, fmt.Errorf("binding %s of %s: %w", o.name, o.cluster, err)
 	}
-	export := Export{}
+	export := ExportKey{}
 	if object.Spec.Reference.Export != nil {
 		export.Name = object.Spec.Reference.Export.Name
 	}
@@ -75,35 +75,35 @@ func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 func (i *Index) WaitForSync(ctx context.Context) error { return i.informer.WaitForSync(ctx) }
 
 func (i *Index) onReplace(ctx context.Context, objects []*apisv1alpha2.APIBinding, resourceVersion string) error {
-	existing := sets.New[key]()
+	existing := sets.New[bindingKey]()
 	for _, object := range objects {
-		existing.Insert(bindingKey(object))
+		existing.Insert(bindingKeyOf(object))
 		i.updateObject(ctx, object)
 	}
 	if version, err := strconv.ParseUint(resourceVersion, 10, 64); err == nil {
-		i.removeOthers(existing, version)
+		i.prune(existing, version)
 	}
-	i.saw(resourceVersion)
+	i.setSyncedVersion(resourceVersion)
 	return nil
 }
 
 func (i *Index) onUpdate(ctx context.Context, object *apisv1alpha2.APIBinding) error {
 	i.updateObject(ctx, object)
-	i.saw(object.ResourceVersion)
+	i.setSyncedVersion(object.ResourceVersion)
 	return nil
 }
 
 func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) error {
 	if version, err := strconv.ParseUint(object.ResourceVersion, 10, 64); err == nil {
-		i.remove(bindingKey(object), version)
+		i.remove(bindingKeyOf(object), version)
 	}
-	i.saw(object.ResourceVersion)
+	i.setSyncedVersion(object.ResourceVersion)
 	return nil
 }
 
 // updateObject updates the index with a binding. An invalid one changes nothing, so that others need not wait for it.
 func (i *Index) updateObject(ctx context.Context, object *apisv1alpha2.APIBinding) {
-	o, err := observe(object)
+	o, err := parseBinding(object)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A binding cannot be read")
 		return
@@ -111,24 +111,24 @@ func (i *Index) updateObject(ctx context.Context, object *apisv1alpha2.APIBindin
 	i.update(o, false)
 }
 
-// saw records up to which resource version the informer has delivered every change.
-func (i *Index) saw(resourceVersion string) {
+// setSyncedVersion records up to which resource version the informer has delivered every change.
+func (i *Index) setSyncedVersion(resourceVersion string) {
 	version, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.seen = max(i.seen, version)
+	i.syncedVersion = max(i.syncedVersion, version)
 }
 
-// removeOthers removes bindings that were deleted while the watch was disconnected.
-func (i *Index) removeOthers(found sets.Set[key], version uint64) {
-	var gone []key
+// prune removes bindings that were deleted while the watch was disconnected.
+func (i *Index) prune(found sets.Set[bindingKey], version uint64) {
+	var gone []bindingKey
 	i.mu.RLock()
 	for cluster, of := range i.clusters {
 		for _, b := range of {
-			if k := (key{cluster, b.name}); !found.Has(k) {
+			if k := (bindingKey{cluster, b.name}); !found.Has(k) {
 				gone = append(gone, k)
 			}
 		}

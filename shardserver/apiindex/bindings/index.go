@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Export names an APIExport by the logical cluster that it is in.
-type Export struct {
+// ExportKey names an APIExport by the logical cluster that it is in.
+type ExportKey struct {
 	Cluster logicalcluster.Name
 	Name    string
 }
@@ -26,7 +26,7 @@ type Export struct {
 // same, read-only. Two of them are the same if their contents are.
 type Resource struct {
 	schema.GroupResource
-	Export Export
+	Export ExportKey
 	// Identity is the identity hash that stands in the keys of its objects.
 	Identity string
 	// Schema is the name of the APIResourceSchema in the logical cluster of the export, SchemaUID its UID, which is the
@@ -37,8 +37,8 @@ type Resource struct {
 	Virtual bool
 }
 
-// Bound is a resource as it is bound in one logical cluster.
-type Bound struct {
+// BoundResource is a resource as it is bound in one logical cluster.
+type BoundResource struct {
 	*Resource
 	// Binding is the name of the APIBinding.
 	Binding string
@@ -53,24 +53,24 @@ type Index struct {
 
 	mu sync.RWMutex
 	// clusters holds the bindings of each logical cluster that has any, ordered by name.
-	clusters map[logicalcluster.Name][]binding
-	shared   shared
+	clusters map[logicalcluster.Name][]entry
+	pool     resourcePool
 	// states counts the bindings by state.
 	states map[State]int
-	// seen is the resource version up to which the watch has brought every change.
-	seen        uint64
-	subscribers []func(Change)
+	// syncedVersion is the resource version up to which the watch has brought every change.
+	syncedVersion uint64
+	subscribers   []func(Change)
 }
 
-// binding is what is kept of one APIBinding.
-type binding struct {
+// entry is what is kept of one APIBinding.
+type entry struct {
 	name string
 	// version is the resource version of the object that this was read from.
 	version     uint64
 	terminating bool
 	state       State
 	// set is what it has bound, shared with equal bindings elsewhere.
-	set *set
+	set *resourceSet
 }
 
 // Change tells that a binding came, went, or binds something else.
@@ -84,12 +84,12 @@ type Change struct {
 func NewIndex(registry *storage.Registry) *Index {
 	i := &Index{
 		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")),
-		clusters: map[logicalcluster.Name][]binding{},
-		shared:   newShared(),
+		clusters: map[logicalcluster.Name][]entry{},
+		pool:     newResourcePool(),
 		states:   map[State]int{},
 	}
 	i.informer = informer.NewWithHandler(i.reader.Resource(), i.reader.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
-		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnBookmark: i.saw,
+		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnBookmark: i.setSyncedVersion,
 	})
 	return i
 }
@@ -104,23 +104,23 @@ func (i *Index) Subscribe(changed func(Change)) {
 
 // Get returns what the context's logical cluster has bound under a name, from memory. It may lag behind the status of
 // the binding by the delay of a watch.
-func (i *Index) Get(ctx context.Context, gr schema.GroupResource) (Bound, bool) {
+func (i *Index) Get(ctx context.Context, gr schema.GroupResource) (BoundResource, bool) {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for _, b := range i.clusters[cluster] {
 		if resource := b.set.get(gr); resource != nil {
-			return Bound{Resource: resource, Binding: b.name, Terminating: b.terminating}, true
+			return BoundResource{Resource: resource, Binding: b.name, Terminating: b.terminating}, true
 		}
 	}
-	return Bound{}, false
+	return BoundResource{}, false
 }
 
-// Latest is Get with the consistency of a client's request: it sees every binding whose status was acknowledged before.
+// GetLatest is Get with the consistency of a client's request: it sees every binding whose status was acknowledged before.
 // It is for what would else be answered with 404.
-func (i *Index) Latest(ctx context.Context, gr schema.GroupResource) (Bound, bool, error) {
+func (i *Index) GetLatest(ctx context.Context, gr schema.GroupResource) (BoundResource, bool, error) {
 	if err := i.Refresh(ctx); err != nil {
-		return Bound{}, false, err
+		return BoundResource{}, false, err
 	}
 	bound, ok := i.Get(ctx, gr)
 	return bound, ok, nil
@@ -134,7 +134,7 @@ func (i *Index) Refresh(ctx context.Context) error {
 		return fmt.Errorf("listing the bindings of the logical cluster: %w", err)
 	}
 	for _, object := range all {
-		o, err := observe(object)
+		o, err := parseBinding(object)
 		if err != nil {
 			return err
 		}
@@ -143,24 +143,24 @@ func (i *Index) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// In returns all that the context's logical cluster has bound, ordered by group and resource.
-func (i *Index) In(ctx context.Context) []Bound {
+// List returns all that the context's logical cluster has bound, ordered by group and resource.
+func (i *Index) List(ctx context.Context) []BoundResource {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	var all []Bound
+	var all []BoundResource
 	for _, b := range i.clusters[cluster] {
 		for _, resource := range b.set.resources {
-			all = append(all, Bound{Resource: resource, Binding: b.name, Terminating: b.terminating})
+			all = append(all, BoundResource{Resource: resource, Binding: b.name, Terminating: b.terminating})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Bound) int { return compare(a.GroupResource, b.GroupResource) })
+	slices.SortStableFunc(all, func(a, b BoundResource) int { return compareResources(a.GroupResource, b.GroupResource) })
 	// Locks keep two bindings from one resource; where they did not, it is the first by name, as for Get.
-	return slices.CompactFunc(all, func(a, b Bound) bool { return a.GroupResource == b.GroupResource })
+	return slices.CompactFunc(all, func(a, b BoundResource) bool { return a.GroupResource == b.GroupResource })
 }
 
-// Of returns what one binding of the context's logical cluster has bound.
-func (i *Index) Of(ctx context.Context, name string) []*Resource {
+// BoundBy returns what one binding of the context's logical cluster has bound.
+func (i *Index) BoundBy(ctx context.Context, name string) []*Resource {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -170,13 +170,13 @@ func (i *Index) Of(ctx context.Context, name string) []*Resource {
 	return nil
 }
 
-// Identity returns a resource with an identity as some logical cluster of the shard binds it, or nil. Where clusters
+// GetByIdentity returns a resource with an identity as some logical cluster of the shard binds it, or nil. Where clusters
 // bind it with several schemas, it is that of the schema with the greatest name.
-func (i *Index) Identity(gr schema.GroupResource, hash string) *Resource {
+func (i *Index) GetByIdentity(gr schema.GroupResource, hash string) *Resource {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	var found *Resource
-	for _, resource := range i.shared.identities[identity{gr, hash}] {
+	for _, resource := range i.pool.identities[resourceIdentity{gr, hash}] {
 		if found == nil || found.Schema < resource.Schema {
 			found = resource
 		}
@@ -184,11 +184,11 @@ func (i *Index) Identity(gr schema.GroupResource, hash string) *Resource {
 	return found
 }
 
-// WithSchema returns all resources of the shard that are bound with a schema, in no order.
-func (i *Index) WithSchema(uid types.UID) []*Resource {
+// ListBySchema returns all resources of the shard that are bound with a schema, in no order.
+func (i *Index) ListBySchema(uid types.UID) []*Resource {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return slices.Clone(i.shared.schemas[uid])
+	return slices.Clone(i.pool.schemas[uid])
 }
 
 // Sizes returns how many logical clusters with bindings, bindings, sets and resources are known: what the memory of the
@@ -199,70 +199,70 @@ func (i *Index) Sizes() (clusters, bindings, sets, resources int) {
 	for _, of := range i.clusters {
 		bindings += len(of)
 	}
-	return len(i.clusters), bindings, len(i.shared.sets), len(i.shared.resources)
+	return len(i.clusters), bindings, len(i.pool.sets), len(i.pool.resources)
 }
 
 // update takes in what a binding says. A request may have read something that the watch has seen the end of: what is
 // older than the watch and not known is gone.
-func (i *Index) update(o observed, byRequest bool) {
+func (i *Index) update(o parsedBinding, fromRequest bool) {
 	i.mu.Lock()
-	of := i.clusters[o.cluster]
-	at, known := find(of, o.name)
-	if (known && of[at].version >= o.version) || (!known && byRequest && o.version <= i.seen) {
+	entries := i.clusters[o.cluster]
+	at, known := find(entries, o.name)
+	if (known && entries[at].version >= o.version) || (!known && fromRequest && o.version <= i.syncedVersion) {
 		i.mu.Unlock()
 		return
 	}
-	now := binding{name: o.name, version: o.version, terminating: o.terminating, state: o.state, set: i.shared.acquire(o.resources)}
-	var before binding
+	current := entry{name: o.name, version: o.version, terminating: o.terminating, state: o.state, set: i.pool.acquire(o.resources)}
+	var previous entry
 	if known {
-		before, of[at] = of[at], now
+		previous, entries[at] = entries[at], current
 	} else {
-		i.clusters[o.cluster] = slices.Insert(of, at, now)
+		i.clusters[o.cluster] = slices.Insert(entries, at, current)
 	}
-	i.changed(o.cluster, before, now)
+	i.unlockAndNotify(o.cluster, previous, current)
 }
 
 // remove forgets a binding whose object went, unless there is a younger one.
-func (i *Index) remove(k key, version uint64) {
+func (i *Index) remove(k bindingKey, version uint64) {
 	i.mu.Lock()
-	of := i.clusters[k.cluster]
-	at, known := find(of, k.name)
-	if !known || of[at].version > version {
+	entries := i.clusters[k.cluster]
+	at, known := find(entries, k.name)
+	if !known || entries[at].version > version {
 		i.mu.Unlock()
 		return
 	}
-	before := of[at]
-	if of = slices.Delete(of, at, at+1); len(of) == 0 {
+	previous := entries[at]
+	if entries = slices.Delete(entries, at, at+1); len(entries) == 0 {
 		delete(i.clusters, k.cluster)
 	} else {
-		i.clusters[k.cluster] = slices.Clip(of)
+		i.clusters[k.cluster] = slices.Clip(entries)
 	}
-	i.changed(k.cluster, before, binding{})
+	i.unlockAndNotify(k.cluster, previous, entry{})
 }
 
-// changed gives back what a binding bound before, and tells the subscribers if that is something else than now. It
+// unlockAndNotify gives back what a binding bound before, and tells the subscribers if that is something else than now. It
 // releases the lock, which is held.
-func (i *Index) changed(cluster logicalcluster.Name, before, now binding) {
-	i.count(before, now)
-	same := before.set == now.set && before.terminating == now.terminating
-	var touched []*Resource
+func (i *Index) unlockAndNotify(cluster logicalcluster.Name, previous, current entry) {
+	i.countState(previous, current)
+	same := previous.set == current.set && previous.terminating == current.terminating
+	var resources []*Resource
 	if !same {
-		touched = append(touched, before.set.all()...)
-		if now.set != before.set {
-			touched = append(touched, now.set.all()...)
+		resources = append(resources, previous.set.all()...)
+		if current.set != previous.set {
+			resources = append(resources, current.set.all()...)
 		}
 	}
-	i.shared.release(before.set)
+	i.pool.release(previous.set)
 	subscribers := i.subscribers
 	i.mu.Unlock()
-	if len(touched) == 0 {
+	if len(resources) == 0 {
 		return
 	}
 	for _, changed := range subscribers {
-		changed(Change{Cluster: cluster, Resources: touched})
+		changed(Change{Cluster: cluster, Resources: resources})
 	}
 }
 
-func find(of []binding, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(of, name, func(b binding, name string) int { return strings.Compare(b.name, name) })
+func find(of []entry, name string) (at int, found bool) {
+	return slices.BinarySearchFunc(of, name, func(b entry, name string) int { return strings.Compare(b.name, name) })
 }

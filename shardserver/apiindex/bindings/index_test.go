@@ -17,7 +17,7 @@ import (
 func widgets(schemaName string) Resource {
 	return Resource{
 		GroupResource: schema.GroupResource{Group: "example.com", Resource: "widgets"},
-		Export:        Export{Cluster: logicalcluster.MustParseName("provider"), Name: "widgets"},
+		Export:        ExportKey{Cluster: logicalcluster.MustParseName("provider"), Name: "widgets"},
 		Identity:      "id1", Schema: schemaName, SchemaUID: types.UID("uid-" + schemaName),
 	}
 }
@@ -29,8 +29,8 @@ func gadgets(identity string) Resource {
 }
 
 // read is what a binding says at a version.
-func read(cluster, name string, version uint64, resources ...Resource) observed {
-	return observed{key: key{logicalcluster.MustParseName(cluster), name}, version: version, resources: resources}
+func read(cluster, name string, version uint64, resources ...Resource) parsedBinding {
+	return parsedBinding{bindingKey: bindingKey{logicalcluster.MustParseName(cluster), name}, version: version, resources: resources}
 }
 
 func bound(t *testing.T, i *Index, cluster string, gr schema.GroupResource) string {
@@ -49,7 +49,7 @@ func bound(t *testing.T, i *Index, cluster string, gr schema.GroupResource) stri
 func sizes(i *Index) string {
 	clusters, bindings, sets, resources := i.Sizes()
 	return fmt.Sprintf("%d clusters, %d bindings, %d sets, %d resources, %d identities, %d schemas",
-		clusters, bindings, sets, resources, len(i.shared.identities), len(i.shared.schemas))
+		clusters, bindings, sets, resources, len(i.pool.identities), len(i.pool.schemas))
 }
 
 func TestWhatBindingsSayIsFoundAndForgotten(t *testing.T) {
@@ -96,20 +96,20 @@ func TestWhatBindingsSayIsFoundAndForgotten(t *testing.T) {
 		"a binding that went is forgotten": {
 			do: func(i *Index) {
 				i.update(read("a", "one", 6, widgets("v2")), false)
-				i.remove(key{logicalcluster.MustParseName("a"), "one"}, 8)
+				i.remove(bindingKey{logicalcluster.MustParseName("a"), "one"}, 8)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
 		},
 		"a deletion does not take a younger binding of that name": {
 			do: func(i *Index) {
 				i.update(read("a", "one", 9, widgets("v2")), true)
-				i.remove(key{logicalcluster.MustParseName("a"), "one"}, 8)
+				i.remove(bindingKey{logicalcluster.MustParseName("a"), "one"}, 8)
 			},
 			want: "one v2", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
 		"a request does not bring back what the watch saw deleted": {
 			do: func(i *Index) {
-				i.saw("8")
+				i.setSyncedVersion("8")
 				i.update(read("a", "one", 6, widgets("v2")), true)
 			},
 			sizes: "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas",
@@ -119,7 +119,7 @@ func TestWhatBindingsSayIsFoundAndForgotten(t *testing.T) {
 				i.update(read("a", "one", 5, widgets("v1")), false)
 				i.update(read("a", "two", 5, gadgets("id1")), false)
 				i.update(read("b", "one", 6, widgets("v1")), false)
-				i.removeOthers(sets.New(key{logicalcluster.MustParseName("a"), "one"}), 9)
+				i.prune(sets.New(bindingKey{logicalcluster.MustParseName("a"), "one"}), 9)
 			},
 			want: "one v1", sizes: "1 clusters, 1 bindings, 1 sets, 1 resources, 1 identities, 1 schemas",
 		},
@@ -163,7 +163,7 @@ func TestClustersThatBindTheSameShareIt(t *testing.T) {
 		t.Error("two clusters that bind the same do not share it")
 	}
 	for n := range clusters {
-		i.remove(key{logicalcluster.MustParseName(fmt.Sprintf("c%d", n)), "default"}, clusters+1)
+		i.remove(bindingKey{logicalcluster.MustParseName(fmt.Sprintf("c%d", n)), "default"}, clusters+1)
 	}
 	if got, want := sizes(i), "0 clusters, 0 bindings, 0 sets, 0 resources, 0 identities, 0 schemas"; got != want {
 		t.Errorf("after all went it holds %s, want %s", got, want)
@@ -173,19 +173,19 @@ func TestClustersThatBindTheSameShareIt(t *testing.T) {
 func TestAnIdentityIsFoundAsLongAsSomebodyBindsIt(t *testing.T) {
 	i := NewIndex(storage.NewRegistry())
 	gr := widgets("").GroupResource
-	if i.Identity(gr, "id1") != nil {
+	if i.GetByIdentity(gr, "id1") != nil {
 		t.Error("an identity that nobody binds was found")
 	}
 	i.update(read("a", "one", 5, widgets("v1")), false)
 	i.update(read("b", "one", 6, widgets("v2")), false)
-	if found := i.Identity(gr, "id1"); found == nil || found.Schema != "v2" {
+	if found := i.GetByIdentity(gr, "id1"); found == nil || found.Schema != "v2" {
 		t.Errorf("found %v, want the one with the latest schema", found)
 	}
-	if i.Identity(gr, "id2") != nil || i.Identity(gadgets("").GroupResource, "id1") != nil {
+	if i.GetByIdentity(gr, "id2") != nil || i.GetByIdentity(gadgets("").GroupResource, "id1") != nil {
 		t.Error("another identity, or another resource, was found")
 	}
-	i.remove(key{logicalcluster.MustParseName("b"), "one"}, 7)
-	if found := i.Identity(gr, "id1"); found == nil || found.Schema != "v1" {
+	i.remove(bindingKey{logicalcluster.MustParseName("b"), "one"}, 7)
+	if found := i.GetByIdentity(gr, "id1"); found == nil || found.Schema != "v1" {
 		t.Errorf("found %v, want the one that is left", found)
 	}
 }
@@ -207,7 +207,7 @@ func TestSubscribersHearOfWhatWasAndIsBound(t *testing.T) {
 	terminating := read("a", "one", 9, widgets("v2"))
 	terminating.terminating = true
 	i.update(terminating, false)
-	i.remove(terminating.key, 10)
+	i.remove(terminating.bindingKey, 10)
 	if want := []string{"a: v1", "a: v1 v2", "a: v2", "a: v2"}; !slices.Equal(heard, want) {
 		t.Errorf("heard %q, want %q", heard, want)
 	}

@@ -58,14 +58,14 @@ func (i *Index) States() map[State]int {
 	return maps.Clone(i.states)
 }
 
-// count takes a binding from its state before to that of now. Neither need exist. The lock is held.
-func (i *Index) count(before, now binding) {
-	if before.set != nil {
-		if i.states[before.state]--; i.states[before.state] == 0 {
-			delete(i.states, before.state)
+// countState takes a binding from its state before to that of now. Neither need exist. The lock is held.
+func (i *Index) countState(previous, current entry) {
+	if previous.set != nil {
+		if i.states[previous.state]--; i.states[previous.state] == 0 {
+			delete(i.states, previous.state)
 		}
 	}
-	if now.set != nil {
-		i.states[now.state]++
+	if current.set != nil {
+		i.states[current.state]++
 	}
 }

@@ -34,15 +34,15 @@ func TestStateHoldsPhaseAndConditions(t *testing.T) {
 
 func TestStatesAreCounted(t *testing.T) {
 	index := &Index{states: map[State]int{}}
-	a, b := binding{set: &set{}, state: 1}, binding{set: &set{}, state: 2}
-	index.count(binding{}, a)
-	index.count(binding{}, a)
-	index.count(a, b)
+	a, b := entry{set: &resourceSet{}, state: 1}, entry{set: &resourceSet{}, state: 2}
+	index.countState(entry{}, a)
+	index.countState(entry{}, a)
+	index.countState(a, b)
 	if states := index.States(); states[1] != 1 || states[2] != 1 {
 		t.Errorf("states are %v", states)
 	}
-	index.count(a, binding{})
-	index.count(b, binding{})
+	index.countState(a, entry{})
+	index.countState(b, entry{})
 	if states := index.States(); len(states) != 0 {
 		t.Errorf("kept for nobody: %v", states)
 	}

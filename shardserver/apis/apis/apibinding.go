@@ -23,7 +23,7 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 	SameSpec:   func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	SameStatus: func(a, b *apisv1alpha2.APIBinding) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
-	KeepStatus: registry.ByTheShardItself,
+	KeepStatus: registry.IsLoopbackRequest,
 
 	ValidateName:       validateName,
 	ValidateSpec:       validateBindingSpec,
@@ -100,7 +100,7 @@ func validateBound(resources []apisv1alpha2.BoundAPIResource, path *field.Path) 
 		errs = append(errs, registry.Required(resource.Schema.Name, at.Child("schema", "name"))...)
 		errs = append(errs, registry.Required(resource.Schema.UID, at.Child("schema", "UID"))...)
 		errs = append(errs, registry.Required(resource.Schema.IdentityHash, at.Child("schema", "identityHash"))...)
-		errs = append(errs, duplicates(resource.StorageVersions, itself, at.Child("storageVersions"))...)
+		errs = append(errs, duplicates(resource.StorageVersions, identity, at.Child("storageVersions"))...)
 	}
 	return append(errs, duplicates(resources, func(resource apisv1alpha2.BoundAPIResource) string {
 		return resource.Resource + "." + resource.Group

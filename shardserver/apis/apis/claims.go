@@ -20,7 +20,7 @@ func validateClaim(claim apisv1alpha2.PermissionClaim, path *field.Path) field.E
 	case len(claim.Verbs) == 0:
 		errs = append(errs, field.Invalid(verbs, 0, "should have at least 1 items"))
 	}
-	errs = append(errs, duplicates(claim.Verbs, itself, verbs)...)
+	errs = append(errs, duplicates(claim.Verbs, identity, verbs)...)
 	if claim.DefaultSelector != nil {
 		errs = append(errs, registry.CompleteSelector(&claim.DefaultSelector.LabelSelector, path.Child("defaultSelector"))...)
 	}
@@ -50,4 +50,4 @@ func claimKey(claim apisv1alpha2.PermissionClaim) string {
 	return fmt.Sprintf("%s.%s:%s", claim.Resource, claim.Group, claim.IdentityHash)
 }
 
-func itself(value string) string { return value }
+func identity(value string) string { return value }

@@ -25,7 +25,7 @@ func validateExportV1alpha1(converted *apisv1alpha2.APIExport) field.ErrorList {
 		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 	}
 	path := field.NewPath("spec")
-	errs := duplicates(export.Spec.LatestResourceSchemas, itself, path.Child("latestResourceSchemas"))
+	errs := duplicates(export.Spec.LatestResourceSchemas, identity, path.Child("latestResourceSchemas"))
 	for i, claim := range export.Spec.PermissionClaims {
 		errs = append(errs, validateClaimV1alpha1(claim, path.Child("permissionClaims").Index(i))...)
 	}

@@ -21,7 +21,7 @@ var logicalClusters = &registry.Kind[*corev1alpha1.LogicalCluster]{
 	New:        func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 	NewList:    func() runtime.Object { return &corev1alpha1.LogicalClusterList{} },
 	Default:    install.DefaultLogicalCluster,
-	Begin:      begin,
+	Initialize: begin,
 	Derive:     derive,
 	CopySpec:   func(to, from *corev1alpha1.LogicalCluster) { to.Spec = from.Spec },
 	CopyStatus: func(to, from *corev1alpha1.LogicalCluster) { to.Status = from.Status },

@@ -27,7 +27,7 @@ var shards = &registry.Kind[*corev1alpha1.Shard]{
 	ValidateStatus: validateShardStatus,
 
 	Columns: []registry.Column[*corev1alpha1.Shard]{
-		registry.Label[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
+		registry.LabelColumn[*corev1alpha1.Shard]("Region", corev1alpha1.RegionLabelKey),
 		{Name: "URL", Path: ".spec.baseURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.BaseURL }},
 		{Name: "External URL", Path: ".spec.externalURL", Value: func(s *corev1alpha1.Shard) string { return s.Spec.ExternalURL }},
 		{Name: "Ready", Path: `.status.conditions[?(@.type=="Ready")].status`, Value: shardReady},

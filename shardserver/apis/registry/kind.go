@@ -36,8 +36,8 @@ type Kind[T Object] struct {
 
 	// Default fills in what a client left out. May be nil.
 	Default func(T)
-	// Begin sets the first status of an object, after Default. May be nil.
-	Begin func(T)
+	// Initialize sets the first status of an object, after Default. May be nil.
+	Initialize func(T)
 	// KeepStatus tells whether the status counts that a new object came with, KeepStatusOnUpdate whether that of a changed
 	// one does. They are asked with the context of the request, and otherwise a status is dropped, as clients expect. May be
 	// nil.

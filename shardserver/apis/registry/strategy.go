@@ -31,8 +31,8 @@ func (strategy[T]) AllowUnconditionalUpdate() bool { return false }
 func (strategy[T]) Canonicalize(runtime.Object)    {}
 func (s strategy[T]) typed(obj runtime.Object) T   { return obj.(T) }
 
-// inVersions returns the fields for every version that the kind is served in.
-func (s strategy[T]) inVersions(fields *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
+// forAllVersions returns the fields for every version that the kind is served in.
+func (s strategy[T]) forAllVersions(fields *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
 	version := s.kind.Resource.GroupVersion()
 	sets := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version.String()): fields}
 	for _, other := range s.kind.OtherVersions {
@@ -47,25 +47,25 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if !s.kind.hasStatus() {
 		return nil
 	}
-	return s.inVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
+	return s.forAllVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
 }
 
-// keeps tells whether the status counts that comes with a write to the main resource, by the rule of the kind.
-func (s strategy[T]) keeps(ctx context.Context, rule func(context.Context) bool) bool {
+// keepsStatus tells whether the status counts that comes with a write to the main resource, by the rule of the kind.
+func (s strategy[T]) keepsStatus(ctx context.Context, rule func(context.Context) bool) bool {
 	return s.kind.hasStatus() && rule != nil && rule(ctx)
 }
 
 // PrepareForCreate drops the status that the client sent and begins to count generations.
 func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	created := s.typed(obj)
-	if s.kind.hasStatus() && !s.keeps(ctx, s.kind.KeepStatus) {
+	if s.kind.hasStatus() && !s.keepsStatus(ctx, s.kind.KeepStatus) {
 		s.kind.CopyStatus(created, s.kind.New())
 	}
 	if s.kind.Default != nil {
 		s.kind.Default(created)
 	}
-	if s.kind.Begin != nil {
-		s.kind.Begin(created)
+	if s.kind.Initialize != nil {
+		s.kind.Initialize(created)
 	}
 	objectMeta(created).Generation = 1
 	s.derive(created)
@@ -80,7 +80,7 @@ func (s strategy[T]) derive(obj T) {
 // PrepareForUpdate keeps the status as it was and counts changes of the spec.
 func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, before := s.typed(obj), s.typed(old)
-	if s.kind.hasStatus() && !s.keeps(ctx, s.kind.KeepStatusOnUpdate) {
+	if s.kind.hasStatus() && !s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) {
 		s.kind.CopyStatus(updated, before)
 	}
 	if !s.kind.SameSpec(updated, before) {
@@ -94,7 +94,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	created := s.typed(obj)
 	errs := s.kind.ValidateName(objectMeta(created).Name, field.NewPath("metadata", "name"))
 	errs = append(errs, s.kind.ValidateSpec(created)...)
-	if s.keeps(ctx, s.kind.KeepStatus) {
+	if s.keepsStatus(ctx, s.kind.KeepStatus) {
 		errs = append(errs, s.kind.ValidateStatus(created)...)
 	}
 	return append(errs, s.validateVersion(ctx, created)...)
@@ -118,7 +118,7 @@ func (s strategy[T]) validateVersion(ctx context.Context, obj T) field.ErrorList
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	updated, before := s.typed(obj), s.typed(old)
 	errs := s.validateVersion(ctx, updated)
-	if s.keeps(ctx, s.kind.KeepStatusOnUpdate) && !s.kind.SameStatus(updated, before) {
+	if s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) && !s.kind.SameStatus(updated, before) {
 		errs = append(errs, s.kind.ValidateStatus(updated)...)
 	}
 	if s.kind.SameSpec(updated, before) {
@@ -148,7 +148,7 @@ type statusStrategy[T Object] struct {
 
 // GetResetFields tells server-side apply which fields a write to the status cannot change.
 func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.inVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")))
+	return s.forAllVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")))
 }
 
 // PrepareForUpdate keeps spec and metadata, except for the record of who owns which field and what follows from the

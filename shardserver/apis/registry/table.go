@@ -21,8 +21,8 @@ type Column[T Object] struct {
 	Value func(T) string
 }
 
-// Label returns a column that shows a label.
-func Label[T Object](name, label string) Column[T] {
+// LabelColumn returns a column that shows a label.
+func LabelColumn[T Object](name, label string) Column[T] {
 	return Column[T]{
 		Name:  name,
 		Path:  fmt.Sprintf(".metadata.labels['%s']", label),

@@ -28,7 +28,7 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 	SameSpec:   func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
 	SameStatus: func(a, b *tenancyv1alpha1.Workspace) bool { return equality.Semantic.DeepEqual(a.Status, b.Status) },
 
-	KeepStatusOnUpdate: registry.ByTheShardItself,
+	KeepStatusOnUpdate: registry.IsLoopbackRequest,
 
 	ValidateName:       validateName,
 	ValidateSpec:       validateWorkspaceSpec,
@@ -42,7 +42,7 @@ var workspaces = &registry.Kind[*tenancyv1alpha1.Workspace]{
 			}
 			return string(ws.Spec.Type.Name)
 		}},
-		registry.Label[*tenancyv1alpha1.Workspace]("Region", tenancyv1alpha1.RegionLabelKey),
+		registry.LabelColumn[*tenancyv1alpha1.Workspace]("Region", tenancyv1alpha1.RegionLabelKey),
 		{Name: "Phase", Path: ".status.phase", Value: func(ws *tenancyv1alpha1.Workspace) string { return string(ws.Status.Phase) }},
 		{Name: "URL", Path: ".spec.URL", Value: func(ws *tenancyv1alpha1.Workspace) string { return ws.Spec.URL }},
 	},

@@ -28,7 +28,7 @@ func NewConsumers(registry *storage.Registry, own string) Consumers {
 
 // Of returns what tells whether a shard has consumers of an export, and whether that is known; here says so of this shard.
 // A shard that has published nothing has none, once all that is published is known.
-func (c Consumers) Of(ctx context.Context, export bindings.Export, here bool) (func(shard string) (consumed, known bool), error) {
+func (c Consumers) Of(ctx context.Context, export bindings.ExportKey, here bool) (func(shard string) (consumed, known bool), error) {
 	all, err := c.reader.List(logicalcluster.With(ctx, export.Cluster), "", nil)
 	if err != nil && !apierrors.IsServiceUnavailable(err) {
 		return nil, fmt.Errorf("listing the shards with consumers of APIExport %q of %q: %w", export.Name, export.Cluster, err)

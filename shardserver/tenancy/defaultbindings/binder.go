@@ -24,7 +24,7 @@ type Foresee func(ctx context.Context, cluster logicalcluster.Name, bindings []*
 // Config is what a Binder needs.
 type Config struct {
 	Registry *storage.Registry
-	Exports  *apiindex.Catalog
+	Exports  *apiindex.Resolver
 	// Client writes through the shard's own API, as the shard itself.
 	Client client.Client
 	// Foresee may be nil. Then every binding is looked at after it was made.
@@ -107,7 +107,7 @@ func (o *Outcome) take(w wanted, existing []*apisv1alpha2.APIBinding, err error)
 var errMissing = errors.New("the export does not exist")
 
 func (b *Binder) export(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error) {
-	export, err := b.cfg.Exports.ByPath(ctx, reference)
+	export, err := b.cfg.Exports.Resolve(ctx, reference)
 	if apierrors.IsNotFound(err) {
 		return nil, errMissing
 	}

@@ -29,15 +29,15 @@ var (
 
 // Exports finds exports and schemas, as *apiexport.Catalog does. What does not exist is a Kubernetes NotFound error.
 type Exports interface {
-	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
-	ByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error)
-	Schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
+	Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error)
+	ListByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error)
+	GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
 }
 
 // apiSet is what one export offers in its virtual workspace, as the watch caches have it now.
 type apiSet struct {
 	exports Exports
-	name    bindings.Export
+	name    bindings.ExportKey
 	// export is nil while there is none, or while it has no identity: nothing is offered then.
 	export *apisv1alpha2.APIExport
 }
@@ -47,8 +47,8 @@ type offer struct {
 	schema.GroupResource
 	// identity is under which objects are stored; empty for resources that every logical cluster has by itself.
 	identity string
-	// described is the schema of the resource; nil for what is compiled in.
-	described *apisv1alpha1.APIResourceSchema
+	// schema is the schema of the resource; nil for what is compiled in.
+	schema *apisv1alpha1.APIResourceSchema
 	// claim is the export's claim on the resource; nil for its own resources, and for bindings that it does not claim.
 	claim *apisv1alpha2.PermissionClaim
 	// verbs are those of the resource, status those of its status.
@@ -58,21 +58,21 @@ type offer struct {
 // own tells whether the resource is one of the export itself.
 func (o *offer) own() bool { return o.identity != "" && o.claim == nil }
 
-// setOf returns the API set of the export that the request's virtual workspace belongs to.
-func setOf(ctx context.Context, exports Exports) (*apiSet, error) {
+// apiSetFrom returns the API set of the export that the request's virtual workspace belongs to.
+func apiSetFrom(ctx context.Context, exports Exports) (*apiSet, error) {
 	request, ok := virtual.From(ctx)
 	if !ok {
 		return nil, apierrors.NewInternalError(errNoExport)
 	}
-	return setFor(ctx, exports, request)
+	return apiSetFor(ctx, exports, request)
 }
 
-func setFor(ctx context.Context, exports Exports, request virtual.Request) (*apiSet, error) {
+func apiSetFor(ctx context.Context, exports Exports, request virtual.Request) (*apiSet, error) {
 	cluster, err := logicalcluster.ParseName(request.Owner[0])
 	if err != nil {
 		return nil, apierrors.NewInternalError(err) // resolve lets nothing else pass
 	}
-	set := &apiSet{exports: exports, name: bindings.Export{Cluster: cluster, Name: request.Owner[1]}}
+	set := &apiSet{exports: exports, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
 	export, err := exports.Get(ctx, set.name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -102,7 +102,7 @@ func (s *apiSet) offer(ctx context.Context, gr schema.GroupResource, own, claim 
 		if described == nil || err != nil {
 			return nil, err
 		}
-		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, described: described, verbs: offeredVerbs, status: statusVerbs}, nil
+		return &offer{GroupResource: gr, identity: s.export.Status.IdentityHash, schema: described, verbs: offeredVerbs, status: statusVerbs}, nil
 	case claim >= 0:
 		return s.claimed(ctx, gr, &s.export.Spec.PermissionClaims[claim])
 	case gr == apiBindings:
@@ -120,7 +120,7 @@ func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *ap
 		}
 		return found, nil
 	}
-	exports, err := s.exports.ByIdentity(ctx, claim.IdentityHash)
+	exports, err := s.exports.ListByIdentity(ctx, claim.IdentityHash)
 	if err != nil {
 		return nil, fmt.Errorf("finding who exports %s: %w", gr, err)
 	}
@@ -129,7 +129,7 @@ func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *ap
 		if entry == nil {
 			continue
 		}
-		if found.described, err = s.schema(ctx, logicalcluster.Of(export), entry.Schema); found.described != nil || err != nil {
+		if found.schema, err = s.schema(ctx, logicalcluster.Of(export), entry.Schema); found.schema != nil || err != nil {
 			return found, err
 		}
 	}
@@ -185,7 +185,7 @@ func (s *apiSet) all(ctx context.Context) ([]*offer, error) {
 
 // schema returns a schema, or nil if it does not exist.
 func (s *apiSet) schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
-	found, err := s.exports.Schema(ctx, cluster, name)
+	found, err := s.exports.GetSchema(ctx, cluster, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -218,13 +218,13 @@ func covers(claim *apisv1alpha2.PermissionClaim, gr schema.GroupResource) bool {
 func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
 	named := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
 	if claims.Normal(named) == coreEvents {
-		return []schema.GroupResource{coreEvents, namedEvents}
+		return []schema.GroupResource{coreEvents, newEvents}
 	}
 	return []schema.GroupResource{named}
 }
 
-// requirement returns the label that the export may see an object by, and its values; no key if it sees all.
-func (s *apiSet) requirement(of *offer) (key string, values []string) {
+// visibilityLabel returns the label that the export may see an object by, and its values; no key if it sees all.
+func (s *apiSet) visibilityLabel(of *offer) (key string, values []string) {
 	switch {
 	case of.own():
 		return "", nil

@@ -21,8 +21,8 @@ const (
 	reasonDenied  = "access denied"
 )
 
-// errUndecided makes the answer 500: ask again.
-var errUndecided = errors.New("the request cannot be authorized now")
+// errAuthorizationFailed makes the answer 500: ask again.
+var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
 // PolicyAuthorizer tells whether the maximal permission policies of those who export a resource with an identity leave a
 // request to the user of its attributes, who acts for an export of home that claims the resource.
@@ -37,28 +37,30 @@ type stepsAuthorizer struct {
 	policy PolicyAuthorizer
 }
 
-// question is a request with what the steps look at.
-type question struct {
+// accessRequest is a request with what the steps look at.
+type accessRequest struct {
 	authorizer.Attributes
 	set *apiSet
 	// cluster is that of a consumer, or the wildcard.
 	cluster logicalcluster.Name
 }
 
-// answer is what a step says.
-type answer struct {
+// stepResult is what a step says.
+type stepResult struct {
 	allowed bool
 	reason  string
 	err     error
 }
 
-func allow(format string, args ...any) answer {
-	return answer{allowed: true, reason: fmt.Sprintf(format, args...)}
+func allow(format string, args ...any) stepResult {
+	return stepResult{allowed: true, reason: fmt.Sprintf(format, args...)}
 }
 
-func deny(format string, args ...any) answer { return answer{reason: fmt.Sprintf(format, args...)} }
+func deny(format string, args ...any) stepResult {
+	return stepResult{reason: fmt.Sprintf(format, args...)}
+}
 
-func failed(err error) answer { return answer{reason: "failed", err: err} }
+func failed(err error) stepResult { return stepResult{reason: "failed", err: err} }
 
 // Authorize implements authorizer.Authorizer.
 func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -70,26 +72,26 @@ func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 }
 
 func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	set, err := setFor(ctx, a.exports, request)
+	set, err := apiSetFor(ctx, a.exports, request)
 	if err != nil {
-		return a.undecided(ctx, attributes, err)
+		return a.internalError(ctx, attributes, err)
 	}
-	asked := question{Attributes: attributes, set: set, cluster: request.Cluster}
+	access := accessRequest{Attributes: attributes, set: set, cluster: request.Cluster}
 	for _, step := range []struct {
 		key   string
-		check func(context.Context, question) answer
+		check func(context.Context, accessRequest) stepResult
 	}{
-		{"boundapi", a.boundAPI},           // does the consumer let the provider do this
-		{"content", a.content},             // may the caller act for the provider
-		{"maxpermissionpolicy", a.claimed}, // does the owner of a claimed resource leave this to anybody
+		{"boundapi", a.checkBoundAPI},                           // does the consumer let the provider do this
+		{"content", a.checkContent},                             // may the caller act for the provider
+		{"maxpermissionpolicy", a.checkMaximalPermissionPolicy}, // does the owner of a claimed resource leave this to anybody
 	} {
-		got := step.check(ctx, asked)
+		result := step.check(ctx, access)
 		key := "virtual.apiexport." + step.key + ".authorization.kcp.io"
-		audit.AddAuditAnnotations(ctx, key+"/decision", decisions[got.allowed], key+"/reason", got.reason)
+		audit.AddAuditAnnotations(ctx, key+"/decision", decisions[result.allowed], key+"/reason", result.reason)
 		switch {
-		case got.err != nil:
-			return a.undecided(ctx, attributes, got.err)
-		case !got.allowed:
+		case result.err != nil:
+			return a.internalError(ctx, attributes, result.err)
+		case !result.allowed:
 			return authorizer.DecisionDeny, reasonDenied, nil
 		}
 	}
@@ -98,89 +100,89 @@ func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request,
 
 var decisions = map[bool]string{true: "Allowed", false: "Denied"}
 
-// undecided is for the log: what went wrong is not for a caller whose rights are not known.
-func (a stepsAuthorizer) undecided(ctx context.Context, attributes authorizer.Attributes, err error) (authorizer.Decision, string, error) {
+// internalError is for the log: what went wrong is not for a caller whose rights are not known.
+func (a stepsAuthorizer) internalError(ctx context.Context, attributes authorizer.Attributes, err error) (authorizer.Decision, string, error) {
 	klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of an export failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
-	return authorizer.DecisionDeny, reasonDenied, errUndecided
+	return authorizer.DecisionDeny, reasonDenied, errAuthorizationFailed
 }
 
-// boundAPI asks the consumer's binding. Requests over all logical clusters see what every one of them lets the export
+// checkBoundAPI asks the consumer's binding. Requests over all logical clusters see what every one of them lets the export
 // see, and documents are about the export alone.
-func (a stepsAuthorizer) boundAPI(ctx context.Context, asked question) answer {
-	if asked.cluster.IsWildcard() || !asked.IsResourceRequest() {
+func (a stepsAuthorizer) checkBoundAPI(ctx context.Context, request accessRequest) stepResult {
+	if request.cluster.IsWildcard() || !request.IsResourceRequest() {
 		return allow("not about one consumer")
 	}
-	got := a.permitted(ctx, asked, a.consumers.known)
-	if got.allowed || got.err != nil {
-		return got
+	result := a.checkBindings(ctx, request, a.consumers.listCached)
+	if result.allowed || result.err != nil {
+		return result
 	}
 	// What a client saw bound may not have come to the watch cache. That is worth a look only for who may act for the
 	// provider.
-	if able := a.content(ctx, asked); !able.allowed {
-		return got
+	if able := a.checkContent(ctx, request); !able.allowed {
+		return result
 	}
-	return a.permitted(ctx, asked, a.consumers.latest)
+	return a.checkBindings(ctx, request, a.consumers.listLatest)
 }
 
-func (a stepsAuthorizer) permitted(ctx context.Context, asked question, list lister) answer {
-	bound, err := a.consumers.of(ctx, asked.set, asked.cluster, list)
+func (a stepsAuthorizer) checkBindings(ctx context.Context, request accessRequest, list lister) stepResult {
+	bound, err := a.consumers.bindingsTo(ctx, request.set, request.cluster, list)
 	if err != nil {
 		return failed(err)
 	}
 	if len(bound) == 0 {
-		return deny("the export is not bound in %q", asked.cluster)
+		return deny("the export is not bound in %q", request.cluster)
 	}
-	found, err := asked.set.find(ctx, groupResource(asked))
+	found, err := request.set.find(ctx, groupResource(request))
 	if err != nil {
 		return failed(err)
 	}
 	if found == nil {
-		return deny("the export neither has nor claims %s", groupResource(asked))
+		return deny("the export neither has nor claims %s", groupResource(request))
 	}
 	last := deny("no binding")
 	for _, binding := range bound {
-		if last = permits(binding, found, asked.GetVerb()); last.allowed {
+		if last = permits(binding, found, request.GetVerb()); last.allowed {
 			break
 		}
 	}
 	return last
 }
 
-// content asks whether the caller may act for the provider: do the same on apiexports/content, in the logical cluster of
+// checkContent asks whether the caller may act for the provider: do the same on apiexports/content, in the logical cluster of
 // the export.
-func (a stepsAuthorizer) content(ctx context.Context, asked question) answer {
-	decision, reason, err := a.rbac.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, asked.set.name.Cluster)), authorizer.AttributesRecord{
-		User:            asked.GetUser(),
-		Verb:            asked.GetVerb(),
+func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest) stepResult {
+	decision, reason, err := a.rbac.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, request.set.name.Cluster)), authorizer.AttributesRecord{
+		User:            request.GetUser(),
+		Verb:            request.GetVerb(),
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
 		APIVersion:      apisv1alpha2.SchemeGroupVersion.Version,
 		Resource:        "apiexports",
 		Subresource:     "content",
-		Name:            asked.set.name.Name,
+		Name:            request.set.name.Name,
 		ResourceRequest: true,
 	})
 	switch {
 	case err != nil:
 		return failed(err)
 	case decision != authorizer.DecisionAllow:
-		return deny("apiexports/content of %q in %q: %s", asked.set.name.Name, asked.set.name.Cluster, reason)
+		return deny("apiexports/content of %q in %q: %s", request.set.name.Name, request.set.name.Cluster, reason)
 	}
 	return allow("apiexports/content: %s", reason)
 }
 
-// claimed asks whoever exports a claimed resource, where they leave to others but a part of it.
-func (a stepsAuthorizer) claimed(ctx context.Context, asked question) answer {
-	if !asked.IsResourceRequest() {
+// checkMaximalPermissionPolicy asks whoever exports a claimed resource, where they leave to others but a part of it.
+func (a stepsAuthorizer) checkMaximalPermissionPolicy(ctx context.Context, request accessRequest) stepResult {
+	if !request.IsResourceRequest() {
 		return allow("not a resource")
 	}
-	found, err := asked.set.find(ctx, groupResource(asked))
+	found, err := request.set.find(ctx, groupResource(request))
 	switch {
 	case err != nil:
 		return failed(err)
 	case found == nil || found.claim == nil || found.identity == "":
 		return allow("not a resource of another export")
 	}
-	decision, reason, err := a.policy(ctx, asked.set.name.Cluster, asked, found.identity)
+	decision, reason, err := a.policy(ctx, request.set.name.Cluster, request, found.identity)
 	switch {
 	case err != nil:
 		return failed(err)

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	coreEvents  = schema.GroupResource{Resource: "events"}
-	namedEvents = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+	coreEvents = schema.GroupResource{Resource: "events"}
+	newEvents  = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
 )
 
-// sharing are the kinds of apis.kcp.io that can be claimed.
-var sharing = []schema.GroupResource{apiBindings, apisv1alpha2.Resource("apiexports"), apisv1alpha1.Resource("apiresourceschemas")}
+// claimableAPIs are the kinds of apis.kcp.io that can be claimed.
+var claimableAPIs = []schema.GroupResource{apiBindings, apisv1alpha2.Resource("apiexports"), apisv1alpha1.Resource("apiresourceschemas")}
 
 // claimable tells whether every logical cluster has a resource by itself, and it can be claimed without an identity.
 func claimable(gr schema.GroupResource) bool {
-	return !apiindex.NeedsIdentity(gr) && (gr.Group != apiBindings.Group || slices.Contains(sharing, gr))
+	return !apiindex.NeedsIdentity(gr) && (gr.Group != apiBindings.Group || slices.Contains(claimableAPIs, gr))
 }

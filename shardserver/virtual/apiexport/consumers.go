@@ -23,17 +23,17 @@ type consumers struct {
 // lister lists the bindings of the context's logical cluster.
 type lister func(context.Context) ([]*apisv1alpha2.APIBinding, error)
 
-// known lists from the watch cache, latest with the consistency of a client's request.
-func (c consumers) known(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+// listCached lists from the watch cache, latest with the consistency of a client's request.
+func (c consumers) listCached(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	return c.reader.List(ctx, "", nil)
 }
 
-func (c consumers) latest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+func (c consumers) listLatest(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	return c.reader.ListLatest(ctx, "", nil)
 }
 
-// of returns the bindings of a logical cluster to the export of a set.
-func (c consumers) of(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
+// bindingsTo returns the bindings of a logical cluster to the export of a set.
+func (c consumers) bindingsTo(ctx context.Context, set *apiSet, cluster logicalcluster.Name, list lister) ([]*apisv1alpha2.APIBinding, error) {
 	all, err := list(logicalcluster.With(ctx, cluster))
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of %q: %w", cluster, err)
@@ -43,7 +43,7 @@ func (c consumers) of(ctx context.Context, set *apiSet, cluster logicalcluster.N
 
 // binds tells whether a binding is one to the export. Until the server has found out where the export is, only a
 // reference by the name of its logical cluster says so.
-func binds(binding *apisv1alpha2.APIBinding, export bindings.Export) bool {
+func binds(binding *apisv1alpha2.APIBinding, export bindings.ExportKey) bool {
 	reference := binding.Spec.Reference.Export
 	if reference == nil || reference.Name != export.Name {
 		return false
@@ -55,10 +55,10 @@ func binds(binding *apisv1alpha2.APIBinding, export bindings.Export) bool {
 }
 
 // permits tells whether a binding lets the provider of an export do something with one of the resources offered.
-func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) answer {
+func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) stepResult {
 	switch {
 	case found.own():
-		if !serves(binding, found) {
+		if !bindsResource(binding, found) {
 			return deny("binding %q has not bound %s with the identity of the export", binding.Name, found.GroupResource)
 		}
 		return allow("bound by %q", binding.Name)
@@ -67,7 +67,7 @@ func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) answer
 	case found.claim == nil:
 		return deny("bindings can only be read without a claim")
 	}
-	accepted := acceptedBy(binding, found)
+	accepted := effectiveClaim(binding, found)
 	switch {
 	case accepted == nil:
 		return deny("binding %q does not accept the claim on %s", binding.Name, found.GroupResource)
@@ -77,15 +77,15 @@ func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) answer
 	return allow("binding %q accepts the claim on %s", binding.Name, found.GroupResource)
 }
 
-// serves tells whether a binding has bound a resource of the export, with the identity that it has now.
-func serves(binding *apisv1alpha2.APIBinding, found *offer) bool {
+// bindsResource tells whether a binding has bound a resource of the export, with the identity that it has now.
+func bindsResource(binding *apisv1alpha2.APIBinding, found *offer) bool {
 	return slices.ContainsFunc(binding.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) bool {
 		return bound.Group == found.Group && bound.Resource == found.Resource && bound.Schema.IdentityHash == found.identity
 	})
 }
 
-// acceptedBy returns the claim on a resource as both sides agree on it, or nil if they do not.
-func acceptedBy(binding *apisv1alpha2.APIBinding, found *offer) *apiindex.EffectiveClaim {
+// effectiveClaim returns the claim on a resource as both sides agree on it, or nil if they do not.
+func effectiveClaim(binding *apisv1alpha2.APIBinding, found *offer) *apiindex.EffectiveClaim {
 	if found.claim == nil {
 		return nil
 	}

@@ -36,7 +36,7 @@ func claimOn(gr schema.GroupResource, identity string, verbs ...string) apisv1al
 }
 
 func TestWhichBindingsAreToAnExport(t *testing.T) {
-	export := bindings.Export{Cluster: provider, Name: "widgets"}
+	export := bindings.ExportKey{Cluster: provider, Name: "widgets"}
 	for name, tc := range map[string]struct {
 		path, name, bound string
 		want              bool
@@ -95,7 +95,7 @@ func TestWhatABindingPermits(t *testing.T) {
 		"the identity that it accepts":                             {claimed(claimOn(gizmos, "theirs", "*")), "get", true},
 		"no other identity":                                        {claimed(claimOn(gizmos, "another", "*")), "get", false},
 		"no resource of every cluster by a claim on an identity":   {claimed(claimOn(gizmos, "", "*")), "get", false},
-		"events by a claim on events of either group":              {claimed(claimOn(namedEvents, "", "list")), "list", true},
+		"events by a claim on events of either group":              {claimed(claimOn(newEvents, "", "list")), "list", true},
 		"to read itself":                                           {&offer{GroupResource: apiBindings, verbs: readVerbs}, "watch", true},
 		"not to change itself":                                     {&offer{GroupResource: apiBindings, verbs: readVerbs}, "update", false},
 		"to read itself where a claim on bindings is not answered": {claimed(claimOn(apiBindings, "", "*")), "list", true},
@@ -115,7 +115,7 @@ type exportsOf struct {
 	schemas sets.Set[string] // "<cluster>/<name>"
 }
 
-func (e exportsOf) Get(_ context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error) {
+func (e exportsOf) Get(_ context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error) {
 	for _, one := range e.exports {
 		if logicalcluster.Of(one) == export.Cluster && one.Name == export.Name {
 			return one, nil
@@ -124,7 +124,7 @@ func (e exportsOf) Get(_ context.Context, export bindings.Export) (*apisv1alpha2
 	return nil, apierrors.NewNotFound(apisv1alpha2.Resource("apiexports"), export.Name)
 }
 
-func (e exportsOf) ByIdentity(_ context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
+func (e exportsOf) ListByIdentity(_ context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
 	var found []*apisv1alpha2.APIExport
 	for _, one := range e.exports {
 		if one.Status.IdentityHash == hash {
@@ -134,7 +134,7 @@ func (e exportsOf) ByIdentity(_ context.Context, hash string) ([]*apisv1alpha2.A
 	return found, nil
 }
 
-func (e exportsOf) Schema(_ context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+func (e exportsOf) GetSchema(_ context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
 	if !e.schemas.Has(cluster.String() + "/" + name) {
 		return nil, apierrors.NewNotFound(apisv1alpha1.Resource("apiresourceschemas"), name)
 	}
@@ -154,14 +154,14 @@ func TestWhatAnExportOffers(t *testing.T) {
 	export := exportIn(provider, "widgets", "own", widgets, schema.GroupResource{Group: "example.com", Resource: "unknowns"})
 	export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{
 		claimOn(widgets, "theirs", "*"), claimOn(gizmos, "theirs", "*"), claimOn(schema.GroupResource{Group: "example.com", Resource: "gadgets"}, "nobodys", "*"),
-		claimOn(schema.GroupResource{Resource: "configmaps"}, "", "*"), claimOn(namedEvents, "", "*"), claimOn(schema.GroupResource{Resource: "pods"}, "", "*"),
+		claimOn(schema.GroupResource{Resource: "configmaps"}, "", "*"), claimOn(newEvents, "", "*"), claimOn(schema.GroupResource{Resource: "pods"}, "", "*"),
 		claimOn(apisv1alpha2.Resource("apiexportendpointslices"), "", "*"), claimOn(apisv1alpha2.Resource("apiexports"), "", "*"),
 	}
 	all := exportsOf{
 		exports: []*apisv1alpha2.APIExport{export, exportIn(owner, "bare", "theirs"), exportIn(owner, "gizmos", "theirs", gizmos, widgets)},
 		schemas: sets.New("provider/v1.widgets.example.com", "owner/v1.gizmos.example.com", "owner/v1.widgets.example.com"),
 	}
-	set := &apiSet{exports: all, name: bindings.Export{Cluster: provider, Name: "widgets"}, export: export}
+	set := &apiSet{exports: all, name: bindings.ExportKey{Cluster: provider, Name: "widgets"}, export: export}
 	want := map[string]string{
 		"widgets.example.com":     "own provider",
 		"gizmos.example.com":      "theirs owner",
@@ -179,8 +179,8 @@ func TestWhatAnExportOffers(t *testing.T) {
 		switch {
 		case o.claim == nil && o.identity == "":
 			return "read"
-		case o.described != nil:
-			return o.identity + " " + logicalcluster.Of(o.described).String()
+		case o.schema != nil:
+			return o.identity + " " + logicalcluster.Of(o.schema).String()
 		}
 		return o.identity
 	}
@@ -268,7 +268,7 @@ func parts(selector string) []string {
 
 func TestWritesKeepToTheSelector(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
-	rules, err := rulesOf(apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{
+	rules, err := newSelectorRules(apisv1alpha2.PermissionClaimSelector{LabelSelector: metav1.LabelSelector{
 		MatchLabels:      map[string]string{"for": "us"},
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "ready", Operator: metav1.LabelSelectorOpExists}},
 	}}, resource)
@@ -313,7 +313,7 @@ func TestWritesKeepToTheSelector(t *testing.T) {
 			}
 		})
 	}
-	if rules, err := rulesOf(apisv1alpha2.PermissionClaimSelector{MatchAll: true}, resource); rules != nil || err != nil {
+	if rules, err := newSelectorRules(apisv1alpha2.PermissionClaimSelector{MatchAll: true}, resource); rules != nil || err != nil {
 		t.Errorf("a claim on everything has rules: %v, %v", rules, err)
 	}
 }

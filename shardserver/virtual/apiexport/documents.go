@@ -29,21 +29,21 @@ var errNoExport = errors.New("no export in the request")
 // limits of the definitions that are kept for making documents: by count, and by the size of their schemas.
 var limits = discoverydocuments.Limits{Count: 1024, Bytes: 16 << 20, Builds: 2}
 
-// finder makes the API sets that documents are about.
-type finder struct {
+// apiSetFinder makes the API sets that documents are about.
+type apiSetFinder struct {
 	exports Exports
 	source  *discovery.Source
 	// definitions are by the UID of the schema, which never changes.
 	definitions *discoverydocuments.Cache[types.UID, *discovery.Definition]
 }
 
-func newFinder(exports Exports, source *discovery.Source) *finder {
-	return &finder{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
+func newAPISetFinder(exports Exports, source *discovery.Source) *apiSetFinder {
+	return &apiSetFinder{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
 }
 
 // Of implements discovery.Finder.
-func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
-	set, err := setOf(ctx, f.exports)
+func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
+	set, err := apiSetFrom(ctx, f.exports)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +57,15 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 	}
 	shown, selected := &discovery.Set{}, discovery.Verbs{}
 	for _, o := range offers {
-		if o.described == nil {
+		if o.schema == nil {
 			selected[o.GroupResource] = o.verbs
 			selected[schema.GroupResource{Group: o.Group, Resource: o.Resource + "/status"}] = o.status
 			continue
 		}
-		definition, err := f.definition(ctx, o.described)
+		definition, err := f.definition(ctx, o.schema)
 		if err != nil {
 			// Whoever made it is told by conditions; the rest of the API is shown.
-			klog.FromContext(ctx).V(2).Info("A schema cannot be shown", "schema", o.described.Name, "export", set.name.Name, "reason", err)
+			klog.FromContext(ctx).V(2).Info("A schema cannot be shown", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
 			continue
 		}
 		shown.Definitions = append(shown.Definitions, *definition)
@@ -76,9 +76,9 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 }
 
 // definition returns what documents need to know of a schema.
-func (f *finder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
+func (f *apiSetFinder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
 	return f.definitions.Get(ctx, described.UID, func() (*discovery.Definition, int64, error) {
-		object, err := apiindex.ViewDefinition(described)
+		object, err := apiindex.DiscoveryDefinition(described)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -93,13 +93,13 @@ func (f *finder) definition(ctx context.Context, described *apisv1alpha1.APIReso
 // documents serves discovery and OpenAPI of exports. What is the same everywhere is asked of content.
 func (w *workspace) documents(content http.Handler) http.Handler {
 	wholeDiscovery, wholeOpenAPI := w.config.Documents()
-	sets := newFinder(w.config.Exports, wholeOpenAPI.Source())
+	sets := newAPISetFinder(w.config.Exports, wholeOpenAPI.Source())
 	stock := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		path := strings.TrimSuffix(req.URL.Path, "/")
 		switch {
 		case path == "/api":
 			if set, err := sets.Of(req.Context()); err != nil || !set.Serves(schema.GroupVersion{Version: "v1"}) {
-				w.fail(rw, req, cmpErr(err, notFound(req)))
+				w.fail(rw, req, firstError(err, notFound(req)))
 				return
 			}
 		case path == "/version", strings.HasPrefix(path, "/openapi/v3/"):
@@ -109,7 +109,7 @@ func (w *workspace) documents(content http.Handler) http.Handler {
 		}
 		// What one consumer serves beside has no part in it.
 		anywhere := logicalcluster.With(req.Context(), logicalcluster.Wildcard)
-		content.ServeHTTP(rw, virtual.Inside(req.WithContext(anywhere)))
+		content.ServeHTTP(rw, virtual.InCluster(req.WithContext(anywhere)))
 	})
 	served := wholeOpenAPI.View(sets, wholeDiscovery.View(sets, stock))
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
@@ -121,7 +121,7 @@ func (w *workspace) documents(content http.Handler) http.Handler {
 	})
 }
 
-func cmpErr(err, otherwise error) error {
+func firstError(err, otherwise error) error {
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // forward turns a request into one that the shard's own handlers serve: for the resource with its identity, and for the
 // objects alone that the export may see.
-func (c *call) forward(req *http.Request) (*http.Request, error) {
+func (c *resourceRequest) forward(req *http.Request) (*http.Request, error) {
 	forwarded := req
 	var err error
 	if c.offered.identity != "" {
@@ -23,7 +23,7 @@ func (c *call) forward(req *http.Request) (*http.Request, error) {
 			return nil, err
 		}
 	}
-	key, values := c.set.requirement(c.offered)
+	key, values := c.set.visibilityLabel(c.offered)
 	if key == "" || !slices.Contains([]string{"list", "watch", "deletecollection"}, c.info.Verb) {
 		return forwarded, nil
 	}
@@ -52,5 +52,5 @@ func withLabel(req *http.Request, key string, values []string) (*http.Request, e
 	if err != nil {
 		return nil, fmt.Errorf("selecting what the export may see: %w", err)
 	}
-	return virtual.Selecting(req, *requirement)
+	return virtual.WithLabelRequirements(req, *requirement)
 }

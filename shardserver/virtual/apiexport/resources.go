@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// call is one request for a resource, with what serving it needs to know.
-type call struct {
+// resourceRequest is one request for a resource, with what serving it needs to know.
+type resourceRequest struct {
 	target  virtual.Request
 	info    *request.RequestInfo
 	set     *apiSet
@@ -30,25 +30,25 @@ type call struct {
 // resources serves the resources of exports.
 func (w *workspace) resources(content http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-		c, err := w.read(req)
+		c, err := w.parseRequest(req)
 		if err != nil {
 			w.fail(rw, req, err)
 			return
 		}
-		req, done := w.streams.follow(req, c)
+		req, done := w.watches.track(req, c)
 		defer done()
 		if c.target.Cluster.IsWildcard() {
-			w.everywhere(rw, req, c, content)
+			w.serveWildcard(rw, req, c, content)
 			return
 		}
-		w.inCluster(rw, req, c, content)
+		w.serveInCluster(rw, req, c, content)
 	})
 }
 
-// read finds out what a request is about, and whether the export offers it.
-func (w *workspace) read(req *http.Request) (*call, error) {
+// parseRequest finds out what a request is about, and whether the export offers it.
+func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 	ctx := req.Context()
-	c := &call{}
+	c := &resourceRequest{}
 	var ok bool
 	if c.target, ok = virtual.From(ctx); !ok {
 		return nil, apierrors.NewInternalError(errNoExport)
@@ -57,7 +57,7 @@ func (w *workspace) read(req *http.Request) (*call, error) {
 		return nil, apierrors.NewInternalError(errors.New("no request info in the request"))
 	}
 	var err error
-	if c.set, err = setFor(ctx, w.config.Exports, c.target); err != nil {
+	if c.set, err = apiSetFor(ctx, w.config.Exports, c.target); err != nil {
 		return nil, err
 	}
 	gr := schema.GroupResource{Group: c.info.APIGroup, Resource: c.info.Resource}
@@ -86,7 +86,7 @@ func (w *workspace) read(req *http.Request) (*call, error) {
 
 // verbs returns what a resource, or the subresource asked for, offers in the version asked for; nothing if there is no
 // such thing.
-func (w *workspace) verbs(ctx context.Context, c *call) ([]string, error) {
+func (w *workspace) verbs(ctx context.Context, c *resourceRequest) ([]string, error) {
 	if c.info.Subresource != "" && c.info.Subresource != "status" || len(c.info.Parts) > 3 {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func (w *workspace) verbs(ctx context.Context, c *call) ([]string, error) {
 	if c.info.Subresource != "" {
 		offered = c.offered.status
 	}
-	if c.offered.described == nil {
+	if c.offered.schema == nil {
 		_, documents := w.config.Documents()
 		compiled, err := documents.Source().Read(ctx)
 		if err != nil {
@@ -107,8 +107,8 @@ func (w *workspace) verbs(ctx context.Context, c *call) ([]string, error) {
 		listed, _ := compiled.Listed(schema.GroupVersion{Group: c.info.APIGroup, Version: c.info.APIVersion}, name)
 		return intersection(offered, listed.Verbs), nil
 	}
-	for i := range c.offered.described.Spec.Versions {
-		version := &c.offered.described.Spec.Versions[i]
+	for i := range c.offered.schema.Spec.Versions {
+		version := &c.offered.schema.Spec.Versions[i]
 		if version.Name == c.info.APIVersion && version.Served && (c.info.Subresource == "" || version.Subresources.Status != nil) {
 			return offered, nil
 		}
@@ -126,45 +126,45 @@ func intersection(a, b []string) []string {
 	return common
 }
 
-// everywhere serves a list or watch over all consumers of the shard, from the storage that they share.
-func (w *workspace) everywhere(rw http.ResponseWriter, req *http.Request, c *call, content http.Handler) {
-	forwarded, err := c.forward(virtual.Inside(req))
+// serveWildcard serves a list or watch over all consumers of the shard, from the storage that they share.
+func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
+	forwarded, err := c.forward(virtual.InCluster(req))
 	if err != nil {
 		w.fail(rw, req, err)
 		return
 	}
-	w.orEmpty(rw, forwarded, c, content)
+	w.serveOrEmpty(rw, forwarded, c, content)
 }
 
-// inCluster serves a request to one consumer: in its logical cluster, as the caller with a warrant for it.
-func (w *workspace) inCluster(rw http.ResponseWriter, req *http.Request, c *call, content http.Handler) {
+// serveInCluster serves a request to one consumer: in its logical cluster, as the caller with a warrant for it.
+func (w *workspace) serveInCluster(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	caller, ok := request.UserFrom(req.Context())
 	if !ok {
 		w.fail(rw, req, apierrors.NewInternalError(errors.New("no user in the request")))
 		return
 	}
-	acting, err := warranted(caller, c.target.Cluster)
+	acting, err := withWarrant(caller, c.target.Cluster)
 	if err != nil {
 		w.fail(rw, req, err)
 		return
 	}
-	inside := virtual.InCluster(req, acting, w.within(c.target, caller))
-	if refused := w.admitted(rw, inside, c); refused {
+	inside := virtual.InClusterAs(req, acting, w.nestedAuthorizer(c.target, caller))
+	if refused := w.refuseInCluster(rw, inside, c); refused {
 		return
 	}
-	if inside, err = w.restricted(inside, c); err == nil {
+	if inside, err = w.restrictToClaim(inside, c); err == nil {
 		inside, err = c.forward(inside)
 	}
 	if err != nil {
 		w.fail(rw, req, err)
 		return
 	}
-	w.orEmpty(rw, inside, c, content)
+	w.serveOrEmpty(rw, inside, c, content)
 }
 
-// admitted asks the authorizer of the shard about the request as one to the consumer's logical cluster, where the warrant
+// refuseInCluster asks the authorizer of the shard about the request as one to the consumer's logical cluster, where the warrant
 // opens everything but what nobody may do there. It answers if the request is refused.
-func (w *workspace) admitted(rw http.ResponseWriter, inside *http.Request, c *call) (refused bool) {
+func (w *workspace) refuseInCluster(rw http.ResponseWriter, inside *http.Request, c *resourceRequest) (refused bool) {
 	attributes, err := endpointfilters.GetAuthorizerAttributes(inside.Context())
 	if err != nil {
 		w.fail(rw, inside, err)
@@ -182,12 +182,12 @@ func (w *workspace) admitted(rw http.ResponseWriter, inside *http.Request, c *ca
 	return true
 }
 
-// within decides what else is asked while a request is served: whether a patch may create what it did not find. Both the
+// nestedAuthorizer decides what else is asked while a request is served: whether a patch may create what it did not find. Both the
 // view and the consumer's logical cluster have to allow that.
-func (w *workspace) within(target virtual.Request, caller user.Info) authorizer.Authorizer {
+func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 		if !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
-			decision, reason, err := w.authorizer.authorize(ctx, target, actedBy{attributes, caller})
+			decision, reason, err := w.authorizer.authorize(ctx, target, attributesAs{attributes, caller})
 			if decision != authorizer.DecisionAllow {
 				return authorizer.DecisionDeny, reason, err
 			}
@@ -196,21 +196,21 @@ func (w *workspace) within(target virtual.Request, caller user.Info) authorizer.
 	})
 }
 
-// actedBy is a request as its caller made it.
-type actedBy struct {
+// attributesAs is a request as its caller made it.
+type attributesAs struct {
 	authorizer.Attributes
 	caller user.Info
 }
 
-func (a actedBy) GetUser() user.Info { return a.caller }
+func (a attributesAs) GetUser() user.Info { return a.caller }
 
-// restricted holds a request for a claimed resource to the objects that the claim is for.
-func (w *workspace) restricted(inside *http.Request, c *call) (*http.Request, error) {
+// restrictToClaim holds a request for a claimed resource to the objects that the claim is for.
+func (w *workspace) restrictToClaim(inside *http.Request, c *resourceRequest) (*http.Request, error) {
 	if c.offered.own() {
 		return inside, nil
 	}
 	if named := c.info.Verb == "get" || c.info.Subresource != ""; named {
-		seen, err := w.sees(inside.Context(), c)
+		seen, err := w.isVisible(inside.Context(), c)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +225,7 @@ func (w *workspace) restricted(inside *http.Request, c *call) (*http.Request, er
 	if rules == nil {
 		return inside, nil
 	}
-	if err := w.reachable(inside.Context(), c, rules); err != nil {
+	if err := w.checkReachable(inside.Context(), c, rules); err != nil {
 		return nil, err
 	}
 	return inside.WithContext(virtual.WithAdmission(inside.Context(), rules)), nil

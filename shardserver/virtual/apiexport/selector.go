@@ -19,13 +19,13 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// sees tells whether the export may see the object that a request names. What does not exist, it may not.
-func (w *workspace) sees(ctx context.Context, c *call) (bool, error) {
+// isVisible tells whether the export may see the object that a request names. What does not exist, it may not.
+func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, error) {
 	served, err := w.config.Registry.For(ctx, c.offered.GroupResource)
 	if served == nil || err != nil {
 		return false, err
 	}
-	key, values := c.set.requirement(c.offered)
+	key, values := c.set.visibilityLabel(c.offered)
 	look := request.WithNamespace(ctx, c.info.Namespace)
 	// The watch cache may not have a new object, or a new label, yet.
 	for _, version := range []string{"0", ""} {
@@ -47,49 +47,49 @@ func (w *workspace) sees(ctx context.Context, c *call) (bool, error) {
 	return false, nil
 }
 
-// reviews are groups of questions to the server, which are no objects and have no labels.
-var reviews = []string{"authorization.k8s.io", "authentication.k8s.io"}
+// reviewGroups are groups of questions to the server, which are no objects and have no labels.
+var reviewGroups = []string{"authorization.k8s.io", "authentication.k8s.io"}
 
 // selectorRules returns what writes of claimed objects must keep to, or nil: the selector with which the consumer
 // accepted the claim.
-func (w *workspace) selectorRules(ctx context.Context, c *call) (*selectorRules, error) {
-	if c.offered.claim == nil || slices.Contains(readVerbs, c.info.Verb) || slices.Contains(reviews, c.offered.Group) {
+func (w *workspace) selectorRules(ctx context.Context, c *resourceRequest) (*selectorRules, error) {
+	if c.offered.claim == nil || slices.Contains(readVerbs, c.info.Verb) || slices.Contains(reviewGroups, c.offered.Group) {
 		return nil, nil
 	}
-	for _, list := range []lister{w.consumers.known, w.consumers.latest} { // as for authorization
-		bound, err := w.consumers.of(ctx, c.set, c.target.Cluster, list)
+	for _, list := range []lister{w.consumers.listCached, w.consumers.listLatest} { // as for authorization
+		bound, err := w.consumers.bindingsTo(ctx, c.set, c.target.Cluster, list)
 		if err != nil {
 			return nil, err
 		}
 		for _, binding := range bound {
-			if accepted := acceptedBy(binding, c.offered); accepted != nil {
-				return rulesOf(accepted.Selector, c.offered.GroupResource)
+			if accepted := effectiveClaim(binding, c.offered); accepted != nil {
+				return newSelectorRules(accepted.Selector, c.offered.GroupResource)
 			}
 		}
 	}
 	return nil, nil // masters go on without a consumer's consent
 }
 
-// rulesOf returns the rules of a selector; nil if it chooses everything.
-func rulesOf(selector apisv1alpha2.PermissionClaimSelector, resource schema.GroupResource) (*selectorRules, error) {
+// newSelectorRules returns the rules of a selector; nil if it chooses everything.
+func newSelectorRules(selector apisv1alpha2.PermissionClaimSelector, resource schema.GroupResource) (*selectorRules, error) {
 	if selector.MatchAll {
 		return nil, nil
 	}
-	chosen, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
+	labelSelector, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
 	if err != nil {
 		return nil, err
 	}
-	if chosen.Empty() {
-		chosen = labels.Nothing() // says nothing at all: admission of bindings does not let this happen
+	if labelSelector.Empty() {
+		labelSelector = labels.Nothing() // says nothing at all: admission of bindings does not let this happen
 	}
-	return &selectorRules{resource: resource, chosen: chosen, protected: selector.MatchLabels}, nil
+	return &selectorRules{resource: resource, selector: labelSelector, protected: selector.MatchLabels}, nil
 }
 
 // selectorRules keep a provider to the objects that a consumer's selector chooses: it cannot reach others, nor turn
 // others into such.
 type selectorRules struct {
 	resource schema.GroupResource
-	chosen   labels.Selector
+	selector labels.Selector
 	// protected are the labels that every such object must have.
 	protected map[string]string
 }
@@ -109,7 +109,7 @@ func (r *selectorRules) Admit(_ context.Context, a admission.Attributes, _ admis
 	if a.GetResource().GroupResource() != r.resource {
 		return nil
 	}
-	if err := r.reaches(a, a.GetOldObject()); err != nil || a.GetOperation() == admission.Delete || a.GetSubresource() != "" {
+	if err := r.checkSelected(a, a.GetOldObject()); err != nil || a.GetOperation() == admission.Delete || a.GetSubresource() != "" {
 		return err
 	}
 	object, err := meta.Accessor(a.GetObject())
@@ -135,18 +135,18 @@ func (r *selectorRules) Validate(_ context.Context, a admission.Attributes, _ ad
 	if a.GetResource().GroupResource() != r.resource {
 		return nil
 	}
-	if err := r.reaches(a, a.GetOldObject()); err != nil || a.GetOperation() == admission.Delete || a.GetSubresource() != "" {
+	if err := r.checkSelected(a, a.GetOldObject()); err != nil || a.GetOperation() == admission.Delete || a.GetSubresource() != "" {
 		return err
 	}
-	return r.reaches(a, a.GetObject())
+	return r.checkSelected(a, a.GetObject())
 }
 
-// errNotChosen is why an object cannot be reached.
-var errNotChosen = errors.New("object does not match required labels")
+// errNotSelected is why an object cannot be reached.
+var errNotSelected = errors.New("object does not match required labels")
 
-// reachable fails for a write of an object that there is, and that the selector does not choose: before anything of the
+// checkReachable fails for a write of an object that there is, and that the selector does not choose: before anything of the
 // request is looked at. A patch that depends on what it finds would tell of it, though it is refused in the end.
-func (w *workspace) reachable(ctx context.Context, c *call, rules *selectorRules) error {
+func (w *workspace) checkReachable(ctx context.Context, c *resourceRequest, rules *selectorRules) error {
 	if c.info.Name == "" || c.info.Verb == "create" || c.info.Verb == "deletecollection" {
 		return nil
 	}
@@ -165,23 +165,23 @@ func (w *workspace) reachable(ctx context.Context, c *call, rules *selectorRules
 	if err != nil {
 		return err
 	}
-	if !rules.chosen.Matches(labels.Set(object.GetLabels())) {
-		return apierrors.NewForbidden(c.offered.GroupResource, c.info.Name, errNotChosen)
+	if !rules.selector.Matches(labels.Set(object.GetLabels())) {
+		return apierrors.NewForbidden(c.offered.GroupResource, c.info.Name, errNotSelected)
 	}
 	return nil
 }
 
-// reaches fails for an object, if there is one, that the selector does not choose.
-func (r *selectorRules) reaches(a admission.Attributes, of runtime.Object) error {
-	if of == nil {
+// checkSelected fails for an object, if there is one, that the selector does not choose.
+func (r *selectorRules) checkSelected(a admission.Attributes, candidate runtime.Object) error {
+	if candidate == nil {
 		return nil
 	}
-	object, err := meta.Accessor(of)
+	object, err := meta.Accessor(candidate)
 	if err != nil {
 		return err
 	}
-	if !r.chosen.Matches(labels.Set(object.GetLabels())) {
-		return admission.NewForbidden(a, errNotChosen)
+	if !r.selector.Matches(labels.Set(object.GetLabels())) {
+		return admission.NewForbidden(a, errNotSelected)
 	}
 	return nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// bearer is the account whose rights a provider has in the logical cluster of a consumer. It does not exist.
-const bearer = "system:serviceaccount:default:rest"
+// warrantUser is the account whose rights a provider has in the logical cluster of a consumer. It does not exist.
+const warrantUser = "system:serviceaccount:default:rest"
 
-// warranted returns who acts for a caller in the logical cluster of a consumer: the caller, whom admission and the audit
+// withWarrant returns who acts for a caller in the logical cluster of a consumer: the caller, whom admission and the audit
 // log see, with a warrant that opens this logical cluster and no other. What the consumer lets the provider do was
 // decided before; RBAC of the consumer's has no say in it.
-func warranted(caller user.Info, cluster logicalcluster.Name) (user.Info, error) {
+func withWarrant(caller user.Info, cluster logicalcluster.Name) (user.Info, error) {
 	warrant, err := json.Marshal(authorization.Warrant{
-		User:   bearer,
+		User:   warrantUser,
 		Groups: []string{authorization.GroupAdmin},
 		Extra:  map[string][]string{authorization.ClusterNameExtraKey: {cluster.String()}},
 	})

@@ -31,7 +31,7 @@ type Config struct {
 	// Registry is where bindings and claimed objects are read from.
 	Registry *storage.Registry
 	// Exports finds exports and schemas, and tells of their changes.
-	Exports Catalog
+	Exports ExportSource
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
 	// Policy decides about claimed resources of other exports.
@@ -42,10 +42,10 @@ type Config struct {
 	Serializer runtime.NegotiatedSerializer
 }
 
-// Catalog is Exports with news.
-type Catalog interface {
+// ExportSource is Exports with news.
+type ExportSource interface {
 	Exports
-	Subscribe(changed func(bindings.Export))
+	Subscribe(changed func(bindings.ExportKey))
 }
 
 // workspace serves the virtual workspace of all exports.
@@ -53,23 +53,23 @@ type workspace struct {
 	config     Config
 	consumers  consumers
 	authorizer stepsAuthorizer
-	streams    *Streams
+	watches    *WatchTerminator
 }
 
 // New returns the virtual workspace, and what ends watches in it when they must: run that for as long as the server does.
-func New(cfg Config) (*virtual.Workspace, *Streams) {
+func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
 	w := &workspace{config: cfg, consumers: consumers{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
 	w.authorizer = stepsAuthorizer{exports: cfg.Exports, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
-	w.streams = newStreams(w.authorizer, w.consumers.reader)
-	cfg.Exports.Subscribe(w.streams.exportChanged)
+	w.watches = newWatchTerminator(w.authorizer, w.consumers.reader)
+	cfg.Exports.Subscribe(w.watches.exportChanged)
 	return &virtual.Workspace{
 		Name:       name,
 		Resolve:    resolve,
 		Authorizer: w.authorizer,
 		Handler:    w.handler,
-		Open:       func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
+		IsOpen:     func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
 		Checks:     []healthz.HealthChecker{healthz.NamedCheck(name, w.check)},
-	}, w.streams
+	}, w.watches
 }
 
 // resolve reads "<cluster of the export>/<its name>/clusters/<*|name>/<path>".

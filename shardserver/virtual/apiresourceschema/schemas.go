@@ -25,31 +25,31 @@ import (
 
 var schemas = apisv1alpha1.Resource("apiresourceschemas")
 
-// view is the schemas that a logical cluster's bindings lead to, each as it is in the logical cluster of its provider.
-type view struct {
+// schemaStorage is the schemas that a logical cluster's bindings lead to, each as it is in the logical cluster of its provider.
+type schemaStorage struct {
 	registry *storage.Registry
 	exports  Exports
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
 }
 
 var (
-	_ rest.Getter               = &view{}
-	_ rest.Lister               = &view{}
-	_ rest.Watcher              = &view{}
-	_ rest.Scoper               = &view{}
-	_ rest.SingularNameProvider = &view{}
+	_ rest.Getter               = &schemaStorage{}
+	_ rest.Lister               = &schemaStorage{}
+	_ rest.Watcher              = &schemaStorage{}
+	_ rest.Scoper               = &schemaStorage{}
+	_ rest.SingularNameProvider = &schemaStorage{}
 )
 
-func (v *view) New() runtime.Object     { return &apisv1alpha1.APIResourceSchema{} }
-func (v *view) NewList() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} }
-func (v *view) Destroy()                {}
-func (v *view) NamespaceScoped() bool   { return false }
-func (v *view) GetSingularName() string { return "apiresourceschema" }
+func (v *schemaStorage) New() runtime.Object     { return &apisv1alpha1.APIResourceSchema{} }
+func (v *schemaStorage) NewList() runtime.Object { return &apisv1alpha1.APIResourceSchemaList{} }
+func (v *schemaStorage) Destroy()                {}
+func (v *schemaStorage) NamespaceScoped() bool   { return false }
+func (v *schemaStorage) GetSingularName() string { return "apiresourceschema" }
 
 // Get implements rest.Getter. Where several providers have a schema of the name, it is that of the first of their
 // logical clusters.
-func (v *view) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	all, err := v.all(ctx)
+func (v *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	all, err := v.schemas(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,25 +63,25 @@ func (v *view) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 }
 
 // List implements rest.Lister. Lists are complete, whatever limit is asked for.
-func (v *view) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	version, err := v.version(ctx)
+func (v *schemaStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	version, err := v.currentResourceVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := v.all(ctx)
+	all, err := v.schemas(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list := &apisv1alpha1.APIResourceSchemaList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []apisv1alpha1.APIResourceSchema{}}
 	for _, found := range all {
-		if chosen(options, found) {
+		if matchesOptions(options, found) {
 			list.Items = append(list.Items, *found)
 		}
 	}
 	return list, nil
 }
 
-func chosen(options *internalversion.ListOptions, found *apisv1alpha1.APIResourceSchema) bool {
+func matchesOptions(options *internalversion.ListOptions, found *apisv1alpha1.APIResourceSchema) bool {
 	if options == nil {
 		return true
 	}
@@ -91,12 +91,12 @@ func chosen(options *internalversion.ListOptions, found *apisv1alpha1.APIResourc
 
 // Watch implements rest.Watcher. What a schema leads to the consumer by is no change of the schema, so that no stream of
 // them could tell; it ends at once, and clients list again.
-func (v *view) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
+func (v *schemaStorage) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
 	return watch.NewEmptyWatch(), nil
 }
 
 // ConvertToTable implements rest.TableConvertor.
-func (v *view) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+func (v *schemaStorage) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	resource, err := v.registry.Get(schemas)
 	if err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (v *view) ConvertToTable(ctx context.Context, object, options runtime.Objec
 	return rest.NewDefaultTableConvertor(schemas).ConvertToTable(ctx, object, options)
 }
 
-// bound returns the bindings of the context's logical cluster that are bound.
-func (v *view) bound(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+// boundBindings returns the bindings of the context's logical cluster that are bound.
+func (v *schemaStorage) boundBindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	all, err := v.bindings.ListLatest(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the bindings of the logical cluster: %w", err)
@@ -118,15 +118,15 @@ func (v *view) bound(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	}), nil
 }
 
-// all returns the schemas, ordered by name and logical cluster. What has gone is left out.
-func (v *view) all(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
-	bound, err := v.bound(ctx)
+// schemas returns the schemas, ordered by name and logical cluster. What has gone is left out.
+func (v *schemaStorage) schemas(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
+	bound, err := v.boundBindings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []*apisv1alpha1.APIResourceSchema
 	for _, binding := range bound {
-		of, err := v.of(ctx, binding)
+		of, err := v.schemasOf(ctx, binding)
 		if err != nil {
 			return nil, err
 		}
@@ -138,13 +138,13 @@ func (v *view) all(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, erro
 	return slices.CompactFunc(found, func(a, b *apisv1alpha1.APIResourceSchema) bool { return a.UID == b.UID }), nil
 }
 
-// of returns the schemas of the export that a binding leads to.
-func (v *view) of(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
+// schemasOf returns the schemas of the export that a binding leads to.
+func (v *schemaStorage) schemasOf(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil || binding.Spec.Reference.Export == nil {
 		return nil, nil
 	}
-	export, err := v.exports.Get(ctx, bindings.Export{Cluster: cluster, Name: binding.Spec.Reference.Export.Name})
+	export, err := v.exports.Get(ctx, bindings.ExportKey{Cluster: cluster, Name: binding.Spec.Reference.Export.Name})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -153,7 +153,7 @@ func (v *view) of(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*api
 	}
 	var found []*apisv1alpha1.APIResourceSchema
 	for _, resource := range export.Spec.Resources {
-		described, err := v.exports.Schema(ctx, cluster, resource.Schema)
+		described, err := v.exports.GetSchema(ctx, cluster, resource.Schema)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -165,8 +165,8 @@ func (v *view) of(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*api
 	return found, nil
 }
 
-// version returns the resource version that the bindings of the logical cluster were listed at.
-func (v *view) version(ctx context.Context) (string, error) {
+// currentResourceVersion returns the resource version that the bindings of the logical cluster were listed at.
+func (v *schemaStorage) currentResourceVersion(ctx context.Context) (string, error) {
 	resource, err := v.registry.Get(v.bindings.Resource())
 	if err != nil {
 		return "", err

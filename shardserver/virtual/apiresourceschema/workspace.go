@@ -42,8 +42,8 @@ const (
 	reasonDenied  = "access denied"
 )
 
-// errUndecided makes the answer 500: ask again.
-var errUndecided = errors.New("the request cannot be authorized now")
+// errAuthorizationFailed makes the answer 500: ask again.
+var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
 // Config is what the virtual workspace is made of. All fields are required.
 type Config struct {
@@ -61,13 +61,13 @@ type Config struct {
 
 // Exports finds exports and schemas, as *apiexport.Catalog does. What does not exist is a Kubernetes NotFound error.
 type Exports interface {
-	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
-	Schema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
+	Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error)
+	GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
 }
 
 // New returns the virtual workspace.
 func New(cfg Config) (*virtual.Workspace, error) {
-	shown := &view{
+	shown := &schemaStorage{
 		registry: cfg.Registry,
 		exports:  cfg.Exports,
 		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apisv1alpha2.Resource("apibindings")),
@@ -83,7 +83,7 @@ func New(cfg Config) (*virtual.Workspace, error) {
 	return &virtual.Workspace{
 		Name:       name,
 		Resolve:    resolve,
-		Authorizer: reader{cfg.Authorizer},
+		Authorizer: bindingReaderAuthorizer{cfg.Authorizer},
 		Handler:    func(http.Handler) http.Handler { return withBindings(api, shown, cfg.Serializer) },
 		Checks: []healthz.HealthChecker{healthz.NamedCheck(name, func(*http.Request) error {
 			_, err := cfg.Registry.Get(schemas)
@@ -110,9 +110,9 @@ func resolve(path string) (virtual.Request, bool) {
 }
 
 // withBindings hides the whole API where nothing is bound.
-func withBindings(api http.Handler, shown *view, serializer runtime.NegotiatedSerializer) http.Handler {
+func withBindings(api http.Handler, shown *schemaStorage, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		bound, err := shown.bound(req.Context())
+		bound, err := shown.boundBindings(req.Context())
 		if err == nil && len(bound) == 0 {
 			err = apierrors.NewGenericServerResponse(http.StatusNotFound, strings.ToLower(req.Method), schemas, "", "", 0, true)
 		}
@@ -124,26 +124,26 @@ func withBindings(api http.Handler, shown *view, serializer runtime.NegotiatedSe
 	})
 }
 
-// reader lets those read who may read the bindings of the consumer's logical cluster, which they must be able to enter.
-type reader struct{ delegate authorizer.Authorizer }
+// bindingReaderAuthorizer lets those read who may read the bindings of the consumer's logical cluster, which they must be able to enter.
+type bindingReaderAuthorizer struct{ delegate authorizer.Authorizer }
 
 // Authorize implements authorizer.Authorizer.
-func (r reader) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (r bindingReaderAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	allowed, reason, err := r.allowed(ctx, attributes)
-	decision, told := authorizer.DecisionDeny, reasonDenied
-	verdict := "Denied"
+	decision, publicReason := authorizer.DecisionDeny, reasonDenied
+	auditDecision := "Denied"
 	if allowed {
-		decision, told, verdict = authorizer.DecisionAllow, reasonGranted, "Allowed"
+		decision, publicReason, auditDecision = authorizer.DecisionAllow, reasonGranted, "Allowed"
 	}
-	audit.AddAuditAnnotations(ctx, auditKey+"/decision", verdict, auditKey+"/reason", reason)
+	audit.AddAuditAnnotations(ctx, auditKey+"/decision", auditDecision, auditKey+"/reason", reason)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of schemas failed", "path", attributes.GetPath())
-		return decision, told, errUndecided
+		return decision, publicReason, errAuthorizationFailed
 	}
-	return decision, told, nil
+	return decision, publicReason, nil
 }
 
-func (r reader) allowed(ctx context.Context, attributes authorizer.Attributes) (allowed bool, reason string, err error) {
+func (r bindingReaderAuthorizer) allowed(ctx context.Context, attributes authorizer.Attributes) (allowed bool, reason string, err error) {
 	if !slices.Contains([]string{"get", "list", "watch"}, attributes.GetVerb()) {
 		return false, fmt.Sprintf("%s is not reading", attributes.GetVerb()), nil
 	}

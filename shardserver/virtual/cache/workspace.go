@@ -51,8 +51,8 @@ type New func(ctx context.Context, config Config) (Server, error)
 // Workspace returns the virtual workspace that serves the cache server.
 func Workspace(server Server) *virtual.Workspace {
 	return &virtual.Workspace{
-		Name:       strings.TrimPrefix(cacheclient.Prefix, virtual.Prefix),
-		Identities: true,
+		Name:             strings.TrimPrefix(cacheclient.Prefix, virtual.Prefix),
+		AllowsIdentities: true,
 		Resolve: func(path string) (virtual.Request, bool) {
 			scope, rest := server.Split("/" + path)
 			// The path of an invalid request stays whole: the cache server explains what is wrong with it.

@@ -14,7 +14,7 @@ import (
 // typeAuthorizer lets those in who may initialize (or terminate) workspaces of the type: in the logical cluster that
 // holds the type, which they must be able to enter. What the request is about plays no part.
 type typeAuthorizer struct {
-	kind     *kind
+	kind     *ownerKind
 	delegate authorizer.Authorizer
 }
 

@@ -28,9 +28,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// content lets an owner work inside the logical clusters that wait for it.
-type content struct {
-	kind       *kind
+// contentHandler lets an owner work inside the logical clusters that wait for it.
+type contentHandler struct {
+	kind       *ownerKind
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	types      *storage.Reader[*tenancyv1alpha1.WorkspaceType]
 	authorizer authorizer.Authorizer
@@ -39,7 +39,7 @@ type content struct {
 
 // handler serves content with the identity that the owner has in it: itself, within the permissions that the type
 // states; or, if it states none, the creator of the workspace, within the creator's.
-func (c *content) handler(cluster http.Handler) http.Handler {
+func (c *contentHandler) handler(cluster http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
 		owner, err := ownerOf(ctx)
@@ -47,12 +47,12 @@ func (c *content) handler(cluster http.Handler) http.Handler {
 			c.fail(w, req, err)
 			return
 		}
-		entered, err := c.enter(ctx)
+		target, err := c.logicalCluster(ctx)
 		if err != nil {
 			c.fail(w, req, err)
 			return
 		}
-		if !c.kind.waits(entered, owner) {
+		if !c.kind.waitsFor(target, owner) {
 			http.Error(w, fmt.Sprintf("%s %q cannot access this workspace", c.kind.noun, owner), http.StatusForbidden)
 			return
 		}
@@ -67,15 +67,15 @@ func (c *content) handler(cluster http.Handler) http.Handler {
 			return
 		}
 		if len(rules) > 0 {
-			c.byRules(w, req, cluster, owner, attributes, rules)
+			c.serveByRules(w, req, cluster, owner, attributes, rules)
 			return
 		}
-		c.asCreator(w, req, cluster, entered)
+		c.serveAsCreator(w, req, cluster, target)
 	})
 }
 
-// enter reads the logical cluster. The watch cache may not know a new one yet.
-func (c *content) enter(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
+// logicalCluster reads the logical cluster. The watch cache may not know a new one yet.
+func (c *contentHandler) logicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		cluster, err = c.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
@@ -87,7 +87,7 @@ func (c *content) enter(ctx context.Context) (*corev1alpha1.LogicalCluster, erro
 }
 
 // rules returns what the type permits its owner. Only the type that the owner belongs to is asked; bases give nothing.
-func (c *content) rules(ctx context.Context, owner string) ([]rbacv1.PolicyRule, error) {
+func (c *contentHandler) rules(ctx context.Context, owner string) ([]rbacv1.PolicyRule, error) {
 	cluster, name, ok := typeOf(owner)
 	if !ok {
 		return nil, nil // the system's own
@@ -102,15 +102,15 @@ func (c *content) rules(ctx context.Context, owner string) ([]rbacv1.PolicyRule,
 	return c.kind.permissions(&found.Spec), nil
 }
 
-// byRules serves the request as the caller, who is a member of the owner's group inside.
-func (c *content) byRules(w http.ResponseWriter, req *http.Request, cluster http.Handler, owner string, attributes authorizer.Attributes, rules []rbacv1.PolicyRule) {
+// serveByRules serves the request as the caller, who is a member of the owner's group inside.
+func (c *contentHandler) serveByRules(w http.ResponseWriter, req *http.Request, cluster http.Handler, owner string, attributes authorizer.Attributes, rules []rbacv1.PolicyRule) {
 	allowed := ruleAuthorizer(rules)
 	if decision, _, _ := allowed.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow {
-		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), described(attributes)), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), describe(attributes)), http.StatusForbidden)
 		return
 	}
 	if authorization.Reserved(attributes) { // whatever the type says, which a tenant wrote
-		http.Error(w, fmt.Sprintf("%s %q cannot write %s: it is maintained by the server", c.kind.noun, owner, described(attributes)), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("%s %q cannot write %s: it is maintained by the server", c.kind.noun, owner, describe(attributes)), http.StatusForbidden)
 		return
 	}
 	caller := attributes.GetUser()
@@ -118,29 +118,29 @@ func (c *content) byRules(w http.ResponseWriter, req *http.Request, cluster http
 		Name: caller.GetName(), UID: caller.GetUID(), Extra: caller.GetExtra(),
 		Groups: append(slices.Clone(caller.GetGroups()), c.kind.groupPrefix+owner),
 	}
-	cluster.ServeHTTP(w, virtual.InCluster(req, member, allowed))
+	cluster.ServeHTTP(w, virtual.InClusterAs(req, member, allowed))
 }
 
-// asCreator serves the request as the creator of the workspace, with the creator's rights.
-func (c *content) asCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, entered *corev1alpha1.LogicalCluster) {
-	if entered.Spec.CreatedBy == nil || entered.Spec.CreatedBy.Username == "" {
+// serveAsCreator serves the request as the creator of the workspace, with the creator's rights.
+func (c *contentHandler) serveAsCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, target *corev1alpha1.LogicalCluster) {
+	if target.Spec.CreatedBy == nil || target.Spec.CreatedBy.Username == "" {
 		c.fail(w, req, apierrors.NewInternalError(errors.New("the logical cluster does not say who created it")))
 		return
 	}
-	inside := virtual.InCluster(req, creator(entered.Spec.CreatedBy), nil)
-	attributes, err := endpointfilters.GetAuthorizerAttributes(inside.Context())
+	scoped := virtual.InClusterAs(req, creator(target.Spec.CreatedBy), nil)
+	attributes, err := endpointfilters.GetAuthorizerAttributes(scoped.Context())
 	if err != nil {
 		c.fail(w, req, apierrors.NewInternalError(err))
 		return
 	}
-	decision, reason, err := c.authorizer.Authorize(inside.Context(), attributes)
+	decision, reason, err := c.authorizer.Authorize(scoped.Context(), attributes)
 	switch {
 	case decision == authorizer.DecisionAllow:
-		cluster.ServeHTTP(w, inside)
+		cluster.ServeHTTP(w, scoped)
 	case err != nil:
 		c.fail(w, req, apierrors.NewInternalError(err))
 	default:
-		responsewriters.Forbidden(attributes, w, inside, reason, c.serializer)
+		responsewriters.Forbidden(attributes, w, scoped, reason, c.serializer)
 	}
 }
 
@@ -170,8 +170,8 @@ func (r ruleAuthorizer) Authorize(_ context.Context, attributes authorizer.Attri
 	return authorizer.DecisionDeny, "no rule allows it", nil
 }
 
-// described names what a request is about: "<group or core>/<resource>[/<subresource>][ <namespace>/<name>]", or a path.
-func described(attributes authorizer.Attributes) string {
+// describe names what a request is about: "<group or core>/<resource>[/<subresource>][ <namespace>/<name>]", or a path.
+func describe(attributes authorizer.Attributes) string {
 	if !attributes.IsResourceRequest() {
 		return attributes.GetPath()
 	}
@@ -186,7 +186,7 @@ func described(attributes authorizer.Attributes) string {
 	return text
 }
 
-func (c *content) fail(w http.ResponseWriter, req *http.Request, err error) {
+func (c *contentHandler) fail(w http.ResponseWriter, req *http.Request, err error) {
 	if !apierrors.IsServiceUnavailable(err) {
 		klog.FromContext(req.Context()).V(2).Info("Serving the content of a logical cluster failed", "virtualWorkspace", c.kind.name, "err", err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// kind is what tells initializers and terminators apart.
-type kind struct {
+// ownerKind is what tells initializers and terminators apart.
+type ownerKind struct {
 	// name is that of the virtual workspace.
 	name string
 	// noun is what messages call the owner, and field where in the status it is listed.
@@ -35,8 +35,8 @@ type kind struct {
 	phase corev1alpha1.LogicalClusterPhaseType
 	// label returns the label that logical clusters carry while they wait for the owner.
 	label func(owner string) (key, value string)
-	// waits tells whether a logical cluster waits for the owner now.
-	waits func(cluster *corev1alpha1.LogicalCluster, owner string) bool
+	// waitsFor tells whether a logical cluster waits for the owner now.
+	waitsFor func(cluster *corev1alpha1.LogicalCluster, owner string) bool
 	// list returns the remaining owners of this kind.
 	list func(status *corev1alpha1.LogicalClusterStatus) []string
 	// permissions are the rights that the type gives its owner inside; none means those of the creator.
@@ -45,37 +45,37 @@ type kind struct {
 	ownDiscovery bool
 }
 
-var initializing = &kind{
+var initializing = &ownerKind{
 	name: "initializingworkspaces", noun: "initializer", field: "initializers", verb: "initialize",
 	groupPrefix: authorization.InitializerGroupPrefix,
 	phase:       corev1alpha1.LogicalClusterPhaseInitializing,
 	label: func(owner string) (string, string) {
 		return kcpcore.InitializerLabel(corev1alpha1.LogicalClusterInitializer(owner))
 	},
-	waits: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
+	waitsFor: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
 		return cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing &&
 			slices.Contains(cluster.Status.Initializers, corev1alpha1.LogicalClusterInitializer(owner))
 	},
-	list:        func(status *corev1alpha1.LogicalClusterStatus) []string { return texts(status.Initializers) },
+	list:        func(status *corev1alpha1.LogicalClusterStatus) []string { return toStrings(status.Initializers) },
 	permissions: func(spec *tenancyv1alpha1.WorkspaceTypeSpec) []rbacv1.PolicyRule { return spec.InitializerPermissions },
 }
 
-var terminating = &kind{
+var terminating = &ownerKind{
 	name: "terminatingworkspaces", noun: "terminator", field: "terminators", verb: "terminate",
 	groupPrefix: authorization.TerminatorGroupPrefix,
 	phase:       corev1alpha1.LogicalClusterPhaseTerminating,
 	label: func(owner string) (string, string) {
 		return kcpcore.TerminatorLabel(corev1alpha1.LogicalClusterTerminator(owner))
 	},
-	waits: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
+	waitsFor: func(cluster *corev1alpha1.LogicalCluster, owner string) bool {
 		return cluster.DeletionTimestamp != nil && slices.Contains(cluster.Status.Terminators, corev1alpha1.LogicalClusterTerminator(owner))
 	},
-	list:         func(status *corev1alpha1.LogicalClusterStatus) []string { return texts(status.Terminators) },
+	list:         func(status *corev1alpha1.LogicalClusterStatus) []string { return toStrings(status.Terminators) },
 	permissions:  func(spec *tenancyv1alpha1.WorkspaceTypeSpec) []rbacv1.PolicyRule { return spec.TerminatorPermissions },
 	ownDiscovery: true,
 }
 
-func texts[S ~string](list []S) []string {
+func toStrings[S ~string](list []S) []string {
 	out := make([]string, len(list))
 	for i, item := range list {
 		out[i] = string(item)
@@ -84,7 +84,7 @@ func texts[S ~string](list []S) []string {
 }
 
 // selector narrows a selector to the logical clusters that wait for the owner.
-func (k *kind) selector(owner string, wanted labels.Selector) (labels.Selector, error) {
+func (k *ownerKind) selector(owner string, wanted labels.Selector) (labels.Selector, error) {
 	if wanted == nil {
 		wanted = labels.Everything()
 	}

@@ -23,29 +23,29 @@ var logicalClusters = corev1alpha1.Resource("logicalclusters")
 // errNoOwner is a fault of this program: the storages below are reached through a virtual workspace only.
 var errNoOwner = errors.New("no virtual workspace in the request")
 
-// view is the LogicalClusters that wait for the request's owner, read from the storage of the shard. Whoever else's
+// clusterStorage is the LogicalClusters that wait for the request's owner, read from the storage of the shard. Whoever else's
 // exist does not show: not by name, not in lists, and one that waits no longer leaves watches as a deletion.
-type view struct {
-	kind  *kind
+type clusterStorage struct {
+	kind  *ownerKind
 	store storage.Store
 }
 
 var (
-	_ rest.Getter               = &view{}
-	_ rest.Lister               = &view{}
-	_ rest.Watcher              = &view{}
-	_ rest.Scoper               = &view{}
-	_ rest.SingularNameProvider = &view{}
+	_ rest.Getter               = &clusterStorage{}
+	_ rest.Lister               = &clusterStorage{}
+	_ rest.Watcher              = &clusterStorage{}
+	_ rest.Scoper               = &clusterStorage{}
+	_ rest.SingularNameProvider = &clusterStorage{}
 )
 
-func (v *view) New() runtime.Object     { return v.store.New() }
-func (v *view) NewList() runtime.Object { return &corev1alpha1.LogicalClusterList{} }
-func (v *view) Destroy()                {} // the storage is the shard's
-func (v *view) NamespaceScoped() bool   { return false }
-func (v *view) GetSingularName() string { return "logicalcluster" }
+func (v *clusterStorage) New() runtime.Object     { return v.store.New() }
+func (v *clusterStorage) NewList() runtime.Object { return &corev1alpha1.LogicalClusterList{} }
+func (v *clusterStorage) Destroy()                {} // the storage is the shard's
+func (v *clusterStorage) NamespaceScoped() bool   { return false }
+func (v *clusterStorage) GetSingularName() string { return "logicalcluster" }
 
 // Get implements rest.Getter.
-func (v *view) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (v *clusterStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, err
@@ -57,47 +57,47 @@ func (v *view) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	if err != nil {
 		return nil, err
 	}
-	if cluster, ok := obj.(*corev1alpha1.LogicalCluster); !ok || !v.kind.waits(cluster, owner) {
+	if cluster, ok := obj.(*corev1alpha1.LogicalCluster); !ok || !v.kind.waitsFor(cluster, owner) {
 		return nil, apierrors.NewNotFound(logicalClusters, name)
 	}
 	return obj, nil
 }
 
 // List implements rest.Lister.
-func (v *view) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	narrowed, err := v.narrowed(ctx, options)
+func (v *clusterStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	restricted, err := v.restricted(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	return v.store.List(ctx, narrowed)
+	return v.store.List(ctx, restricted)
 }
 
 // Watch implements rest.Watcher.
-func (v *view) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	narrowed, err := v.narrowed(ctx, options)
+func (v *clusterStorage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	restricted, err := v.restricted(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	return v.store.Watch(ctx, narrowed)
+	return v.store.Watch(ctx, restricted)
 }
 
-// narrowed puts the owner's labels into the selector of every single request: a continue token or a resource version
+// restricted puts the owner's labels into the selector of every single request: a continue token or a resource version
 // says where to go on, not what may be seen.
-func (v *view) narrowed(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
+func (v *clusterStorage) restricted(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	narrowed := internalversion.ListOptions{}
+	restricted := internalversion.ListOptions{}
 	if options != nil {
-		narrowed = *options
+		restricted = *options
 	}
-	narrowed.LabelSelector, err = v.kind.selector(owner, narrowed.LabelSelector)
-	return &narrowed, err
+	restricted.LabelSelector, err = v.kind.selector(owner, restricted.LabelSelector)
+	return &restricted, err
 }
 
 // ConvertToTable implements rest.TableConvertor.
-func (v *view) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+func (v *clusterStorage) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	return v.store.(rest.TableConvertor).ConvertToTable(ctx, object, options)
 }
 
@@ -107,28 +107,28 @@ type statusStore interface {
 	rest.ResetFieldsStrategy
 }
 
-// statusView is the status of the LogicalClusters that wait for the request's owner.
-type statusView struct {
-	view   *view
-	status statusStore
+// statusStorage is the status of the LogicalClusters that wait for the request's owner.
+type statusStorage struct {
+	clusters *clusterStorage
+	status   statusStore
 }
 
 var (
-	_ rest.Patcher             = &statusView{}
-	_ rest.ResetFieldsStrategy = &statusView{}
+	_ rest.Patcher             = &statusStorage{}
+	_ rest.ResetFieldsStrategy = &statusStorage{}
 )
 
-func (s *statusView) New() runtime.Object { return s.view.New() }
-func (s *statusView) Destroy()            {}
+func (s *statusStorage) New() runtime.Object { return s.clusters.New() }
+func (s *statusStorage) Destroy()            {}
 
 // Get implements rest.Getter.
-func (s *statusView) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.view.Get(ctx, name, options)
+func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.clusters.Get(ctx, name, options)
 }
 
 // Update implements rest.Updater. A change is looked at inside the transaction that makes it, against what is stored
 // then, beside whatever admission has to say.
-func (s *statusView) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+func (s *statusStorage) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
@@ -140,10 +140,10 @@ func (s *statusView) Update(ctx context.Context, name string, objInfo rest.Updat
 	}
 	validate := func(ctx context.Context, obj, old runtime.Object) error {
 		after, before := obj.(*corev1alpha1.LogicalCluster), old.(*corev1alpha1.LogicalCluster)
-		if !s.view.kind.waits(before, owner) {
+		if !s.clusters.kind.waitsFor(before, owner) {
 			return apierrors.NewNotFound(logicalClusters, name)
 		}
-		if errs := s.view.kind.validateStatus(owner, &before.Status, &after.Status); len(errs) > 0 {
+		if errs := s.clusters.kind.validateStatus(owner, &before.Status, &after.Status); len(errs) > 0 {
 			return apierrors.NewInvalid(corev1alpha1.SchemeGroupVersion.WithKind("LogicalCluster").GroupKind(), name, errs)
 		}
 		if updateValidation == nil {
@@ -155,13 +155,13 @@ func (s *statusView) Update(ctx context.Context, name string, objInfo rest.Updat
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.
-func (s *statusView) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+func (s *statusStorage) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.status.GetResetFields()
 }
 
 // ConvertToTable implements rest.TableConvertor.
-func (s *statusView) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return s.view.ConvertToTable(ctx, object, options)
+func (s *statusStorage) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return s.clusters.ConvertToTable(ctx, object, options)
 }
 
 // ownerOf returns the initializer or terminator of the request.

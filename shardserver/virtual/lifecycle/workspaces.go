@@ -38,7 +38,7 @@ type Config struct {
 // New returns the virtual workspaces of initializers and of terminators.
 func New(cfg Config) ([]*virtual.Workspace, error) {
 	var all []*virtual.Workspace
-	for _, k := range []*kind{initializing, terminating} {
+	for _, k := range []*ownerKind{initializing, terminating} {
 		w, err := newWorkspace(cfg, k)
 		if err != nil {
 			return nil, fmt.Errorf("virtual workspace %q: %w", k.name, err)
@@ -48,7 +48,7 @@ func New(cfg Config) ([]*virtual.Workspace, error) {
 	return all, nil
 }
 
-func newWorkspace(cfg Config, k *kind) (*virtual.Workspace, error) {
+func newWorkspace(cfg Config, k *ownerKind) (*virtual.Workspace, error) {
 	store, ok := cfg.LogicalClusters.(storage.Store)
 	if !ok {
 		return nil, fmt.Errorf("the storage of logical clusters is %T, which cannot be read", cfg.LogicalClusters)
@@ -57,18 +57,18 @@ func newWorkspace(cfg Config, k *kind) (*virtual.Workspace, error) {
 	if !ok {
 		return nil, fmt.Errorf("the storage of the status of logical clusters is %T, which cannot be written", cfg.Status)
 	}
-	shown := &view{kind: k, store: store}
+	clusters := &clusterStorage{kind: k, store: store}
 	group := genericapiserver.NewDefaultAPIGroupInfo(corev1alpha1.SchemeGroupVersion.Group, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	group.NegotiatedSerializer = registry.WithoutProtobuf(group.NegotiatedSerializer)
 	group.VersionedResourcesStorageMap[corev1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		logicalClusters.Resource:             shown,
-		logicalClusters.Resource + "/status": &statusView{view: shown, status: status},
+		logicalClusters.Resource:             clusters,
+		logicalClusters.Resource + "/status": &statusStorage{clusters: clusters, status: status},
 	}
 	api, err := virtual.NewAPI(cfg.Base, k.name, &group)
 	if err != nil {
 		return nil, err
 	}
-	inside := &content{
+	content := &contentHandler{
 		kind:       k,
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		types:      storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere(),
@@ -80,17 +80,17 @@ func newWorkspace(cfg Config, k *kind) (*virtual.Workspace, error) {
 		Resolve:    virtual.OwnerAndCluster(1),
 		Authorizer: typeAuthorizer{kind: k, delegate: cfg.Authorizer},
 		Handler: func(cluster http.Handler) http.Handler {
-			return k.route(api, inside.handler(cluster))
+			return k.route(api, content.handler(cluster))
 		},
-		Open: func(request virtual.Request, cluster *corev1alpha1.LogicalCluster) bool {
-			return k.waits(cluster, request.Owner[0])
+		IsOpen: func(request virtual.Request, cluster *corev1alpha1.LogicalCluster) bool {
+			return k.waitsFor(cluster, request.Owner[0])
 		},
 		Checks: k.checks(cfg.LogicalClusters),
 	}, nil
 }
 
 // route tells requests to the LogicalCluster, which waits, from those to what it contains.
-func (k *kind) route(api, content http.Handler) http.Handler {
+func (k *ownerKind) route(api, content http.Handler) http.Handler {
 	own := "/apis/" + corev1alpha1.SchemeGroupVersion.String() + "/" + logicalClusters.Resource
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		cluster, _ := logicalcluster.From(req.Context())
@@ -108,7 +108,7 @@ func (k *kind) route(api, content http.Handler) http.Handler {
 }
 
 // checks are the readiness checks: one for each thing that is served, all of which stand on the same storage.
-func (k *kind) checks(store rest.Storage) []healthz.HealthChecker {
+func (k *ownerKind) checks(store rest.Storage) []healthz.HealthChecker {
 	check := func(*http.Request) error {
 		if storage, ok := store.(interface{ ReadinessCheck() error }); ok {
 			return storage.ReadinessCheck()

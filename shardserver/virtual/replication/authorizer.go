@@ -22,18 +22,18 @@ const (
 	reasonDenied  = "access denied"
 )
 
-var errUndecided = errors.New("the request cannot be authorized now")
+var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
-// stepsAuthorizer lets those read who may do so on apiexports/content of the export, what a consumer has bound.
-type stepsAuthorizer struct{ *Workspace }
+// contentAuthorizer lets those read who may do so on apiexports/content of the export, what a consumer has bound.
+type contentAuthorizer struct{ *Workspace }
 
 // Authorize implements authorizer.Authorizer.
-func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	reason, err := a.refusal(ctx, attributes)
+func (a contentAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	reason, err := a.denialReason(ctx, attributes)
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Authorizing a request for cached resources failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
-		return authorizer.DecisionDeny, reasonDenied, errUndecided
+		return authorizer.DecisionDeny, reasonDenied, errAuthorizationFailed
 	case reason != "":
 		audit.AddAuditAnnotations(ctx, auditKey+"/decision", "Denied", auditKey+"/reason", reason)
 		return authorizer.DecisionDeny, reasonDenied, nil
@@ -42,42 +42,42 @@ func (a stepsAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 	return authorizer.DecisionAllow, reasonGranted, nil
 }
 
-// refusal says why a request is refused; empty if it is not.
-func (a stepsAuthorizer) refusal(ctx context.Context, attributes authorizer.Attributes) (string, error) {
+// denialReason says why a request is refused; empty if it is not.
+func (a contentAuthorizer) denialReason(ctx context.Context, attributes authorizer.Attributes) (string, error) {
 	if !isRead(attributes.GetVerb()) {
 		return "everything here is read-only", nil
 	}
-	target, what, err := a.ofRequest(ctx)
+	target, exposed, err := a.findForRequest(ctx)
 	if err != nil {
 		return "", err
 	}
-	if what == nil {
+	if exposed == nil {
 		return "the slice does not exist, or shows nothing", nil
 	}
-	allowed, why, err := a.content(ctx, attributes, what)
+	allowed, why, err := a.mayAccessContent(ctx, attributes, exposed)
 	if err != nil || !allowed {
 		return "apiexports/content: " + why, err
 	}
 	if target.Cluster.IsWildcard() || !attributes.IsResourceRequest() {
 		return "", nil // the one is refused for what it is, the other is about no consumer
 	}
-	_, bound, err := a.binds(ctx, target.Cluster, what)
+	_, bound, err := a.binds(ctx, target.Cluster, exposed)
 	if err == nil && !bound {
 		return "the resource is not bound in " + target.Cluster.String(), nil
 	}
 	return "", err
 }
 
-// content asks whether the caller may act for the provider of the export.
-func (a stepsAuthorizer) content(ctx context.Context, attributes authorizer.Attributes, what *shown) (bool, string, error) {
-	decision, reason, err := a.config.Authorizer.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, logicalcluster.Of(what.Export))), authorizer.AttributesRecord{
+// mayAccessContent asks whether the caller may act for the provider of the export.
+func (a contentAuthorizer) mayAccessContent(ctx context.Context, attributes authorizer.Attributes, exposed *exposedResource) (bool, string, error) {
+	decision, reason, err := a.config.Authorizer.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, logicalcluster.Of(exposed.Export))), authorizer.AttributesRecord{
 		User:            attributes.GetUser(),
 		Verb:            attributes.GetVerb(),
 		APIGroup:        apisv1alpha2.SchemeGroupVersion.Group,
 		APIVersion:      apisv1alpha2.SchemeGroupVersion.Version,
 		Resource:        "apiexports",
 		Subresource:     "content",
-		Name:            what.Export.Name,
+		Name:            exposed.Export.Name,
 		ResourceRequest: true,
 	})
 	return decision == authorizer.DecisionAllow, reason, err

@@ -17,15 +17,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// finder makes the API set of a slice: one resource, read-only.
-type finder struct {
+// apiSetFinder makes the API set of a slice: one resource, read-only.
+type apiSetFinder struct {
 	workspace *Workspace
 	source    *discovery.Source
 }
 
 // Of implements discovery.Finder.
-func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
-	_, what, err := f.workspace.ofRequest(ctx)
+func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
+	_, exposed, err := f.workspace.findForRequest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,17 +34,17 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 		return nil, err
 	}
 	set := &discovery.Set{Compiled: compiled.Only(discovery.Verbs{})}
-	if what == nil {
+	if exposed == nil {
 		return set, nil
 	}
-	described, err := f.workspace.config.Exports.Schema(ctx, logicalcluster.Of(what.Export), what.Entry.Schema)
+	described, err := f.workspace.config.Exports.GetSchema(ctx, logicalcluster.Of(exposed.Export), exposed.Entry.Schema)
 	if apierrors.IsNotFound(err) {
 		return set, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	object, err := apiindex.ViewDefinition(described)
+	object, err := apiindex.DiscoveryDefinition(described)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func (f *finder) Of(ctx context.Context) (*discovery.Set, error) {
 // documents serves discovery and OpenAPI of slices. What is the same everywhere is asked of content.
 func (w *Workspace) documents(content http.Handler) http.Handler {
 	wholeDiscovery, wholeOpenAPI := w.config.Documents()
-	sets := &finder{w, wholeOpenAPI.Source()}
+	sets := &apiSetFinder{w, wholeOpenAPI.Source()}
 	stock := http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		switch path := strings.TrimSuffix(req.URL.Path, "/"); {
 		case path == "/version", strings.HasPrefix(path, "/openapi/v3/"):
-			content.ServeHTTP(rw, virtual.Inside(req))
+			content.ServeHTTP(rw, virtual.InCluster(req))
 		default:
 			w.fail(rw, req, notFound(req))
 		}

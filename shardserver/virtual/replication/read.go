@@ -15,65 +15,65 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// hidden are annotations that tell where an object was copied from.
-var hidden = []string{"kcp.io/shard", "cache.kcp.io/original-resource-version", "cache.kcp.io/original-resource-UID"}
+// hiddenAnnotations are annotations that tell where an object was copied from.
+var hiddenAnnotations = []string{"kcp.io/shard", "cache.kcp.io/original-resource-version", "cache.kcp.io/original-resource-UID"}
 
-// read serves objects to a consumer: from the logical cluster that offers them, as if they were in that of the consumer.
-func (w *Workspace) read(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, what *shown) {
-	if info.APIGroup != what.resource.Group || info.Resource != what.resource.Resource || info.Subresource != "" || info.Namespace != "" {
+// serveRead serves objects to a consumer: from the logical cluster that offers them, as if they were in that of the consumer.
+func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) {
+	if info.APIGroup != exposed.resource.Group || info.Resource != exposed.resource.Resource || info.Subresource != "" || info.Namespace != "" {
 		w.fail(rw, req, notFound(req))
 		return
 	}
 	if !isRead(info.Verb) {
-		w.fail(rw, req, apierrors.NewMethodNotSupported(what.resource, info.Verb))
+		w.fail(rw, req, apierrors.NewMethodNotSupported(exposed.resource, info.Verb))
 		return
 	}
-	bound, is, err := w.binds(req.Context(), consumer, what)
-	if err == nil && !is {
-		err = apierrors.NewForbidden(what.resource, info.Name, fmt.Errorf("it is not bound in %q", consumer))
+	bound, ok, err := w.binds(req.Context(), consumer, exposed)
+	if err == nil && !ok {
+		err = apierrors.NewForbidden(exposed.resource, info.Name, fmt.Errorf("it is not bound in %q", consumer))
 	}
 	if err != nil {
 		w.fail(rw, req, err)
 		return
 	}
-	req, done := w.whileShown(req, info, consumer, what)
+	req, done := w.terminateWhenRevoked(req, info, consumer, exposed)
 	defer done()
-	from, err := w.from(req.Context(), what, bound.SchemaUID)
+	source, err := w.sourceFor(req.Context(), exposed, bound.SchemaUID)
 	if err != nil {
 		w.fail(rw, req, err)
 		return
 	}
-	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(what.Resource))
-	selector := cachedresources.Selector(what.Resource)
+	ctx := logicalcluster.With(req.Context(), logicalcluster.Of(exposed.Resource))
+	selector := cachedresources.Selector(exposed.Resource)
 	if info.Verb == "get" && !selector.Empty() {
-		if err := selected(ctx, from, what, info.Name, selector); err != nil {
+		if err := checkSelected(ctx, source, exposed, info.Name, selector); err != nil {
 			w.fail(rw, req, err)
 			return
 		}
 	}
-	inside := virtual.Inside(req.WithContext(crdstorage.PresentedIn(ctx, consumer, hidden...)))
-	if inside, err = selecting(inside, info.Verb, selector); err == nil {
-		err = from.serve(rw, inside)
+	forwarded := virtual.InCluster(req.WithContext(crdstorage.PresentedIn(ctx, consumer, hiddenAnnotations...)))
+	if forwarded, err = withSelector(forwarded, info.Verb, selector); err == nil {
+		err = source.serve(rw, forwarded)
 	}
 	if err != nil {
 		w.fail(rw, req, err)
 	}
 }
 
-// selected fails for an object that is not offered.
-func selected(ctx context.Context, from origin, what *shown, name string, selector labels.Selector) error {
-	found, err := from.labels(ctx, name)
+// checkSelected fails for an object that is not offered.
+func checkSelected(ctx context.Context, source objectSource, exposed *exposedResource, name string, selector labels.Selector) error {
+	found, err := source.labels(ctx, name)
 	if err == nil && !selector.Matches(found) {
-		err = apierrors.NewNotFound(what.resource, name)
+		err = apierrors.NewNotFound(exposed.resource, name)
 	}
 	return err
 }
 
-// selecting returns a request for what is offered, of what it asks for.
-func selecting(req *http.Request, verb string, selector labels.Selector) (*http.Request, error) {
+// withSelector returns a request for what is offered, of what it asks for.
+func withSelector(req *http.Request, verb string, selector labels.Selector) (*http.Request, error) {
 	requirements, _ := selector.Requirements()
 	if verb == "get" || len(requirements) == 0 {
 		return req, nil
 	}
-	return virtual.Selecting(req, requirements...)
+	return virtual.WithLabelRequirements(req, requirements...)
 }

@@ -44,10 +44,10 @@ var readVerbs = []string{"get", "list", "watch"}
 type Config struct {
 	Registry *storage.Registry
 	// Exports finds exports and their schemas; References is what follows the references of slices.
-	Exports    *apiindex.Catalog
+	Exports    *apiindex.Resolver
 	References cachedresources.Exports
-	// Copies returns what has the objects of other shards; nil on a shard that follows none. It is asked when requests are.
-	Copies func() *replica.Store
+	// Replicas returns what has the objects of other shards; nil on a shard that follows none. It is asked when requests are.
+	Replicas func() *replica.Store
 	// Bindings tells what consumers have bound.
 	Bindings *bindings.Index
 	// Authorizer is the shard's whole authorization chain.
@@ -83,9 +83,9 @@ func (w *Workspace) Virtual() *virtual.Workspace {
 	return &virtual.Workspace{
 		Name:       Name,
 		Resolve:    resolve,
-		Authorizer: stepsAuthorizer{w},
+		Authorizer: contentAuthorizer{w},
 		Handler:    w.handler,
-		Open:       func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
+		IsOpen:     func(virtual.Request, *corev1alpha1.LogicalCluster) bool { return true },
 		Checks:     []healthz.HealthChecker{healthz.NamedCheck(Name, w.check)},
 	}
 }
@@ -105,8 +105,8 @@ func (w *Workspace) check(*http.Request) error {
 	return err
 }
 
-// shown is what a slice shows.
-type shown struct {
+// exposedResource is what a slice shows.
+type exposedResource struct {
 	cachedresources.Sight
 	resource schema.GroupResource
 	// cluster and slice are where the slice is.
@@ -115,7 +115,7 @@ type shown struct {
 }
 
 // find returns what the slice of the request shows, or nil.
-func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name string) (*shown, error) {
+func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name string) (*exposedResource, error) {
 	slice, err := w.slices.Get(logicalcluster.With(ctx, cluster), "", name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -127,11 +127,11 @@ func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name 
 	if err != nil || !sight.Complete() {
 		return nil, err
 	}
-	return &shown{sight, schema.GroupResource{Group: sight.Entry.Group, Resource: sight.Entry.Name}, cluster, name}, nil
+	return &exposedResource{sight, schema.GroupResource{Group: sight.Entry.Group, Resource: sight.Entry.Name}, cluster, name}, nil
 }
 
-// ofRequest is find for a request to the virtual workspace.
-func (w *Workspace) ofRequest(ctx context.Context) (virtual.Request, *shown, error) {
+// findForRequest is find for a request to the virtual workspace.
+func (w *Workspace) findForRequest(ctx context.Context) (virtual.Request, *exposedResource, error) {
 	target, ok := virtual.From(ctx)
 	if !ok {
 		return target, nil, errors.New("no slice in the request")
@@ -145,13 +145,13 @@ func (w *Workspace) ofRequest(ctx context.Context) (virtual.Request, *shown, err
 }
 
 // binds returns what a logical cluster has bound, if it is what is shown, so that it is shown it.
-func (w *Workspace) binds(ctx context.Context, cluster logicalcluster.Name, what *shown) (bound bindings.Bound, is bool, err error) {
+func (w *Workspace) binds(ctx context.Context, cluster logicalcluster.Name, what *exposedResource) (bound bindings.BoundResource, is bool, err error) {
 	ctx = logicalcluster.With(ctx, cluster)
 	bound, ok := w.config.Bindings.Get(ctx, what.resource)
 	if !ok {
-		bound, ok, err = w.config.Bindings.Latest(ctx, what.resource)
+		bound, ok, err = w.config.Bindings.GetLatest(ctx, what.resource)
 	}
-	return bound, ok && bound.Virtual && bound.Export == apiindex.ExportOf(what.Export), err
+	return bound, ok && bound.Virtual && bound.Export == apiindex.ExportKeyOf(what.Export), err
 }
 
 // handler serves what was authorized.
@@ -160,18 +160,18 @@ func (w *Workspace) handler(content http.Handler) http.Handler {
 	documents := w.documents(content)
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		target, what, err := w.ofRequest(req.Context())
+		target, exposed, err := w.findForRequest(req.Context())
 		switch {
 		case err != nil:
 			w.fail(rw, req, err)
 		case target.Cluster.IsWildcard():
 			w.fail(rw, req, apierrors.NewBadRequest("Wildcard request not supported"))
-		case what == nil:
+		case exposed == nil:
 			w.fail(rw, req, notFound(req))
 		case !ok || !info.IsResourceRequest:
 			documents.ServeHTTP(rw, req)
 		default:
-			w.read(rw, req, info, target.Cluster, what)
+			w.serveRead(rw, req, info, target.Cluster, exposed)
 		}
 	})
 }
@@ -182,14 +182,14 @@ func (w *Workspace) ServeConsumer(rw http.ResponseWriter, req *http.Request, clu
 	ctx := req.Context()
 	info, ok := request.RequestInfoFrom(ctx)
 	consumer, inCluster := logicalcluster.From(ctx)
-	what, err := w.find(ctx, cluster, slice)
+	exposed, err := w.find(ctx, cluster, slice)
 	switch {
 	case err != nil:
 		w.fail(rw, req, err)
-	case what == nil || !ok || !inCluster || w.content == nil:
+	case exposed == nil || !ok || !inCluster || w.content == nil:
 		return false
 	default:
-		w.read(rw, req, info, consumer, what)
+		w.serveRead(rw, req, info, consumer, exposed)
 	}
 	return true
 }

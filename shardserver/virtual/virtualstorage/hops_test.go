@@ -11,7 +11,7 @@ func TestRequestsThatGoInCircles(t *testing.T) {
 		if text != "" {
 			req.Header.Set(hopsHeader, text)
 		}
-		if got := goesInCircles(req); got != want {
+		if got := tooManyHops(req); got != want {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}

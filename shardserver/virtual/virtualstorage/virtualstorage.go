@@ -43,7 +43,7 @@ type Config struct {
 
 // Exports finds exports.
 type Exports interface {
-	Get(ctx context.Context, export bindings.Export) (*apisv1alpha2.APIExport, error)
+	Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error)
 }
 
 const (
@@ -52,8 +52,8 @@ const (
 	maxHops    = 4
 )
 
-// goesInCircles tells whether a request was handed on too often. What cannot be read counts as too often.
-func goesInCircles(req *http.Request) bool {
+// tooManyHops tells whether a request was handed on too often. What cannot be read counts as too often.
+func tooManyHops(req *http.Request) bool {
 	text := req.Header.Get(hopsHeader)
 	if text == "" {
 		return false
@@ -74,16 +74,16 @@ func New(cfg Config) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	bound, ok := bindings.BoundFrom(req.Context())
+	bound, ok := bindings.BoundResourceFrom(req.Context())
 	if !ok {
 		h.fail(w, req, errors.New("nothing bound in the request"))
 		return
 	}
-	if goesInCircles(req) {
+	if tooManyHops(req) {
 		h.fail(w, req, fmt.Errorf("%s: header %s is %q", bound.GroupResource, hopsHeader, req.Header.Get(hopsHeader)))
 		return
 	}
-	cluster, slice, err := h.find(req.Context(), bound)
+	cluster, slice, err := h.findSlice(req.Context(), bound)
 	if err != nil {
 		h.fail(w, req, fmt.Errorf("%s: %w", bound.GroupResource, err))
 		return
@@ -93,8 +93,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// find returns the slice of this shard's own virtual workspace that a bound resource is read by.
-func (h *handler) find(ctx context.Context, bound bindings.Bound) (logicalcluster.Name, string, error) {
+// findSlice returns the slice of this shard's own virtual workspace that a bound resource is read by.
+func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (logicalcluster.Name, string, error) {
 	none := logicalcluster.Name{}
 	export, err := h.Exports.Get(ctx, bound.Export)
 	if err != nil {
@@ -144,7 +144,7 @@ func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, vi
 	if resource == nil {
 		return nil, fmt.Errorf("the workspace of the export does not serve %s", kind)
 	}
-	object, err := h.read(ctx, resource, reference.Name)
+	object, err := h.readSlice(ctx, resource, reference.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the endpoint slice: %w", err)
 	}
@@ -163,7 +163,7 @@ func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, vi
 	return slice.Status.Endpoints, nil
 }
 
-func (h *handler) read(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
+func (h *handler) readSlice(ctx context.Context, resource *storage.Resource, name string) (runtime.Object, error) {
 	gr := resource.GVR.GroupResource()
 	if compiled, err := h.Registry.Get(gr); err == nil && compiled == resource {
 		return storage.NewReader[runtime.Object](h.Registry, gr).Everywhere().GetLatest(ctx, "", name)

@@ -6,14 +6,14 @@ import (
 	"maps"
 )
 
-// carried are the annotations of an object on its way to the other version. The map that it was made of is shared with
+// annotations are the annotations of an object on its way to the other version. The map that it was made of is shared with
 // the original object and never written to.
-type carried struct {
+type annotations struct {
 	annotations map[string]string
 	owned       bool
 }
 
-func (c *carried) own() {
+func (c *annotations) ensureOwned() {
 	if c.owned {
 		return
 	}
@@ -23,8 +23,8 @@ func (c *carried) own() {
 	}
 }
 
-// put keeps a list as JSON, unless it is empty. What was there before is replaced.
-func put[T any](c *carried, key string, list []T) error {
+// putAnnotation keeps a list as JSON, unless it is empty. What was there before is replaced.
+func putAnnotation[T any](c *annotations, key string, list []T) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -32,23 +32,23 @@ func put[T any](c *carried, key string, list []T) error {
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s: %w", key, err)
 	}
-	c.own()
+	c.ensureOwned()
 	c.annotations[key] = string(text)
 	return nil
 }
 
-func (c *carried) remove(key string) {
+func (c *annotations) remove(key string) {
 	if _, ok := c.annotations[key]; ok {
-		c.own()
+		c.ensureOwned()
 		delete(c.annotations, key)
 	}
 }
 
-// take returns the list that an annotation holds and removes the annotation. One that usable refuses, or that is no
+// popAnnotation returns the list that an annotation holds and removes the annotation. One that usable refuses, or that is no
 // list, stays where it is and yields nothing: who checks the object can tell by it, and what was read from storage
 // still converts.
-func take[T any](c *carried, key string, usable func([]T) error) []T {
-	list, err := decode(c.annotations, key, usable)
+func popAnnotation[T any](c *annotations, key string, usable func([]T) error) []T {
+	list, err := decodeAnnotation(c.annotations, key, usable)
 	if err != nil {
 		return nil
 	}
@@ -56,8 +56,8 @@ func take[T any](c *carried, key string, usable func([]T) error) []T {
 	return list
 }
 
-// decode returns the list that an annotation holds; none if it is absent.
-func decode[T any](annotations map[string]string, key string, usable func([]T) error) ([]T, error) {
+// decodeAnnotation returns the list that an annotation holds; none if it is absent.
+func decodeAnnotation[T any](annotations map[string]string, key string, usable func([]T) error) ([]T, error) {
 	text, ok := annotations[key]
 	if !ok {
 		return nil, nil

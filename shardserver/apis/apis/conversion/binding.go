@@ -7,31 +7,31 @@ import (
 
 // BindingToV1alpha2 always succeeds. Both objects share memory afterwards.
 func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding) error {
-	kept := &carried{annotations: in.Annotations}
+	kept := &annotations{annotations: in.Annotations}
 	spec := bindingSpecToV1alpha2(kept, in.Spec)
 	status := apisv1alpha2.APIBindingStatus{
 		APIExportClusterName: in.Status.APIExportClusterName,
-		BoundResources:       mapped(in.Status.BoundResources, boundToV1alpha2),
+		BoundResources:       mapItems(in.Status.BoundResources, boundToV1alpha2),
 		Phase:                apisv1alpha2.APIBindingPhaseType(in.Status.Phase),
 		Conditions:           in.Status.Conditions,
 	}
-	exported := byID(take(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha2.PermissionClaim]), idV1alpha2)
-	status.ExportPermissionClaims = mapped(in.Status.ExportPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
+	exported := indexByKey(popAnnotation(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.PermissionClaim]), keyV1alpha2)
+	status.ExportPermissionClaims = mapItems(in.Status.ExportPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
 		return claimToV1alpha2(claim, exported)
 	})
-	applied := byID(take(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha2.ScopedPermissionClaim]), idScoped)
-	status.AppliedPermissionClaims = mapped(in.Status.AppliedPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.ScopedPermissionClaim {
+	applied := indexByKey(popAnnotation(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.ScopedPermissionClaim]), keyScoped)
+	status.AppliedPermissionClaims = mapItems(in.Status.AppliedPermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.ScopedPermissionClaim {
 		return scopedToV1alpha2(claim, applied)
 	})
 	for key, claims := range map[string][]apisv1alpha1.PermissionClaim{
-		apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey: filtered(claimsOf(in.Spec.PermissionClaims), func(claim apisv1alpha1.PermissionClaim) bool {
+		apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey: filterItems(claimsOf(in.Spec.PermissionClaims), func(claim apisv1alpha1.PermissionClaim) bool {
 			return !claim.All || len(claim.ResourceSelector) > 0
 		}),
 		apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey:  in.Status.ExportPermissionClaims,
 		apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey: in.Status.AppliedPermissionClaims,
 	} {
 		kept.remove(key) // of a client: only what follows is true
-		if err := put(kept, key, claims); err != nil {
+		if err := putAnnotation(kept, key, claims); err != nil {
 			return err
 		}
 	}
@@ -40,13 +40,13 @@ func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding
 	return nil
 }
 
-func bindingSpecToV1alpha2(kept *carried, in apisv1alpha1.APIBindingSpec) apisv1alpha2.APIBindingSpec {
-	accepted := take(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
-		answered(idAcceptable, claimsOf(in.PermissionClaims)))
-	scoped := byID(mapped(accepted, apisv1alpha2.AcceptablePermissionClaim.Scoped), idScoped)
+func bindingSpecToV1alpha2(kept *annotations, in apisv1alpha1.APIBindingSpec) apisv1alpha2.APIBindingSpec {
+	accepted := popAnnotation(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
+		matchesClaims(keyAcceptable, claimsOf(in.PermissionClaims)))
+	scoped := indexByKey(mapItems(accepted, apisv1alpha2.AcceptablePermissionClaim.Scoped), keyScoped)
 	return apisv1alpha2.APIBindingSpec{
 		Reference: apisv1alpha2.BindingReference{Export: (*apisv1alpha2.ExportBindingReference)(in.Reference.Export)},
-		PermissionClaims: mapped(in.PermissionClaims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+		PermissionClaims: mapItems(in.PermissionClaims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
 			converted := scopedToV1alpha2(claim.PermissionClaim, scoped)
 			return apisv1alpha2.AcceptablePermissionClaim{
 				PermissionClaim: converted.PermissionClaim,
@@ -58,13 +58,13 @@ func bindingSpecToV1alpha2(kept *carried, in apisv1alpha1.APIBindingSpec) apisv1
 }
 
 func claimsOf(claims []apisv1alpha1.AcceptablePermissionClaim) []apisv1alpha1.PermissionClaim {
-	return mapped(claims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha1.PermissionClaim {
+	return mapItems(claims, func(claim apisv1alpha1.AcceptablePermissionClaim) apisv1alpha1.PermissionClaim {
 		return claim.PermissionClaim
 	})
 }
 
-func idAcceptable(claim apisv1alpha2.AcceptablePermissionClaim) identified {
-	return idV1alpha2(claim.PermissionClaim)
+func keyAcceptable(claim apisv1alpha2.AcceptablePermissionClaim) claimKey {
+	return keyV1alpha2(claim.PermissionClaim)
 }
 
 func boundToV1alpha2(in apisv1alpha1.BoundAPIResource) apisv1alpha2.BoundAPIResource {
@@ -77,33 +77,33 @@ func boundToV1alpha2(in apisv1alpha1.BoundAPIResource) apisv1alpha2.BoundAPIReso
 
 // BindingToV1alpha1 always succeeds. Both objects share memory afterwards.
 func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding) error {
-	kept := &carried{annotations: in.Annotations}
-	err := put(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
-		filtered(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) bool {
-			return !plainScope(claim.Scoped())
+	kept := &annotations{annotations: in.Annotations}
+	err := putAnnotation(kept, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey,
+		filterItems(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) bool {
+			return !hasDefaultScope(claim.Scoped())
 		}))
 	if err != nil {
 		return err
 	}
-	err = put(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey,
-		filtered(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !plainVerbs(claim) }))
+	err = putAnnotation(kept, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey,
+		filterItems(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !hasDefaultVerbs(claim) }))
 	if err != nil {
 		return err
 	}
-	err = put(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
-		filtered(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) bool { return !plainScope(claim) }))
+	err = putAnnotation(kept, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey,
+		filterItems(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) bool { return !hasDefaultScope(claim) }))
 	if err != nil {
 		return err
 	}
-	claims := byID(take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
-	exported := byID(take(kept, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
-	applied := byID(take(kept, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
+	claims := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
+	exported := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
+	applied := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
 
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = kept.annotations
 	out.Spec = apisv1alpha1.APIBindingSpec{
 		Reference: apisv1alpha1.BindingReference{Export: (*apisv1alpha1.ExportBindingReference)(in.Spec.Reference.Export)},
-		PermissionClaims: mapped(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha1.AcceptablePermissionClaim {
+		PermissionClaims: mapItems(in.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha1.AcceptablePermissionClaim {
 			return apisv1alpha1.AcceptablePermissionClaim{
 				PermissionClaim: claimToV1alpha1(claim.PermissionClaim, claims),
 				State:           apisv1alpha1.AcceptablePermissionClaimState(claim.State),
@@ -112,7 +112,7 @@ func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding
 	}
 	out.Status = apisv1alpha1.APIBindingStatus{
 		APIExportClusterName: in.Status.APIExportClusterName,
-		BoundResources: mapped(in.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) apisv1alpha1.BoundAPIResource {
+		BoundResources: mapItems(in.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) apisv1alpha1.BoundAPIResource {
 			return apisv1alpha1.BoundAPIResource{
 				Group: bound.Group, Resource: bound.Resource,
 				Schema:          apisv1alpha1.BoundAPIResourceSchema(bound.Schema),
@@ -121,10 +121,10 @@ func BindingToV1alpha1(in *apisv1alpha2.APIBinding, out *apisv1alpha1.APIBinding
 		}),
 		Phase:      apisv1alpha1.APIBindingPhaseType(in.Status.Phase),
 		Conditions: in.Status.Conditions,
-		ExportPermissionClaims: mapped(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
+		ExportPermissionClaims: mapItems(in.Status.ExportPermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
 			return claimToV1alpha1(claim, exported)
 		}),
-		AppliedPermissionClaims: mapped(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha1.PermissionClaim {
+		AppliedPermissionClaims: mapItems(in.Status.AppliedPermissionClaims, func(claim apisv1alpha2.ScopedPermissionClaim) apisv1alpha1.PermissionClaim {
 			return claimToV1alpha1(claim.PermissionClaim, applied)
 		}),
 	}

@@ -147,11 +147,11 @@ func TestBindingsToV1alpha1(t *testing.T) {
 }
 
 func TestConversionsOfListsKeepNothingAsNothing(t *testing.T) {
-	if mapped[int, int](nil, func(i int) int { return i }) != nil {
+	if mapItems[int, int](nil, func(i int) int { return i }) != nil {
 		t.Error("nothing became an empty list")
 	}
 	meta := metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}
-	kept := &carried{annotations: meta.Annotations}
+	kept := &annotations{annotations: meta.Annotations}
 	kept.remove("other")
 	if kept.owned {
 		t.Error("annotations are copied though nothing changes")

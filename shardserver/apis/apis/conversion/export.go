@@ -14,7 +14,7 @@ const coreGroup = "core"
 
 // ExportToV1alpha2 fails if a name of a schema does not tell group and resource. Both objects share memory afterwards.
 func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) error {
-	kept := &carried{annotations: in.Annotations}
+	kept := &annotations{annotations: in.Annotations}
 	spec := apisv1alpha2.APIExportSpec{
 		Identity: (*apisv1alpha2.Identity)(in.Spec.Identity),
 	}
@@ -28,14 +28,14 @@ func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) e
 		}
 		spec.Resources = append(spec.Resources, resource)
 	}
-	spec.Resources = append(spec.Resources, take(kept, apisv1alpha2.ResourceSchemasAnnotationKey, once)...)
+	spec.Resources = append(spec.Resources, popAnnotation(kept, apisv1alpha2.ResourceSchemasAnnotationKey, noDuplicates)...)
 
-	claims := byID(take(kept, apisv1alpha2.PermissionClaimsAnnotationKey, answered(idV1alpha2, in.Spec.PermissionClaims)), idV1alpha2)
-	spec.PermissionClaims = mapped(in.Spec.PermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
+	claims := indexByKey(popAnnotation(kept, apisv1alpha2.PermissionClaimsAnnotationKey, matchesClaims(keyV1alpha2, in.Spec.PermissionClaims)), keyV1alpha2)
+	spec.PermissionClaims = mapItems(in.Spec.PermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
 		return claimToV1alpha2(claim, claims)
 	})
 	kept.remove(apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey) // of a client: only what follows is true
-	if err := put(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
+	if err := putAnnotation(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
 		return err
 	}
 	out.ObjectMeta, out.Spec = in.ObjectMeta, spec
@@ -43,7 +43,7 @@ func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) e
 	out.Status = apisv1alpha2.APIExportStatus{
 		IdentityHash: in.Status.IdentityHash,
 		Conditions:   in.Status.Conditions,
-		VirtualWorkspaces: mapped(in.Status.VirtualWorkspaces, func(v apisv1alpha1.VirtualWorkspace) apisv1alpha2.VirtualWorkspace {
+		VirtualWorkspaces: mapItems(in.Status.VirtualWorkspaces, func(v apisv1alpha1.VirtualWorkspace) apisv1alpha2.VirtualWorkspace {
 			return apisv1alpha2.VirtualWorkspace(v)
 		}),
 	}
@@ -52,7 +52,7 @@ func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) e
 
 // ExportToV1alpha1 always succeeds. Both objects share memory afterwards.
 func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) error {
-	kept := &carried{annotations: in.Annotations}
+	kept := &annotations{annotations: in.Annotations}
 	spec := apisv1alpha1.APIExportSpec{
 		Identity: (*apisv1alpha1.Identity)(in.Spec.Identity),
 	}
@@ -61,22 +61,22 @@ func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) e
 	}
 	var others []apisv1alpha2.ResourceSchema
 	for _, resource := range in.Spec.Resources {
-		if told(resource) {
+		if isDerivable(resource) {
 			spec.LatestResourceSchemas = append(spec.LatestResourceSchemas, resource.Schema)
 		} else {
 			others = append(others, resource)
 		}
 	}
-	if err := put(kept, apisv1alpha2.ResourceSchemasAnnotationKey, others); err != nil {
+	if err := putAnnotation(kept, apisv1alpha2.ResourceSchemasAnnotationKey, others); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !plainVerbs(claim) }) {
-		if err := put(kept, apisv1alpha2.PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
+	if slices.ContainsFunc(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) bool { return !hasDefaultVerbs(claim) }) {
+		if err := putAnnotation(kept, apisv1alpha2.PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
 			return err
 		}
 	}
-	claims := byID(take(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, anything[apisv1alpha1.PermissionClaim]), idV1alpha1)
-	spec.PermissionClaims = mapped(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
+	claims := indexByKey(popAnnotation(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, acceptAll[apisv1alpha1.PermissionClaim]), keyV1alpha1)
+	spec.PermissionClaims = mapItems(in.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
 		return claimToV1alpha1(claim, claims)
 	})
 	out.ObjectMeta, out.Spec = in.ObjectMeta, spec
@@ -84,7 +84,7 @@ func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) e
 	out.Status = apisv1alpha1.APIExportStatus{
 		IdentityHash: in.Status.IdentityHash,
 		Conditions:   in.Status.Conditions,
-		VirtualWorkspaces: mapped(in.Status.VirtualWorkspaces, func(v apisv1alpha2.VirtualWorkspace) apisv1alpha1.VirtualWorkspace {
+		VirtualWorkspaces: mapItems(in.Status.VirtualWorkspaces, func(v apisv1alpha2.VirtualWorkspace) apisv1alpha1.VirtualWorkspace {
 			return apisv1alpha1.VirtualWorkspace(v)
 		}),
 	}
@@ -107,18 +107,18 @@ func resourceOf(name string) (apisv1alpha2.ResourceSchema, error) {
 	}, nil
 }
 
-// told tells whether the name of the schema says all about a resource.
-func told(resource apisv1alpha2.ResourceSchema) bool {
-	again, err := resourceOf(resource.Schema)
+// isDerivable tells whether the name of the schema says all about a resource.
+func isDerivable(resource apisv1alpha2.ResourceSchema) bool {
+	derived, err := resourceOf(resource.Schema)
 	return err == nil && resource.Storage.CRD != nil && resource.Storage.Virtual == nil &&
-		again.Name == resource.Name && again.Group == resource.Group
+		derived.Name == resource.Name && derived.Group == resource.Group
 }
 
-// once checks that every resource occurs once.
-func once(resources []apisv1alpha2.ResourceSchema) error {
-	seen := make(map[identified]bool, len(resources))
+// noDuplicates checks that every resource occurs once.
+func noDuplicates(resources []apisv1alpha2.ResourceSchema) error {
+	seen := make(map[claimKey]bool, len(resources))
 	for _, resource := range resources {
-		id := identified{group: resource.Group, resource: resource.Name}
+		id := claimKey{group: resource.Group, resource: resource.Name}
 		if seen[id] {
 			return fmt.Errorf("it holds %s twice", describe(id))
 		}

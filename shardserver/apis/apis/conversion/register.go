@@ -23,19 +23,19 @@ func Register(scheme *runtime.Scheme) error {
 		register(scheme, BindingToV1alpha1),
 		register(scheme, func(in *apisv1alpha1.APIExportList, out *apisv1alpha2.APIExportList) error {
 			out.ListMeta = in.ListMeta
-			return each(in.Items, &out.Items, ExportToV1alpha2)
+			return convertItems(in.Items, &out.Items, ExportToV1alpha2)
 		}),
 		register(scheme, func(in *apisv1alpha2.APIExportList, out *apisv1alpha1.APIExportList) error {
 			out.ListMeta = in.ListMeta
-			return each(in.Items, &out.Items, ExportToV1alpha1)
+			return convertItems(in.Items, &out.Items, ExportToV1alpha1)
 		}),
 		register(scheme, func(in *apisv1alpha1.APIBindingList, out *apisv1alpha2.APIBindingList) error {
 			out.ListMeta = in.ListMeta
-			return each(in.Items, &out.Items, BindingToV1alpha2)
+			return convertItems(in.Items, &out.Items, BindingToV1alpha2)
 		}),
 		register(scheme, func(in *apisv1alpha2.APIBindingList, out *apisv1alpha1.APIBindingList) error {
 			out.ListMeta = in.ListMeta
-			return each(in.Items, &out.Items, BindingToV1alpha1)
+			return convertItems(in.Items, &out.Items, BindingToV1alpha1)
 		}),
 	} {
 		if err != nil {
@@ -57,7 +57,7 @@ func register[In, Out any](scheme *runtime.Scheme, convert func(in *In, out *Out
 	return nil
 }
 
-func each[In, Out any](in []In, out *[]Out, convert func(in *In, out *Out) error) error {
+func convertItems[In, Out any](in []In, out *[]Out, convert func(in *In, out *Out) error) error {
 	if in == nil {
 		return nil
 	}

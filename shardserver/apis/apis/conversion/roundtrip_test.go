@@ -97,7 +97,7 @@ func fillers(random *rand.Rand) []any {
 		},
 		func(spec *apisv1alpha2.APIExportSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
-			spec.Resources = distinct(spec.Resources, func(r apisv1alpha2.ResourceSchema) identified { return identified{r.Group, r.Name, ""} })
+			spec.Resources = distinct(spec.Resources, func(r apisv1alpha2.ResourceSchema) claimKey { return claimKey{r.Group, r.Name, ""} })
 		},
 		func(spec *apisv1alpha1.APIExportSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
@@ -109,25 +109,25 @@ func fillers(random *rand.Rand) []any {
 		},
 		func(claims *[]apisv1alpha1.PermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, idV1alpha1)
+			*claims = distinct(*claims, keyV1alpha1)
 		},
 		func(claims *[]apisv1alpha1.AcceptablePermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) identified {
-				return idV1alpha1(claim.PermissionClaim)
+			*claims = distinct(*claims, func(claim apisv1alpha1.AcceptablePermissionClaim) claimKey {
+				return keyV1alpha1(claim.PermissionClaim)
 			})
 		},
 		func(claims *[]apisv1alpha2.PermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, idV1alpha2)
+			*claims = distinct(*claims, keyV1alpha2)
 		},
 		func(claims *[]apisv1alpha2.ScopedPermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, func(claim apisv1alpha2.ScopedPermissionClaim) identified { return idV1alpha2(claim.PermissionClaim) })
+			*claims = distinct(*claims, func(claim apisv1alpha2.ScopedPermissionClaim) claimKey { return keyV1alpha2(claim.PermissionClaim) })
 		},
 		func(claims *[]apisv1alpha2.AcceptablePermissionClaim, c randfill.Continue) {
 			c.FillNoCustom(claims)
-			*claims = distinct(*claims, idAcceptable)
+			*claims = distinct(*claims, keyAcceptable)
 		},
 		func(gr *apisv1alpha1.GroupResource, _ randfill.Continue) { gr.Group, gr.Resource = group(), name() },
 		func(gr *apisv1alpha2.GroupResource, _ randfill.Continue) { gr.Group, gr.Resource = group(), name() },
@@ -149,9 +149,9 @@ func fillers(random *rand.Rand) []any {
 }
 
 // distinct keeps the first of the items that say the same.
-func distinct[T any](items []T, id func(T) identified) []T {
-	seen := map[identified]bool{}
-	return filtered(items, func(item T) bool {
+func distinct[T any](items []T, id func(T) claimKey) []T {
+	seen := map[claimKey]bool{}
+	return filterItems(items, func(item T) bool {
 		first := !seen[id(item)]
 		seen[id(item)] = true
 		return first

@@ -1,0 +1,124 @@
+package binding
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func TestLocksAreReadAsWritten(t *testing.T) {
+	const text = `{"a.example.io":{"n":"one"},"b.example.io":{"c":true,"e":"2026-05-01T12:00:00Z"},"configmaps":{"n":"two"}}`
+	parsed, err := parseReservations(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parsed.String(); got != text {
+		t.Errorf("got %s, want %s", got, text)
+	}
+	if parsed["a.example.io"].Binding != "one" || !parsed["b.example.io"].Definition || !parsed["b.example.io"].Expiry.Time.Equal(now) {
+		t.Errorf("got %+v", parsed)
+	}
+	for _, nonsense := range []string{"", "[]", "yes", `{"a":1}`} {
+		if _, err := parseReservations(nonsense); err == nil {
+			t.Errorf("%q was read", nonsense)
+		}
+	}
+	if empty, err := parseReservations("null"); err != nil || empty == nil {
+		t.Errorf("null gives %v, %v", empty, err)
+	}
+}
+
+func TestTake(t *testing.T) {
+	core, widgets := schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Group: "example.io", Resource: "widgets"}
+	held := reservations{"widgets.example.io": {Definition: true}}
+	if !held.acquire(core, "one") || held["configmaps"].Binding != "one" {
+		t.Errorf("what is free is not given: %v", held)
+	}
+	if !held.acquire(core, "one") || held.acquire(core, "two") || held.acquire(widgets, "one") {
+		t.Errorf("what is taken is given: %v", held)
+	}
+}
+
+func TestTidy(t *testing.T) {
+	expires := func(in time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(in)} }
+	for name, tc := range map[string]struct {
+		has, want reservation
+		defined   bool // there is a definition of the resource
+		ready     bool // which is established
+		gone      bool // the binding is gone
+		again     bool
+	}{
+		"a binding keeps its lock":                                     {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}},
+		"a binding keeps its lock from a definition":                   {has: reservation{Binding: "one"}, want: reservation{Binding: "one"}, defined: true, ready: true},
+		"the lock of a binding goes with it":                           {has: reservation{Binding: "one"}, gone: true},
+		"what a binding leaves goes to an established definition":      {has: reservation{Binding: "one"}, gone: true, defined: true, ready: true, want: reservation{Definition: true}},
+		"an established definition gets what is free":                  {defined: true, ready: true, want: reservation{Definition: true}},
+		"one that is not established gets nothing":                     {defined: true},
+		"a definition keeps its lock":                                  {has: reservation{Definition: true}, defined: true, want: reservation{Definition: true}},
+		"the lock of a definition goes with it":                        {has: reservation{Definition: true}},
+		"a definition may come until its lock runs out":                {has: reservation{Definition: true, Expiry: expires(time.Minute)}, want: reservation{Definition: true, Expiry: expires(time.Minute)}, again: true},
+		"a definition that did not come loses its lock":                {has: reservation{Definition: true, Expiry: expires(-time.Second)}},
+		"a definition that came keeps a lock that would have run out":  {has: reservation{Definition: true, Expiry: expires(-time.Second)}, defined: true, want: reservation{Definition: true, Expiry: expires(-time.Second)}},
+		"a definition on its way out keeps its lock until it has gone": {has: reservation{Definition: true}, defined: true, ready: true, want: reservation{Definition: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := reservations{}
+			if tc.has != (reservation{}) {
+				held["widgets.example.io"] = tc.has
+			}
+			facts := pruneInputs{definitions: map[string]bool{}, exists: func(string) (bool, error) { return !tc.gone, nil }, now: now}
+			if tc.defined {
+				facts.definitions["widgets.example.io"] = tc.ready
+			}
+			again, err := held.prune(facts)
+			if err != nil || (again > 0) != tc.again {
+				t.Errorf("again after %v, %v", again, err)
+			}
+			got := held["widgets.example.io"]
+			if got.Binding != tc.want.Binding || got.Definition != tc.want.Definition || !got.Expiry.Equal(tc.want.Expiry) {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNoLockIsGivenAwayInDoubt(t *testing.T) {
+	held := reservations{"widgets.example.io": {Binding: "one"}}
+	_, err := held.prune(pruneInputs{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
+	if err == nil || held["widgets.example.io"].Binding != "one" {
+		t.Errorf("got %v, %v", held, err)
+	}
+}
+
+func TestNoBindingTakesMoreThanThereIsRoomFor(t *testing.T) {
+	many := func(group string, count int) []*offeredResource {
+		var all []*offeredResource
+		for i := range count {
+			all = append(all, &offeredResource{GroupResource: schema.GroupResource{Group: group, Resource: fmt.Sprintf("resource%05d", i)}})
+		}
+		return all
+	}
+	held := reservations{}
+	if few := many("few.example.com", 100); !held.fits(few, "few") {
+		t.Error("a hundred have no room")
+	}
+	hundred := many("held.example.com", 100)
+	for _, resource := range hundred {
+		held.acquire(resource.GroupResource, "held")
+	}
+	if before, one := len(held.String()), hundred[0]; before > 100*entryBytes(one.String(), "held")+2 {
+		t.Errorf("a hundred locks are %d bytes", before)
+	}
+	if held.fits(many("long-names-that-take-a-lot-of-room.example.com", 5000), "many") {
+		t.Error("five thousand have room")
+	}
+	if !held.fits(hundred, "held") {
+		t.Error("what is held already has no room")
+	}
+}

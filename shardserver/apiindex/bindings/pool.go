@@ -1,0 +1,132 @@
+package bindings
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// resourcePool holds every resource, and every set of resources, once, however many bindings have it, and as long as one has.
+// The lock of the index guards it.
+type resourcePool struct {
+	sets      map[string]*resourceSet
+	resources map[Resource]*pooledResource
+	// identities and schemas find what is in resources.
+	identities map[resourceIdentity][]*Resource
+	schemas    map[types.UID][]*Resource
+}
+
+type pooledResource struct {
+	resource Resource
+	refs     int
+}
+
+type resourceIdentity struct {
+	schema.GroupResource
+	hash string
+}
+
+// resourceSet is what some bindings bind. It never changes.
+type resourceSet struct {
+	// resources are ordered by group and resource.
+	resources []*Resource
+	key       string
+	refs      int
+}
+
+func newResourcePool() resourcePool {
+	return resourcePool{
+		sets: map[string]*resourceSet{}, resources: map[Resource]*pooledResource{},
+		identities: map[resourceIdentity][]*Resource{}, schemas: map[types.UID][]*Resource{},
+	}
+}
+
+// acquire returns the set of some resources with one user more.
+func (s *resourcePool) acquire(resources []Resource) *resourceSet {
+	slices.SortFunc(resources, func(a, b Resource) int { return compareResources(a.GroupResource, b.GroupResource) })
+	key := keyOf(resources)
+	known := s.sets[key]
+	if known == nil {
+		known = &resourceSet{key: key, resources: make([]*Resource, 0, len(resources))}
+		for _, resource := range resources {
+			known.resources = append(known.resources, s.acquireResource(resource))
+		}
+		s.sets[key] = known
+	}
+	known.refs++
+	return known
+}
+
+// acquireResource returns what stands for a resource, with one user more.
+func (s *resourcePool) acquireResource(value Resource) *Resource {
+	known := s.resources[value]
+	if known == nil {
+		known = &pooledResource{resource: value}
+		s.resources[value] = known
+		of := resourceIdentity{value.GroupResource, value.Identity}
+		s.identities[of] = append(s.identities[of], &known.resource)
+		s.schemas[value.SchemaUID] = append(s.schemas[value.SchemaUID], &known.resource)
+	}
+	known.refs++
+	return &known.resource
+}
+
+// release takes one user from a set, and forgets with the last one what nothing else has.
+func (s *resourcePool) release(of *resourceSet) {
+	if of == nil {
+		return
+	}
+	if of.refs--; of.refs > 0 {
+		return
+	}
+	delete(s.sets, of.key)
+	for _, resource := range of.resources {
+		known := s.resources[*resource]
+		if known.refs--; known.refs == 0 {
+			delete(s.resources, *resource)
+			deletePointer(s.identities, resourceIdentity{resource.GroupResource, resource.Identity}, resource)
+			deletePointer(s.schemas, resource.SchemaUID, resource)
+		}
+	}
+}
+
+func deletePointer[K comparable](from map[K][]*Resource, key K, resource *Resource) {
+	if from[key] = slices.DeleteFunc(from[key], func(r *Resource) bool { return r == resource }); len(from[key]) == 0 {
+		delete(from, key)
+	}
+}
+
+// get returns the resource of a name, or nil.
+func (s *resourceSet) get(gr schema.GroupResource) *Resource {
+	at, found := slices.BinarySearchFunc(s.resources, gr, func(r *Resource, gr schema.GroupResource) int { return compareResources(r.GroupResource, gr) })
+	if !found {
+		return nil
+	}
+	return s.resources[at]
+}
+
+// all returns the resources of a set, none of no set.
+func (s *resourceSet) all() []*Resource {
+	if s == nil {
+		return nil
+	}
+	return s.resources
+}
+
+// keyOf identifies a set by its content.
+func keyOf(resources []Resource) string {
+	parts := make([]string, 0, len(resources)*8)
+	for _, r := range resources {
+		parts = append(parts, r.Group, r.GroupResource.Resource, r.Export.Cluster.String(), r.Export.Name, r.Identity, r.Schema, string(r.SchemaUID), fmt.Sprint(r.Virtual))
+	}
+	key, _ := json.Marshal(parts) // strings always encode
+	return string(key)
+}
+
+func compareResources(a, b schema.GroupResource) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+}

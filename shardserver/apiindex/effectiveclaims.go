@@ -1,0 +1,50 @@
+package apiindex
+
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// EffectiveClaim is a claim that both sides agree on.
+type EffectiveClaim struct {
+	// ScopedPermissionClaim is the claim as the consumer accepted it.
+	apisv1alpha2.ScopedPermissionClaim
+	// Allowed are the verbs that both sides name. They may be none.
+	Allowed sets.Set[string]
+}
+
+// Allows tells whether the provider may do something by the claim. The verb for all counts if both sides name it.
+func (c EffectiveClaim) Allows(verb string) bool {
+	return c.Allowed.HasAny(verb, apisv1alpha2.VerbAll)
+}
+
+// EffectiveClaims returns the claims that a binding accepts and its export has, in the order of the binding. Claims
+// are the same if group, resource and identity are, and those of events of either group are.
+func EffectiveClaims(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) []EffectiveClaim {
+	exported := make(map[claimKey][]string, len(export.Spec.PermissionClaims))
+	for _, claim := range export.Spec.PermissionClaims {
+		exported[claimKeyOf(claim)] = claim.Verbs
+	}
+	var effective []EffectiveClaim
+	for _, accepted := range binding.Spec.PermissionClaims {
+		if accepted.State != apisv1alpha2.ClaimAccepted {
+			continue
+		}
+		if verbs, ok := exported[claimKeyOf(accepted.PermissionClaim)]; ok {
+			effective = append(effective, EffectiveClaim{
+				ScopedPermissionClaim: accepted.Scoped(),
+				Allowed:               sets.New(accepted.Verbs...).Intersection(sets.New(verbs...)),
+			})
+		}
+	}
+	return effective
+}
+
+// claimKey is what a claim is about.
+type claimKey struct{ group, resource, identity string }
+
+func claimKeyOf(claim apisv1alpha2.PermissionClaim) claimKey {
+	claim = NormalizeClaim(claim)
+	return claimKey{claim.Group, claim.Resource, claim.IdentityHash}
+}

@@ -1,0 +1,151 @@
+package apiindex
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/controller"
+	"github.com/atoll-dev/atoll/shardserver/informer"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// ReferenceIndex knows which objects of one resource refer to which exports, whether or not those exist: a key per object,
+// gone with it. It is safe for concurrent use.
+type ReferenceIndex[T client.Object] struct {
+	referenceOf func(T) (Reference, error)
+	informer    *informer.Informer[T]
+
+	mu   sync.RWMutex
+	keys map[Reference]sets.Set[controller.Key]
+	// added are the objects that other watches added while the informer is disconnected; nil while it is connected.
+	added sets.Set[controller.Key]
+}
+
+// NewConsumerIndex returns an index of the APIBindings by export.
+func NewConsumerIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha2.APIBinding] {
+	return newReferenceIndex(storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")), ReferenceOf)
+}
+
+// NewSliceIndex returns an index of the APIExportEndpointSlices by export.
+func NewSliceIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice] {
+	return newReferenceIndex(storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](registry, apisv1alpha1.Resource("apiexportendpointslices")), ReferenceOfSlice)
+}
+
+func newReferenceIndex[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *ReferenceIndex[T] {
+	r := &ReferenceIndex[T]{referenceOf: reference, keys: map[Reference]sets.Set[controller.Key]{}, added: sets.New[controller.Key]()}
+	update := func(_ context.Context, object T) error { r.Take(object, false); return nil }
+	r.informer = informer.NewWithHandler(reader.Resource(), reader.WatchAll, informer.EventHandler[T]{
+		OnReplace:    func(_ context.Context, objects []T, _ string) error { r.replace(objects); return nil },
+		OnAdd:        update,
+		OnUpdate:     update,
+		OnDelete:     func(_ context.Context, object T) error { r.Take(object, true); return nil },
+		OnDisconnect: r.disconnect,
+	})
+	return r
+}
+
+// Run keeps the index up to date until the context ends. It is called once.
+func (r *ReferenceIndex[T]) Run(ctx context.Context) { r.informer.Run(ctx) }
+
+// WaitForSync returns when every object that existed at the start is indexed.
+func (r *ReferenceIndex[T]) WaitForSync(ctx context.Context) error {
+	return r.informer.WaitForSync(ctx)
+}
+
+// Take takes in an object that another watch has brought, so that whoever acts on that watch finds it here as well. A
+// reference never changes, so it does not matter how often and in which order the watches tell.
+func (r *ReferenceIndex[T]) Take(object T, deleted bool) {
+	reference, err := r.referenceOf(object)
+	if err != nil {
+		return // it refers to nothing
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := keyOf(object)
+	if deleted {
+		removeFrom(r.keys, reference, key)
+		r.added.Delete(key)
+		return
+	}
+	insert(r.keys, reference, key)
+	if r.added != nil {
+		r.added.Insert(key)
+	}
+}
+
+// KeysFor returns the keys of all objects that refer to an export, by its canonical path or its logical cluster, in no
+// order.
+func (r *ReferenceIndex[T]) KeysFor(export *apisv1alpha2.APIExport) []controller.Key {
+	return r.KeysForReferences(referencesTo(export)...)
+}
+
+// KeysForReferences returns the keys of all objects with one of the references.
+func (r *ReferenceIndex[T]) KeysForReferences(references ...Reference) []controller.Key {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var keys []controller.Key
+	for _, reference := range references {
+		keys = append(keys, r.keys[reference].UnsortedList()...)
+	}
+	return keys
+}
+
+// HasReferences tells whether an object refers to an export.
+func (r *ReferenceIndex[T]) HasReferences(export *apisv1alpha2.APIExport) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, reference := range referencesTo(export) {
+		if len(r.keys[reference]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Sizes returns how many references and objects are known: what the memory of the index follows.
+func (r *ReferenceIndex[T]) Sizes() (references, objects int) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, keys := range r.keys {
+		objects += len(keys)
+	}
+	return len(r.keys), objects
+}
+
+func (r *ReferenceIndex[T]) disconnect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.added = sets.New[controller.Key]()
+}
+
+// replace adds all objects and removes those that no longer exist. What another watch added meanwhile stays: it may have
+// been created after the objects were listed.
+func (r *ReferenceIndex[T]) replace(objects []T) {
+	for _, object := range objects {
+		r.Take(object, false)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	added := r.added
+	r.added = nil
+	for reference, keys := range r.keys {
+		for key := range keys {
+			if !added.Has(key) {
+				delete(keys, key)
+			}
+		}
+		if len(keys) == 0 {
+			delete(r.keys, reference)
+		}
+	}
+}
+
+func keyOf(object client.Object) controller.Key {
+	return controller.Key{Cluster: logicalcluster.Of(object), Name: object.GetName()}
+}

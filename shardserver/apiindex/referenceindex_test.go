@@ -1,0 +1,106 @@
+package apiindex
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+func bindingOf(cluster, path, export string) *apisv1alpha2.APIBinding {
+	return &apisv1alpha2.APIBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "b", Annotations: map[string]string{logicalcluster.AnnotationKey: cluster}},
+		Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
+			Export: &apisv1alpha2.ExportBindingReference{Path: path, Name: export},
+		}},
+	}
+}
+
+func exportOf(cluster, path, name, identity string) *apisv1alpha2.APIExport {
+	return &apisv1alpha2.APIExport{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster, logicalcluster.PathAnnotationKey: path}},
+		Status:     apisv1alpha2.APIExportStatus{IdentityHash: identity},
+	}
+}
+
+func TestReferences(t *testing.T) {
+	own := logicalcluster.MustParseName("own")
+	for name, tc := range map[string]struct {
+		path, export, want string
+	}{
+		"a path":               {"root:org", "widgets", "root:org:widgets"},
+		"a name of a cluster":  {"abc", "widgets", "abc:widgets"},
+		"no path is one's own": {"", "widgets", "own:widgets"},
+		"no name is none":      {"root:org", "", ""},
+		"a path that is none":  {"Root", "widgets", ""},
+		"all clusters are not": {"*", "widgets", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := NewReference(own, tc.path, tc.export)
+			if (err == nil) != (tc.want != "") || (err == nil && got.String() != tc.want) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+	if _, err := ReferenceOf(&apisv1alpha2.APIBinding{}); err == nil {
+		t.Error("a binding that names nothing refers to something")
+	}
+}
+
+func TestReferrersAreFoundByEveryNameOfTheExport(t *testing.T) {
+	consumers := NewConsumerIndex(storage.NewRegistry())
+	byPath, byCluster, other := bindingOf("c1", "root:org", "widgets"), bindingOf("c2", "provider", "widgets"), bindingOf("c3", "root:org", "gadgets")
+	for _, binding := range []*apisv1alpha2.APIBinding{byPath, byCluster, other, bindingOf("c4", "Nonsense", "widgets")} {
+		consumers.Take(binding, false)
+		consumers.Take(binding, false) // by another watch
+	}
+	export := exportOf("provider", "root:org", "widgets", "")
+	if got := consumers.KeysFor(export); len(got) != 2 || !consumers.HasReferences(export) {
+		t.Errorf("referring are %v", got)
+	}
+	if consumers.HasReferences(exportOf("elsewhere", "root:other", "widgets", "")) {
+		t.Error("somebody refers to an export of another place")
+	}
+
+	// After a disconnect, what is neither listed nor added by another watch meanwhile is gone.
+	consumers.disconnect()
+	late := bindingOf("c5", "provider", "widgets")
+	consumers.Take(late, false)
+	consumers.replace([]*apisv1alpha2.APIBinding{byPath})
+	if references, objects := consumers.Sizes(); references != 2 || objects != 2 {
+		t.Errorf("%d objects with %d references are known", objects, references)
+	}
+	consumers.Take(byPath, true)
+	consumers.Take(late, true)
+	if references, objects := consumers.Sizes(); references != 0 || objects != 0 {
+		t.Errorf("%d objects with %d references are kept for nobody", objects, references)
+	}
+}
+
+func TestCatalogForgetsWhatItIsNotTold(t *testing.T) {
+	catalog := NewResolver(storage.NewRegistry(), nil)
+	var told []bindings.ExportKey
+	catalog.Subscribe(func(export bindings.ExportKey) { told = append(told, export) })
+	one, two := exportOf("provider", "root:org", "one", "1d"), exportOf("provider", "root:org", "two", "1d")
+	catalog.update(one)
+	catalog.update(two)
+	catalog.update(exportOf("provider", "root:new", "one", "2d")) // it has moved, to another identity
+	if known, references, identities := catalog.Sizes(); known != 2 || references != 4 || identities != 2 {
+		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
+	}
+	catalog.replace([]*apisv1alpha2.APIExport{two})
+	if known, references, identities := catalog.Sizes(); known != 1 || references != 2 || identities != 1 {
+		t.Errorf("%d exports, %d references, %d identities", known, references, identities)
+	}
+	catalog.delete(two)
+	if known, references, identities := catalog.Sizes(); known != 0 || references != 0 || identities != 0 {
+		t.Errorf("%d exports, %d references, %d identities are kept for nobody", known, references, identities)
+	}
+	if len(told) != 6 {
+		t.Errorf("told of %v", told)
+	}
+}

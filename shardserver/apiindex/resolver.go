@@ -1,0 +1,273 @@
+package apiindex
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/informer"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+	"github.com/atoll-dev/atoll/shardserver/workspacepath"
+)
+
+var (
+	exports = apisv1alpha2.Resource("apiexports")
+	schemas = apisv1alpha1.Resource("apiresourceschemas")
+
+	errNoReference = errors.New("the reference names no export")
+)
+
+// LocateCluster returns the logical cluster that a path leads to, or a Kubernetes NotFound error.
+type LocateCluster func(context.Context, logicalcluster.Path) (logicalcluster.Name, error)
+
+// Resolver finds exports and their schemas, in whatever logical cluster of whatever shard they are. Objects come from the
+// watch cache, or from what other shards have published, and are shared; of each export the catalog itself keeps under
+// what it can be found. It is safe for concurrent use.
+//
+// Every method that returns an object fails with a Kubernetes NotFound error for what does not exist, and with
+// ServiceUnavailable for what may exist on a shard of which nothing is known yet. The logical cluster of the context does
+// not matter.
+type Resolver struct {
+	registry      *storage.Registry
+	exports       *storage.Reader[*apisv1alpha2.APIExport]
+	schemas       *storage.Reader[*apisv1alpha1.APIResourceSchema]
+	locateCluster LocateCluster
+	informer      *informer.Informer[*apisv1alpha2.APIExport]
+
+	mu          sync.RWMutex
+	entries     map[bindings.ExportKey]entry
+	paths       map[Reference]sets.Set[bindings.ExportKey]
+	identities  map[string]sets.Set[bindings.ExportKey]
+	subscribers []func(bindings.ExportKey)
+}
+
+// entry is under what an export is found, and what its conditions say.
+type entry struct {
+	path       Reference
+	identity   string
+	conditions []ConditionStatus
+}
+
+// NewResolver returns a catalog. Until Run has begun it finds exports by what Locate says, and none by identity.
+func NewResolver(registry *storage.Registry, locate LocateCluster) *Resolver {
+	c := &Resolver{
+		registry:      registry,
+		exports:       storage.NewReader[*apisv1alpha2.APIExport](registry, exports).Everywhere(),
+		schemas:       storage.NewReader[*apisv1alpha1.APIResourceSchema](registry, schemas).Everywhere(),
+		locateCluster: locate,
+		entries:       map[bindings.ExportKey]entry{},
+		paths:         map[Reference]sets.Set[bindings.ExportKey]{},
+		identities:    map[string]sets.Set[bindings.ExportKey]{},
+	}
+	update := func(_ context.Context, object *apisv1alpha2.APIExport) error { c.update(object); return nil }
+	c.informer = informer.NewWithHandler(exports, c.exports.WatchAll, informer.EventHandler[*apisv1alpha2.APIExport]{
+		OnReplace: func(_ context.Context, objects []*apisv1alpha2.APIExport, _ string) error {
+			c.replace(objects)
+			return nil
+		},
+		OnAdd:    update,
+		OnUpdate: update,
+		OnDelete: func(_ context.Context, object *apisv1alpha2.APIExport) error { c.delete(object); return nil },
+	})
+	return c
+}
+
+// Run follows all exports until the context ends. It is called once.
+func (c *Resolver) Run(ctx context.Context) { c.informer.Run(ctx) }
+
+// WaitForSync returns when every export that existed at the start is known.
+func (c *Resolver) WaitForSync(ctx context.Context) error { return c.informer.WaitForSync(ctx) }
+
+// Subscribe has the function called after an export came, changed or went. It must not block for long.
+func (c *Resolver) Subscribe(changed func(bindings.ExportKey)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribers = append(c.subscribers, changed)
+}
+
+// ExportKeyOf returns the name of an export for package bindings.
+func ExportKeyOf(export *apisv1alpha2.APIExport) bindings.ExportKey {
+	return bindings.ExportKey{Cluster: logicalcluster.Of(export), Name: export.Name}
+}
+
+// Get returns an export.
+func (c *Resolver) Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error) {
+	return c.exports.Get(logicalcluster.With(ctx, export.Cluster), "", export.Name)
+}
+
+// Resolve returns the export that a reference leads to: its path is the export's canonical path (annotation kcp.io/path)
+// or the name of its logical cluster. What the watch has not brought yet is asked for, so that an export is found as
+// soon as its creation was answered.
+func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alpha2.APIExport, error) {
+	c.mu.RLock()
+	found := sortedKeys(c.paths[reference])
+	c.mu.RUnlock()
+	for _, export := range found {
+		if object, err := c.Get(ctx, export); !apierrors.IsNotFound(err) {
+			return object, err
+		}
+	}
+	cluster, err := c.locateCluster(ctx, reference.Path)
+	if apierrors.IsNotFound(err) {
+		if errors.Is(err, workspacepath.ErrElsewhere) {
+			if err := c.checkSynced(); err != nil {
+				return nil, err
+			}
+		}
+		return nil, apierrors.NewNotFound(exports, reference.String())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding APIExport %q: %w", reference, err)
+	}
+	return c.exports.GetLatest(logicalcluster.With(ctx, cluster), "", reference.Name)
+}
+
+// checkSynced returns nil if the exports of all shards are known, else a ServiceUnavailable error.
+func (c *Resolver) checkSynced() error {
+	if err := c.registry.Elsewhere().Known(exports); err != nil {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which exports other shards have: %v", err))
+	}
+	return nil
+}
+
+// ListByIdentity returns the exports with an identity, ordered by logical cluster and name. It fails while those of other
+// shards are not known: each of them may set bounds.
+func (c *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
+	if err := c.checkSynced(); err != nil {
+		return nil, err
+	}
+	c.mu.RLock()
+	found := sortedKeys(c.identities[hash])
+	c.mu.RUnlock()
+	objects := make([]*apisv1alpha2.APIExport, 0, len(found))
+	for _, export := range found {
+		object, err := c.Get(ctx, export)
+		if apierrors.IsNotFound(err) {
+			continue // the event that says so is on its way
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading APIExport %q of %q: %w", export.Name, export.Cluster, err)
+		}
+		if object.Status.IdentityHash == hash {
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// GetSchema returns a schema.
+func (c *Resolver) GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	return c.schemas.Get(logicalcluster.With(ctx, cluster), "", name)
+}
+
+// List returns the exports of a logical cluster.
+func (c *Resolver) List(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIExport, error) {
+	return c.exports.List(logicalcluster.With(ctx, cluster), "", nil)
+}
+
+// Sizes returns how many exports, references and identities are known: what the catalog's memory follows.
+func (c *Resolver) Sizes() (known, references, identities int) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.entries), len(c.paths), len(c.identities)
+}
+
+func (c *Resolver) update(object *apisv1alpha2.APIExport) {
+	export := ExportKeyOf(object)
+	c.mu.Lock()
+	c.removeEntry(export)
+	c.addEntry(export, object)
+	c.mu.Unlock()
+	c.notify(export)
+}
+
+func (c *Resolver) delete(object *apisv1alpha2.APIExport) {
+	export := ExportKeyOf(object)
+	c.mu.Lock()
+	c.removeEntry(export)
+	c.mu.Unlock()
+	c.notify(export)
+}
+
+// replace updates all exports and removes those that no longer exist.
+func (c *Resolver) replace(objects []*apisv1alpha2.APIExport) {
+	existing := sets.New[bindings.ExportKey]()
+	for _, object := range objects {
+		existing.Insert(ExportKeyOf(object))
+		c.update(object)
+	}
+	var gone []bindings.ExportKey
+	c.mu.Lock()
+	for export := range c.entries {
+		if !existing.Has(export) {
+			c.removeEntry(export)
+			gone = append(gone, export)
+		}
+	}
+	c.mu.Unlock()
+	for _, export := range gone {
+		c.notify(export)
+	}
+}
+
+func (c *Resolver) notify(export bindings.ExportKey) {
+	c.mu.RLock()
+	subscribers := c.subscribers
+	c.mu.RUnlock()
+	for _, changed := range subscribers {
+		changed(export)
+	}
+}
+
+func (c *Resolver) addEntry(export bindings.ExportKey, object *apisv1alpha2.APIExport) {
+	all := referencesTo(object)
+	known := entry{path: all[len(all)-1], identity: object.Status.IdentityHash, conditions: conditionsOf(object)}
+	c.entries[export] = known
+	for _, reference := range all {
+		insert(c.paths, reference, export)
+	}
+	if known.identity != "" {
+		insert(c.identities, known.identity, export)
+	}
+}
+
+func (c *Resolver) removeEntry(export bindings.ExportKey) {
+	known, ok := c.entries[export]
+	if !ok {
+		return
+	}
+	delete(c.entries, export)
+	removeFrom(c.paths, Reference{export.Cluster.Path(), export.Name}, export)
+	removeFrom(c.paths, known.path, export)
+	removeFrom(c.identities, known.identity, export)
+}
+
+func insert[K comparable, V comparable](into map[K]sets.Set[V], key K, value V) {
+	if into[key] == nil {
+		into[key] = sets.New[V]()
+	}
+	into[key].Insert(value)
+}
+
+func removeFrom[K comparable, V comparable](from map[K]sets.Set[V], key K, value V) {
+	if from[key].Delete(value); len(from[key]) == 0 {
+		delete(from, key)
+	}
+}
+
+func sortedKeys(of sets.Set[bindings.ExportKey]) []bindings.ExportKey {
+	return slices.SortedFunc(maps.Keys(of), func(a, b bindings.ExportKey) int {
+		return cmp.Or(cmp.Compare(a.Cluster.String(), b.Cluster.String()), cmp.Compare(a.Name, b.Name))
+	})
+}

@@ -1,0 +1,45 @@
+package conversion
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+)
+
+// UnusedExportAnnotations returns why annotations of an export that was converted from v1alpha1 could not be used, or nil if all
+// could: what is used is gone afterwards.
+func UnusedExportAnnotations(converted *apisv1alpha2.APIExport) error {
+	claims := mapItems(converted.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
+		return claimToV1alpha1(claim, nil)
+	})
+	return errors.Join(
+		unusedAnnotation(converted.Annotations, apisv1alpha2.ResourceSchemasAnnotationKey, noDuplicates),
+		unusedAnnotation(converted.Annotations, apisv1alpha2.PermissionClaimsAnnotationKey, matchesClaims(keyV1alpha2, claims)),
+	)
+}
+
+// UnusedBindingAnnotations is LeftOnExport for bindings.
+func UnusedBindingAnnotations(converted *apisv1alpha2.APIBinding) error {
+	claims := mapItems(converted.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha1.PermissionClaim {
+		return claimToV1alpha1(claim.PermissionClaim, nil)
+	})
+	return errors.Join(
+		unusedAnnotation(converted.Annotations, apisv1alpha2.AcceptablePermissionClaimsAnnotationKey, matchesClaims(keyAcceptable, claims)),
+		unusedAnnotation(converted.Annotations, apisv1alpha2.StatusExportPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.PermissionClaim]),
+		unusedAnnotation(converted.Annotations, apisv1alpha2.StatusAppliedPermissionClaimsAnnotationKey, acceptAll[apisv1alpha2.ScopedPermissionClaim]),
+	)
+}
+
+func unusedAnnotation[T any](annotations map[string]string, key string, usable func([]T) error) error {
+	if _, ok := annotations[key]; !ok {
+		return nil
+	}
+	_, err := decodeAnnotation(annotations, key, usable)
+	return fmt.Errorf("annotation %s cannot be used: %w", key, cmp.Or(err, errUnused))
+}
+
+// errUnused cannot happen: what can be used is used.
+var errUnused = errors.New("it was left unused")

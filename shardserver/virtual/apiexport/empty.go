@@ -1,0 +1,202 @@
+package apiexport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// How long a watch without objects stays open at most. That in one logical cluster is not told when there is something to
+// see, and is begun anew more often.
+const (
+	maxEmptyWatch          = 30 * time.Minute
+	maxEmptyWatchInCluster = time.Minute
+)
+
+// serveOrEmpty serves a request by content. Where a list or a watch finds no such resource, because nobody on this shard has
+// bound it, there are just no objects: controllers of a provider need not know which shard has consumers.
+func (w *workspace) serveOrEmpty(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
+	if c.info.Verb != "list" && c.info.Verb != "watch" {
+		content.ServeHTTP(rw, req)
+		return
+	}
+	answer := &notFoundInterceptor{ResponseWriter: rw}
+	content.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), req)
+	switch {
+	case !answer.notFound:
+	case c.info.Verb == "watch":
+		w.serveEmptyWatch(rw, req, c)
+	default:
+		w.serveEmptyList(rw, req, c)
+	}
+}
+
+// notFoundInterceptor keeps an answer back that says that there is no such resource.
+type notFoundInterceptor struct {
+	http.ResponseWriter
+	notFound, started bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (u *notFoundInterceptor) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (u *notFoundInterceptor) WriteHeader(status int) {
+	if u.started || u.notFound {
+		return
+	}
+	if status == http.StatusNotFound {
+		u.notFound = true
+		return
+	}
+	u.started = true
+	u.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (u *notFoundInterceptor) Write(part []byte) (int, error) {
+	if u.notFound {
+		return len(part), nil
+	}
+	u.started = true
+	return u.ResponseWriter.Write(part)
+}
+
+// removeContentHeaders removes what the answer that was kept back said of itself.
+func removeContentHeaders(header http.Header) {
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Content-Type", "X-Content-Type-Options"} {
+		header.Del(name)
+	}
+}
+
+// serveEmptyWatch keeps a watch open without events: until there are objects to see, or for as long as the client asked.
+func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c *resourceRequest) {
+	limit := maxEmptyWatch
+	if seconds, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); err == nil && seconds > 0 {
+		limit = min(limit, time.Duration(seconds)*time.Second)
+	}
+	if !c.target.Cluster.IsWildcard() {
+		limit = min(limit, maxEmptyWatchInCluster)
+	}
+	removeContentHeaders(rw.Header())
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(http.StatusOK)
+	if flusher, ok := rw.(http.Flusher); ok {
+		flusher.Flush()
+	}
+	timeout := time.After(limit)
+	for {
+		changed := w.config.Registry.Changed()
+		if c.target.Cluster.IsWildcard() && w.isStored(c) {
+			return
+		}
+		select {
+		case <-req.Context().Done():
+			return
+		case <-timeout:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// isStored tells whether the shard stores objects of a resource with its identity.
+func (w *workspace) isStored(c *resourceRequest) bool {
+	suffix := "/" + c.offered.identity
+	return slices.ContainsFunc(w.config.Registry.Stored(), func(r *storage.Resource) bool {
+		return r.GVR.GroupResource() == c.offered.GroupResource && strings.HasSuffix(strings.TrimSuffix(r.Prefix, "/"), suffix)
+	})
+}
+
+// serveEmptyList answers a list with no objects, as of now.
+func (w *workspace) serveEmptyList(rw http.ResponseWriter, req *http.Request, c *resourceRequest) {
+	version, err := w.currentResourceVersion(req.Context())
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	encoded, err := json.Marshal(emptyList(w.requestedTransform(req), c, metav1.ListMeta{ResourceVersion: version}))
+	if err != nil {
+		w.fail(rw, req, err)
+		return
+	}
+	removeContentHeaders(rw.Header())
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(http.StatusOK)
+	_, _ = rw.Write(encoded) // a client that has gone needs no answer
+}
+
+// requestedTransform returns the kind that a client wants lists to be turned into; none if it takes them as they are.
+func (w *workspace) requestedTransform(req *http.Request) schema.GroupVersionKind {
+	media, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), w.config.Serializer.SupportedMediaTypes(), allTransforms{})
+	if !ok || media.Convert == nil {
+		return schema.GroupVersionKind{}
+	}
+	return *media.Convert
+}
+
+// allTransforms allows every form that lists are asked for in.
+type allTransforms struct{}
+
+func (allTransforms) AllowsMediaTypeTransform(_, _ string, target *schema.GroupVersionKind) bool {
+	return target == nil || target.Group == metav1.GroupName
+}
+func (allTransforms) AllowsServerVersion(string) bool  { return false }
+func (allTransforms) AllowsStreamSchema(s string) bool { return s == "watch" }
+
+func emptyList(form schema.GroupVersionKind, c *resourceRequest, meta metav1.ListMeta) any {
+	kind := metav1.TypeMeta{Kind: form.Kind, APIVersion: form.GroupVersion().String()}
+	switch form.Kind {
+	case "Table":
+		return &metav1.Table{TypeMeta: kind, ListMeta: meta, ColumnDefinitions: []metav1.TableColumnDefinition{}, Rows: []metav1.TableRow{}}
+	case "PartialObjectMetadataList":
+		return &metav1.PartialObjectMetadataList{TypeMeta: kind, ListMeta: meta, Items: []metav1.PartialObjectMetadata{}}
+	}
+	kind.APIVersion = schema.GroupVersion{Group: c.info.APIGroup, Version: c.info.APIVersion}.String()
+	kind.Kind = "List"
+	if c.offered.schema != nil {
+		names := c.offered.schema.Spec.Names
+		if kind.Kind = names.ListKind; kind.Kind == "" {
+			kind.Kind = names.Kind + "List"
+		}
+	}
+	return &struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []any `json:"items"`
+	}{kind, meta, []any{}}
+}
+
+// currentResourceVersion returns the resource version that the shard has come to.
+func (w *workspace) currentResourceVersion(ctx context.Context) (string, error) {
+	resource, err := w.config.Registry.Get(apiBindings)
+	if err != nil {
+		return "", err
+	}
+	ctx = request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), "")
+	list, err := resource.Store.List(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: apiBindings.Group, Resource: apiBindings.Resource}), &internalversion.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("finding out the resource version of the shard: %w", err)
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", err
+	}
+	return of.GetResourceVersion(), nil
+}

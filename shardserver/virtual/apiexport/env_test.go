@@ -1,0 +1,323 @@
+package apiexport_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/shardserver/options"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+const (
+	group   = "example.com"
+	widgets = "/apis/" + group + "/v1/namespaces/default/widgets"
+	all     = "/apis/" + group + "/v1/widgets"
+)
+
+// site is a shard with the workspaces of a provider and of its consumers.
+type site struct {
+	*testing.T
+	shard    *shardtesting.Shard
+	masters  client.Client
+	users    map[string]*rest.Config
+	provider string
+	export   string
+}
+
+// newSite starts a shard with a provider whose export "widgets" offers widgets and claims some resources. Users are
+// masters, "provider" with the permission on the export's content, and "stranger" without.
+func newSite(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *site {
+	t.Helper()
+	return newSiteWith(t, func(*options.Options) {}, claims...)
+}
+
+// newSiteWith is newSite with options.
+func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *site {
+	t.Helper()
+	shard := shardtesting.Start(t, configure)
+	s := &site{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}, export: "widgets"}
+	for _, name := range []string{"provider", "stranger"} {
+		config := rest.CopyConfig(shard.Masters(t))
+		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+		s.users[name] = config
+	}
+	s.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
+	s.mayActFor(s.provider, "provider")
+	s.offer(s.provider, s.export, claims...)
+	return s
+}
+
+// on returns the site for a subtest.
+func (s *site) on(t *testing.T) *site {
+	copied := *s
+	copied.T = t
+	return &copied
+}
+
+// mayActFor lets a user do everything to the content of the exports of a logical cluster.
+func (s *site) mayActFor(cluster, name string) {
+	s.Helper()
+	in := shardtesting.In(s.Context(), cluster)
+	s.create(in, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"*"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports/content"}},
+		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
+	}})
+	s.create(in, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "content-" + name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}})
+}
+
+func (s *site) create(ctx context.Context, obj client.Object) {
+	s.Helper()
+	if err := s.masters.Create(ctx, obj); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// schemaOf describes a namespaced resource of a group, with a status and scale.
+func schemaOf(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
+	text := `{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"},"replicas":{"type":"integer"}}},
+		"status":{"type":"object","properties":{"phase":{"type":"string"},"replicas":{"type":"integer"}}}}}`
+	singular := strings.TrimSuffix(plural, "s")
+	return &apisv1alpha1.APIResourceSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: prefix + "." + plural + "." + group},
+		Spec: apisv1alpha1.APIResourceSchemaSpec{
+			Group: group,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: plural, Singular: singular, Kind: strings.ToUpper(singular[:1]) + singular[1:], ListKind: strings.ToUpper(singular[:1]) + singular[1:] + "List",
+			},
+			Scope: apiextensionsv1.NamespaceScoped,
+			Versions: []apisv1alpha1.APIResourceVersion{{
+				Name: "v1", Served: true, Storage: true, Schema: runtime.RawExtension{Raw: []byte(text)},
+				Subresources: apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+					Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+				},
+				AdditionalPrinterColumns: []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}},
+			}},
+		},
+	}
+}
+
+// offer makes an export of the resource of its name, and waits until it has an identity, which it returns.
+func (s *site) offer(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
+	s.Helper()
+	in := shardtesting.In(s.Context(), cluster)
+	described := schemaOf("v1", name, group)
+	s.create(in, described)
+	export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIExportSpec{
+		Resources:        []apisv1alpha2.ResourceSchema{{Name: name, Group: group, Schema: described.Name, Storage: apisv1alpha2.ResourceSchemaStorage{CRD: &apisv1alpha2.ResourceSchemaStorageCRD{}}}},
+		PermissionClaims: claims,
+	}}
+	s.create(in, export)
+	shardtesting.Eventually(s.T, "export "+name+" has an identity", func(ctx context.Context) error {
+		if err := s.masters.Get(in, client.ObjectKeyFromObject(export), export); err != nil {
+			return err
+		}
+		if export.Status.IdentityHash == "" {
+			return fmt.Errorf("status %+v", export.Status)
+		}
+		return nil
+	})
+	return export.Status.IdentityHash
+}
+
+// accepted is a claim as a consumer accepts it, for all objects.
+func accepted(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermissionClaim {
+	return apisv1alpha2.AcceptablePermissionClaim{
+		PermissionClaim: claim, Selector: apisv1alpha2.PermissionClaimSelector{MatchAll: true},
+		State: apisv1alpha2.ClaimAccepted,
+	}
+}
+
+// bind binds an export in a logical cluster and waits until it is bound.
+func (s *site) bind(cluster, provider, name string, claims ...apisv1alpha2.AcceptablePermissionClaim) {
+	s.Helper()
+	in := shardtesting.In(s.Context(), cluster)
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
+		Reference:        apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: provider, Name: name}},
+		PermissionClaims: claims,
+	}}
+	s.create(in, binding)
+	shardtesting.Eventually(s.T, "binding "+name+" is bound", func(ctx context.Context) error {
+		if err := s.masters.Get(in, client.ObjectKeyFromObject(binding), binding); err != nil {
+			return err
+		}
+		if binding.Status.Phase != apisv1alpha2.APIBindingPhaseBound {
+			return fmt.Errorf("status %+v", binding.Status)
+		}
+		return nil
+	})
+}
+
+// consumer makes a workspace that binds the export of the site.
+func (s *site) consumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
+	s.Helper()
+	cluster := s.shard.NewWorkspace(s.T, "root", name).Spec.Cluster
+	s.bind(cluster, s.provider, s.export, claims...)
+	return cluster
+}
+
+// view is a path of the virtual workspace of the site's export.
+func (s *site) view(cluster, path string) string {
+	return "/services/apiexport/" + s.provider + "/" + s.export + "/clusters/" + cluster + path
+}
+
+// do sends one request and returns status and body.
+func (s *site) do(who, method, path, body string, headers ...string) (int, string) {
+	s.Helper()
+	httpClient, err := rest.HTTPClientFor(s.users[who])
+	if err != nil {
+		s.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(s.Context(), method, s.users[who].Host+path, bytes.NewBufferString(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/json")
+	switch {
+	case method == http.MethodPatch:
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	case body != "":
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+// want sends one request, checks the status and returns the body.
+func (s *site) want(code int, who, method, path, body string, headers ...string) string {
+	s.Helper()
+	got, content := s.do(who, method, path, body, headers...)
+	if got != code {
+		s.Errorf("%s %s as %s: %d, want %d: %.500s", method, path, who, got, code, content)
+	}
+	return content
+}
+
+// eventually is want for what follows from something that controllers or caches still have to do.
+func (s *site) eventually(code int, who, method, path, body string) string {
+	s.Helper()
+	content := ""
+	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, who, code), func(context.Context) error {
+		var got int
+		if got, content = s.do(who, method, path, body); got != code {
+			return fmt.Errorf("%d: %.500s", got, content)
+		}
+		return nil
+	})
+	return content
+}
+
+func (s *site) widget(name, more string) string {
+	return `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"` + name + `"` + more + `},"spec":{"size":1}}`
+}
+
+func configMap(name, more string) string {
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"` + more + `},"data":{"a":"b"}}`
+}
+
+// listed returns "<cluster>/<name>" of the items of a list.
+func (s *site) listed(content string) map[string]bool {
+	s.Helper()
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal([]byte(content), &list); err != nil {
+		s.Fatalf("%v: %s", err, content)
+	}
+	found := map[string]bool{}
+	for i := range list.Items {
+		found[list.Items[i].Annotations["kcp.io/cluster"]+"/"+list.Items[i].Name] = true
+	}
+	return found
+}
+
+// openWatch is an open watch.
+type openWatch struct {
+	decoder *json.Decoder
+	close   func()
+}
+
+// watch opens a watch.
+func (s *site) watch(who, path string) *openWatch {
+	s.Helper()
+	httpClient, err := rest.HTTPClientFor(s.users[who])
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.users[who].Host+path, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(resp.Body)
+		s.Fatalf("watching %s: %d: %s", path, resp.StatusCode, body)
+	}
+	s.Cleanup(func() { cancel(); _ = resp.Body.Close() })
+	return &openWatch{decoder: json.NewDecoder(resp.Body), close: cancel}
+}
+
+// next returns the type and name of the next event, or an error when the stream has ended.
+func (s *openWatch) next() (string, error) {
+	var event struct {
+		Type   string
+		Object metav1.PartialObjectMetadata
+	}
+	if err := s.decoder.Decode(&event); err != nil {
+		return "", err
+	}
+	return event.Type + " " + event.Object.Name, nil
+}
+
+// until reads events until one is as wanted.
+func (s *openWatch) until(t *testing.T, wanted string) {
+	t.Helper()
+	for {
+		got, err := s.next()
+		if err != nil {
+			t.Fatalf("waiting for %q: %v", wanted, err)
+		}
+		if got == wanted {
+			return
+		}
+	}
+}
+
+// ends reads events until the stream ends.
+func (s *openWatch) ends() {
+	for {
+		if _, err := s.next(); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package apiexport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	endpointfilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/klog/v2"
+
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+	"github.com/atoll-dev/atoll/shardserver/informer"
+	"github.com/atoll-dev/atoll/shardserver/storage"
+)
+
+// recheckInterval is between two looks at all open watches, however often exports change.
+const recheckInterval = 500 * time.Millisecond
+
+// WatchTerminator are the open watches in virtual workspaces of exports. They are authorized when they begin, and end when the
+// consumer no longer lets the provider see what they show, or when the export no longer offers it as it did. What is
+// kept follows the number of open watches.
+type WatchTerminator struct {
+	authorizer stepsAuthorizer
+	bindings   *storage.Reader[*apisv1alpha2.APIBinding]
+	// exports has an element while an export has changed and nobody has looked at the watches yet.
+	exports chan struct{}
+
+	mu      sync.Mutex
+	watches map[logicalcluster.Name]map[*openWatch]struct{}
+}
+
+// openWatch is an open watch.
+type openWatch struct {
+	call       *resourceRequest
+	attributes authorizer.Attributes
+	// privileged callers need nobody's consent.
+	privileged bool
+	cancel     context.CancelFunc
+}
+
+func newWatchTerminator(authorizer stepsAuthorizer, reader *storage.Reader[*apisv1alpha2.APIBinding]) *WatchTerminator {
+	return &WatchTerminator{authorizer: authorizer, bindings: reader, exports: make(chan struct{}, 1), watches: map[logicalcluster.Name]map[*openWatch]struct{}{}}
+}
+
+// Len returns how many watches are open.
+func (s *WatchTerminator) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := 0
+	for _, of := range s.watches {
+		count += len(of)
+	}
+	return count
+}
+
+// track has a watch end when it must. Other requests are left alone.
+func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (followed *http.Request, done func()) {
+	if c.info.Verb != "watch" {
+		return req, func() {}
+	}
+	attributes, err := endpointfilters.GetAuthorizerAttributes(req.Context())
+	if err != nil {
+		return req, func() {} // it was authorized with them
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	added := &openWatch{
+		call: c, attributes: attributes, cancel: cancel,
+		privileged: slices.Contains(attributes.GetUser().GetGroups(), user.SystemPrivilegedGroup),
+	}
+	s.add(added)
+	s.recheck(ctx, added) // what it was authorized by may have changed before it was known here
+	return req.WithContext(ctx), func() { s.remove(added); cancel() }
+}
+
+func (s *WatchTerminator) add(added *openWatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cluster := added.call.target.Cluster
+	if s.watches[cluster] == nil {
+		s.watches[cluster] = map[*openWatch]struct{}{}
+	}
+	s.watches[cluster][added] = struct{}{}
+}
+
+func (s *WatchTerminator) remove(gone *openWatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cluster := gone.call.target.Cluster
+	delete(s.watches[cluster], gone)
+	if len(s.watches[cluster]) == 0 {
+		delete(s.watches, cluster)
+	}
+}
+
+// watchesIn returns the watches on the logical clusters that are chosen.
+func (s *WatchTerminator) watchesIn(matches func(logicalcluster.Name) bool) []*openWatch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*openWatch
+	for cluster, of := range s.watches {
+		if !matches(cluster) {
+			continue
+		}
+		for w := range of {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// recheck ends a watch that could not begin now, or not as it is.
+func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
+	if err := s.check(ctx, w); err != nil {
+		klog.FromContext(ctx).V(4).Info("A watch in the virtual workspace of an export ends", "cluster", w.call.target.Cluster, "resource", w.call.offered.GroupResource, "reason", err)
+		w.cancel()
+	}
+}
+
+var errChanged = errors.New("the export offers something else")
+
+func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
+	set, err := apiSetFor(ctx, s.authorizer.exports, w.call.target)
+	if err != nil {
+		return err
+	}
+	found, err := set.find(ctx, w.call.offered.GroupResource)
+	if err != nil {
+		return err
+	}
+	if !sameOffer(found, w.call.offered) {
+		return errChanged
+	}
+	if w.privileged {
+		return nil
+	}
+	access := accessRequest{Attributes: w.attributes, set: set, cluster: w.call.target.Cluster}
+	if result := s.authorizer.checkBoundAPI(ctx, access); !result.allowed {
+		return fmt.Errorf("%s: %w", result.reason, errors.Join(errChanged, result.err))
+	}
+	return nil
+}
+
+// sameOffer tells whether what is offered now looks as it did before.
+func sameOffer(now, before *offer) bool {
+	schemaOf := func(o *offer) types.UID {
+		if o.schema == nil {
+			return ""
+		}
+		return o.schema.UID
+	}
+	return now != nil && now.identity == before.identity && schemaOf(now) == schemaOf(before) && (now.claim == nil) == (before.claim == nil)
+}
+
+// exportChanged is told of every change of an export.
+func (s *WatchTerminator) exportChanged(bindings.ExportKey) {
+	select {
+	case s.exports <- struct{}{}:
+	default: // somebody will look
+	}
+}
+
+// Run follows bindings and exports until the context ends. Every replica of a shard runs its own.
+func (s *WatchTerminator) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { s.recheckOnExportChanges(ctx) })
+	informer.NewWithHandler(s.bindings.Resource(), s.bindings.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
+		OnReplace: func(context.Context, []*apisv1alpha2.APIBinding, string) error {
+			s.exportChanged(bindings.ExportKey{}) // checks all watches: bindings may have been deleted
+			return nil
+		},
+		OnAdd:    s.bindingChanged,
+		OnUpdate: s.bindingChanged,
+		OnDelete: s.bindingChanged,
+	}).Run(ctx)
+}
+
+func wait(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+func (s *WatchTerminator) recheckOnExportChanges(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.exports:
+		}
+		for _, w := range s.watchesIn(func(logicalcluster.Name) bool { return true }) {
+			s.recheck(ctx, w)
+		}
+		wait(ctx, recheckInterval)
+	}
+}
+
+// bindingChanged checks the watches on the logical cluster of a binding.
+func (s *WatchTerminator) bindingChanged(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
+	cluster := logicalcluster.Of(binding)
+	for _, w := range s.watchesIn(func(name logicalcluster.Name) bool { return name == cluster }) {
+		s.recheck(ctx, w)
+	}
+	return nil
+}

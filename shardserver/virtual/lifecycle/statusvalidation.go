@@ -1,0 +1,36 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+)
+
+// validateStatus holds an owner to its own part of the status: it may take itself off its list and say things in
+// conditions. What others are waited for, where the logical cluster is found and how far it is are not its business:
+// who could write them could skip another's turn.
+func (k *ownerKind) validateStatus(owner string, before, after *corev1alpha1.LogicalClusterStatus) field.ErrorList {
+	path := field.NewPath("status")
+	var errs field.ErrorList
+	for _, of := range []*ownerKind{initializing, terminating} {
+		was, is := of.list(before), of.list(after)
+		if slices.Equal(was, is) || of == k && slices.Equal(without(was, owner), is) {
+			continue
+		}
+		errs = append(errs, field.Invalid(path.Child(of.field), is, fmt.Sprintf("only removing the %q %s is supported", owner, k.noun)))
+	}
+	if before.Phase != after.Phase {
+		errs = append(errs, field.Invalid(path.Child("phase"), after.Phase, "follows from the rest of the status and cannot be set"))
+	}
+	if before.URL != after.URL {
+		errs = append(errs, field.Invalid(path.Child("URL"), after.URL, "is set by the server"))
+	}
+	return errs
+}
+
+func without(list []string, item string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(other string) bool { return other == item })
+}

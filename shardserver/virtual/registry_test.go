@@ -1,0 +1,142 @@
+package virtual
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+func TestOwnerAndCluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		owners int
+		path   string
+		want   string // owner|cluster|path, or "" when it makes no sense
+	}{
+		"an initializer and a name":             {1, "root:universal/clusters/abc/api/v1/namespaces", "root:universal|abc|/api/v1/namespaces"},
+		"the wildcard":                          {1, "root:universal/clusters/*/apis", "root:universal|*|/apis"},
+		"a logical cluster without a path":      {1, "x/clusters/abc", "x|abc|/"},
+		"a logical cluster and a slash":         {1, "x/clusters/abc/", "x|abc|/"},
+		"two owners":                            {2, "abc/widgets/clusters/def/api", "abc/widgets|def|/api"},
+		"what follows is left alone":            {1, "x/clusters/abc/clusters/root/api", "x|abc|/clusters/root/api"},
+		"a path of workspaces is no name":       {1, "x/clusters/root:org/api", ""},
+		"a system name is one":                  {1, "x/clusters/system:admin/api", "x|system:admin|/api"},
+		"no logical cluster":                    {1, "x", ""},
+		"something else in its place":           {1, "x/namespaces/abc/api", ""},
+		"an empty name":                         {1, "x/clusters//api", ""},
+		"dots":                                  {1, "x/clusters/../api", ""},
+		"an owner short":                        {2, "x/clusters/abc/api", ""},
+		"nothing":                               {1, "", ""},
+		"upper case is no name of ours":         {1, "x/clusters/ABC/api", ""},
+		"the wildcard as one of several is not": {1, "x/clusters/*:a/api", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, ok := OwnerAndCluster(tc.owners)(tc.path)
+			got := ""
+			if ok {
+				for i, owner := range request.Owner {
+					if i > 0 {
+						got += "/"
+					}
+					got += owner
+				}
+				got += "|" + request.Cluster.String() + "|" + request.Path
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// asked counts who was asked for permission.
+type asked struct{ names []string }
+
+func (a *asked) named(name string) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		a.names = append(a.names, name)
+		return authorizer.DecisionAllow, "", nil
+	})
+}
+
+func TestWhomTheChainAsks(t *testing.T) {
+	masters := &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
+	tenant := &user.DefaultInfo{Name: "t", Groups: []string{user.AllAuthenticated}}
+	for name, tc := range map[string]struct {
+		path     string
+		who      user.Info
+		verb     string
+		want     authorizer.Decision
+		delegate string
+	}{
+		"another path: the shard's authorizer":                           {"/api/v1", tenant, "get", authorizer.DecisionAllow, "shard"},
+		"a virtual workspace: its own":                                   {"/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "a"},
+		"no virtual workspace: nobody":                                   {"/services/b/x/clusters/abc/api", tenant, "get", authorizer.DecisionDeny, ""},
+		"a URL that makes no sense to it: nobody":                        {"/services/a/x", tenant, "get", authorizer.DecisionDeny, ""},
+		"masters: nobody":                                                {"/services/b", masters, "get", authorizer.DecisionAllow, ""},
+		"impersonation is refused without asking":                        {"/services/a/x/clusters/abc/api", tenant, "impersonate", authorizer.DecisionDeny, ""},
+		"constrained impersonation too":                                  {"/services/a/x/clusters/abc/api", tenant, "impersonate-on:user-info:get", authorizer.DecisionDeny, ""},
+		"below a logical cluster the prefix is nothing but a path of it": {"/clusters/abc/services/a/x/clusters/abc/api", tenant, "get", authorizer.DecisionAllow, "shard"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := &asked{}
+			set := NewRegistry()
+			if err := set.Register(&Workspace{Name: "a", Resolve: OwnerAndCluster(1), Authorizer: asked.named("a")}); err != nil {
+				t.Fatal(err)
+			}
+			chain := set.Authorizer(asked.named("shard"))
+			handler := set.WithRequest(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				got, _, _ := chain.Authorize(req.Context(), authorizer.AttributesRecord{User: tc.who, Verb: tc.verb})
+				if got != tc.want {
+					t.Errorf("decision %v, want %v", got, tc.want)
+				}
+			}))
+			req := httptest.NewRequest(http.MethodGet, tc.path, nil)
+			if target, err := logicalcluster.FromURLPath(tc.path); err == nil && !target.Path.Empty() {
+				cluster, _ := target.Path.Name()
+				req = req.WithContext(logicalcluster.With(req.Context(), cluster))
+				req.URL.Path = target.Rest
+			}
+			handler.ServeHTTP(httptest.NewRecorder(), req)
+			got := ""
+			for _, name := range asked.names {
+				got += name
+			}
+			if got != tc.delegate {
+				t.Errorf("asked %q, want %q", got, tc.delegate)
+			}
+		})
+	}
+}
+
+func TestInClusterLeavesNothingOfTheCaller(t *testing.T) {
+	req := httptest.NewRequest(http.MethodGet, "/api", nil)
+	req.Header.Set("Authorization", "Bearer x")
+	req.Header.Set("Impersonate-User", "root")
+	req.Header.Set("Impersonate-Extra-Scopes", "x")
+	req.Header.Set("Accept", "application/json")
+	req = req.WithContext(context.WithValue(req.Context(), requestKey{}, Request{workspace: &Workspace{Name: "a"}}))
+	inside := InClusterAs(req, &user.DefaultInfo{Name: "u"}, nil)
+	if _, still := From(inside.Context()); still {
+		t.Error("the request still goes to the virtual workspace")
+	}
+	if len(inside.Header) != 1 || inside.Header.Get("Accept") == "" {
+		t.Errorf("headers %v", inside.Header)
+	}
+	asked := &asked{}
+	if _, _, err := NewRegistry().Authorizer(asked.named("shard")).Authorize(inside.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{}}); err != nil || len(asked.names) != 1 {
+		t.Errorf("asked %v, %v", asked.names, err)
+	}
+}
+
+func TestTwoOfOneName(t *testing.T) {
+	set := NewRegistry()
+	if err := set.Register(&Workspace{Name: "a"}, &Workspace{Name: "a"}); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,50 @@
+package replication
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// recheckInterval is how often an open watch is asked whether it may go on.
+const recheckInterval = time.Second
+
+// terminateWhenRevoked returns a request that ends when a consumer is no longer shown what it watches: it has bound something else,
+// or the slice, its export or the offer behind it has gone or changed. Other requests than watches are left alone. Call
+// done with the end of the request.
+func (w *Workspace) terminateWhenRevoked(req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) (tracked *http.Request, done func()) {
+	if info.Verb != "watch" {
+		return req, func() {}
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	go func() {
+		defer cancel()
+		tick := time.NewTicker(recheckInterval)
+		defer tick.Stop()
+		for w.stillExposed(ctx, consumer, exposed) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return req.WithContext(ctx), cancel
+}
+
+// stillExposed tells whether a consumer is shown what it was. It is, as long as nobody knows better.
+func (w *Workspace) stillExposed(ctx context.Context, consumer logicalcluster.Name, exposed *exposedResource) bool {
+	current, err := w.find(ctx, exposed.cluster, exposed.slice)
+	if err != nil {
+		return true
+	}
+	if current == nil || current.Resource.UID != exposed.Resource.UID || current.Export.UID != exposed.Export.UID || current.Resource.Generation != exposed.Resource.Generation {
+		return false
+	}
+	_, bound, err := w.binds(ctx, consumer, exposed)
+	return bound || err != nil
+}
