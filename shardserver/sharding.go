@@ -230,7 +230,10 @@ func (d *dependencies) followCache(ctx context.Context) {
 	trusted := func(context.Context) (bool, error) {
 		return d.registration == nil || d.registration.Foreign() == nil, nil
 	}
-	for wait.PollUntilContextCancel(ctx, trustInterval, true, trusted) == nil {
+	for {
+		if err := wait.PollUntilContextCancel(ctx, trustInterval, true, trusted); err != nil || ctx.Err() != nil {
+			return
+		}
 		running, cancel := context.WithCancel(ctx)
 		var group wait.Group
 		group.Start(func() {
