@@ -110,8 +110,8 @@ func NewConfig(o options.CompletedOptions) (*Config, error) {
 	return c, nil
 }
 
-// loadKubeconfig reads the current context of the file. Client-side rate limits are off, because the proxy itself sends few
-// requests.
+// loadKubeconfig reads the current context of the file. Client-side rate limits are off, because the proxy itself
+// sends few requests.
 func loadKubeconfig(file string) (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: file}, &clientcmd.ConfigOverrides{}).ClientConfig()

@@ -96,8 +96,8 @@ type received struct {
 	Peer    string
 }
 
-// fakeServer is a TLS server that serves lists and watches of Shards, Workspaces, LogicalClusters and so on from memory, and
-// responds to all other requests with what it received.
+// fakeServer is a TLS server that serves lists and watches of Shards, Workspaces, LogicalClusters and so on from
+// memory, and responds to all other requests with what it received.
 type fakeServer struct {
 	*httptest.Server
 	name string
@@ -442,7 +442,8 @@ func (i *env) write(name string, data []byte) {
 	must(i.t, os.WriteFile(i.file(name), data, 0o600))
 }
 
-// kubeconfig writes inline credentials: for files, client-go starts goroutines that do not end, which goleak would find.
+// kubeconfig writes inline credentials: for files, client-go starts goroutines that do not end, which goleak would
+// find.
 func (i *env) kubeconfig(name, server string) {
 	admin, err := os.ReadFile(i.file("admin.crt"))
 	must(i.t, err)

@@ -58,8 +58,8 @@ func TestStreamsAreFlushed(t *testing.T) {
 	}
 }
 
-// TestEarlyResponseEndsRequest: a client that receives an error may stop sending without ending its request. The response must
-// end nevertheless.
+// TestEarlyResponseEndsRequest: a client that receives an error may stop sending without ending its request. The
+// response must end nevertheless.
 func TestEarlyResponseEndsRequest(t *testing.T) {
 	i := setUp(t)
 	body, unused := io.Pipe()

@@ -22,8 +22,8 @@ import (
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
-// newHandler returns the path of a request through the proxy: the filters, listed in the order in which a request passes
-// them, and then the routes of the mapping file, each of which is a proxyHandler.
+// newHandler returns the path of a request through the proxy: the filters, listed in the order in which a request
+// passes them, and then the routes of the mapping file, each of which is a proxyHandler.
 func (s *Server) newHandler(routes http.Handler) http.Handler {
 	filters := []func(http.Handler) http.Handler{
 		s.withCORS,
@@ -123,8 +123,8 @@ func (r *router) resolveCluster(req *http.Request) (destination, error) {
 	}
 }
 
-// resolveBackend returns the backend of an entry, with the whole path of the request. A logical cluster in the path must
-// resolve; the path stays as it is.
+// resolveBackend returns the backend of an entry, with the whole path of the request. A logical cluster in the path
+// must resolve; the path stays as it is.
 func (r *router) resolveBackend(req *http.Request, name string, base *url.URL) (destination, error) {
 	if hasDotSegments(req.URL) {
 		return destination{}, errForbidden
@@ -190,8 +190,8 @@ func (s *Server) withCORS(next http.Handler) http.Handler {
 	return genericfilters.WithCORS(next, s.config.CORSAllowedOrigins, nil, nil, nil, "true")
 }
 
-// withPanicRecovery responds to a panic with status 500. http.ErrAbortHandler passes: it aborts a response whose backend
-// broke the stream.
+// withPanicRecovery responds to a panic with status 500. http.ErrAbortHandler passes: it aborts a response whose
+// backend broke the stream.
 func (s *Server) withPanicRecovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer func() {
@@ -209,8 +209,8 @@ func (s *Server) withPanicRecovery(next http.Handler) http.Handler {
 	})
 }
 
-// withLocalEndpoints serves the proxy's own paths, the only ones that are served without an authenticated user (wall W7).
-// /metrics authenticates and authorizes by itself.
+// withLocalEndpoints serves the proxy's own paths, the only ones that are served without an authenticated user (wall
+// W7). /metrics authenticates and authorizes by itself.
 func (s *Server) withLocalEndpoints(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
@@ -261,9 +261,9 @@ func isLongRunning(req *http.Request) bool {
 // shardedRequestHeader marks requests that already passed a proxy.
 const shardedRequestHeader = "X-Kubernetes-Sharded-Request"
 
-// withServiceAccountCluster prepends /clusters/<logical cluster> to the path of requests with a service account token, so
-// that stock clients in pods can use the URL of the proxy without a path. The claim in the token selects the path only;
-// the token is authenticated later.
+// withServiceAccountCluster prepends /clusters/<logical cluster> to the path of requests with a service account
+// token, so that stock clients in pods can use the URL of the proxy without a path. The claim in the token selects
+// the path only; the token is authenticated later.
 func withServiceAccountCluster(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		path := req.URL.Path
@@ -294,7 +294,8 @@ func bearerToken(req *http.Request) string {
 
 const clustersPrefix = "/clusters/"
 
-// parseClusterPath splits a URL path /clusters/<path>/<rest>. Rest starts with "/" and keeps the escaping of the client.
+// parseClusterPath splits a URL path /clusters/<path>/<rest>. Rest starts with "/" and keeps the escaping of the
+// client.
 func parseClusterPath(u *url.URL) (path logicalcluster.Path, rest string, err error) {
 	raw, ok := strings.CutPrefix(u.EscapedPath(), clustersPrefix)
 	if !ok {
@@ -322,8 +323,8 @@ func clusterInPath(u *url.URL) (string, bool) {
 	return segment, ok
 }
 
-// hasDotSegments reports whether the decoded path has "." or ".." segments. A backend may resolve them to a path outside
-// of the logical cluster that was resolved here.
+// hasDotSegments reports whether the decoded path has "." or ".." segments. A backend may resolve them to a path
+// outside of the logical cluster that was resolved here.
 func hasDotSegments(u *url.URL) bool {
 	for segment := range strings.SplitSeq(u.Path, "/") {
 		if segment == "." || segment == ".." {

@@ -21,8 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/proxy/options"
 )
 
-// TestIdentityHeadersOfClientsAreDropped sends identity headers in all spellings, as raw bytes over HTTP/1.1, so that no client
-// library normalizes them.
+// TestIdentityHeadersOfClientsAreDropped sends identity headers in all spellings, as raw bytes over HTTP/1.1, so that
+// no client library normalizes them.
 func TestIdentityHeadersOfClientsAreDropped(t *testing.T) {
 	i := setUp(t)
 	spellings := []string{

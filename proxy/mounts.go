@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxMountHops is the number of mounts that a request may pass. A mount may lead to a front proxy, this one included.
+	// maxMountHops is the number of mounts that a request may pass. A mount may lead to a front proxy, this one
+	// included.
 	maxMountHops = 4
 	// mountBackend is the name of all mounts in metrics.
 	mountBackend = "mount"
@@ -45,9 +46,9 @@ func resolveMount(req *http.Request, route index.Route, rest string) (destinatio
 	return destination{backend: mountBackend, url: location, mountHops: hops + 1}, err
 }
 
-// mountRequest returns the request as it is sent to a mount: with the number of hops, and without the credentials of the
-// caller, which the server of a mount could use to act as the caller. It receives the user in the identity headers, as a
-// shard does, if it has a certificate of the CA of shards; otherwise no connection is made.
+// mountRequest returns the request as it is sent to a mount: with the number of hops, and without the credentials of
+// the caller, which the server of a mount could use to act as the caller. It receives the user in the identity
+// headers, as a shard does, if it has a certificate of the CA of shards; otherwise no connection is made.
 func mountRequest(req *http.Request, hops int) *http.Request {
 	req = req.Clone(req.Context())
 	removeCredentials(req.Header)

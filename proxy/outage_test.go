@@ -44,7 +44,8 @@ func TestWatchesResume(t *testing.T) {
 	}
 }
 
-// TestExpiredWatchIsListedAgain: after a long disconnect or a restart of the shard, the last resource version is too old.
+// TestExpiredWatchIsListedAgain: after a long disconnect or a restart of the shard, the last resource version is too
+// old.
 func TestExpiredWatchIsListedAgain(t *testing.T) {
 	i := setUp(t)
 	alice := i.as("alice")
@@ -59,8 +60,8 @@ func TestExpiredWatchIsListedAgain(t *testing.T) {
 	i.expectRoute(alice, "root:org:team", "alpha", 200)
 }
 
-// TestOutageOfOneShard: requests for it get 503 with Retry-After, all others are served, and its workspaces are available again
-// when it is back.
+// TestOutageOfOneShard: requests for it get 503 with Retry-After, all others are served, and its workspaces are
+// available again when it is back.
 func TestOutageOfOneShard(t *testing.T) {
 	i := setUp(t)
 	alice := i.as("alice")

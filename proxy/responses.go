@@ -42,8 +42,8 @@ func (r responder) resolutionError(w http.ResponseWriter, req *http.Request, err
 	}
 }
 
-// forbidden is the one response for unknown, invalid and wildcard clusters, so that it reveals nothing. It names no user,
-// because no user has been authenticated yet.
+// forbidden is the one response for unknown, invalid and wildcard clusters, so that it reveals nothing. It names no
+// user, because no user has been authenticated yet.
 func (r responder) forbidden(w http.ResponseWriter, req *http.Request) {
 	r.denied(w, req, &user.DefaultInfo{}, "workspace access not permitted")
 }
@@ -63,8 +63,8 @@ func (r responder) internal(w http.ResponseWriter, req *http.Request, message st
 
 func internalError(message string) error { return apierrors.NewInternalError(errors.New(message)) }
 
-// shardUnavailable is the response when a shard does not answer. It has Retry-After only for requests that did not reach
-// the shard or change nothing: clients repeat these. Any other request may have been executed.
+// shardUnavailable is the response when a shard does not answer. It has Retry-After only for requests that did not
+// reach the shard or change nothing: clients repeat these. Any other request may have been executed.
 func (r responder) shardUnavailable(w http.ResponseWriter, req *http.Request, unsent bool) {
 	if req.Context().Err() != nil {
 		return // the client has disconnected

@@ -169,8 +169,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx)
 }
 
-// syncIndex runs the source of the index until work ends. It returns once the index is synced, the source has failed, or
-// ctx has ended, which is no error.
+// syncIndex runs the source of the index until work ends. It returns once the index is synced, the source has failed,
+// or ctx has ended, which is no error.
 func (s *Server) syncIndex(ctx, work context.Context, running *sync.WaitGroup) error {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

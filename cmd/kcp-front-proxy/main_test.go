@@ -73,7 +73,8 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// TestErrors: invalid configurations fail before anything is served, with errors that name the flag and the expected value.
+// TestErrors: invalid configurations fail before anything is served, with errors that name the flag and the expected
+// value.
 func TestErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mapping func(files) string

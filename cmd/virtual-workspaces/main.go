@@ -1,4 +1,5 @@
-// virtual-workspaces serves the virtual workspaces of one shard at a separate address. See package proxy/virtualworkspaces.
+// virtual-workspaces serves the virtual workspaces of one shard at a separate address. See package
+// proxy/virtualworkspaces.
 package main
 
 import (

@@ -25,8 +25,8 @@ type Options struct {
 	Prefix                    string
 	// Compaction is the interval in which writers remove old revisions; 0 disables it.
 	Compaction time.Duration
-	// CheckInterval is the interval in which a writer checks whether it was replaced, and a reflector whether etcd has lost
-	// data. It has no flag.
+	// CheckInterval is the interval in which a writer checks whether it was replaced, and a reflector whether etcd
+	// has lost data. It has no flag.
 	CheckInterval time.Duration
 }
 

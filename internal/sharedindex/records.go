@@ -50,7 +50,8 @@ type Cluster struct {
 
 // Workspace is the record of the destination of a workspace.
 type Workspace struct {
-	// Cluster is its logical cluster, Shard the shard of that. Mount is the URL of a mounted workspace, which has no cluster.
+	// Cluster is its logical cluster, Shard the shard of that. Mount is the URL of a mounted workspace, which has no
+	// cluster.
 	Cluster     string `json:"cluster,omitempty"`
 	Shard       string `json:"shard,omitempty"`
 	Mount       string `json:"mount,omitempty"`

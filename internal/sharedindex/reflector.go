@@ -16,8 +16,8 @@ import (
 
 // EventHandler receives the records of all shards. Its methods are called from one goroutine.
 type EventHandler interface {
-	// OnListStart starts the list of a shard's records, and OnListRecord is called for each of them. OnListEnd reports whether
-	// the list is complete: if not, a missing record means nothing.
+	// OnListStart starts the list of a shard's records, and OnListRecord is called for each of them. OnListEnd
+	// reports whether the list is complete: if not, a missing record means nothing.
 	OnListStart(shard string)
 	OnListRecord(key Key, value []byte)
 	OnListEnd(shard string, complete bool)
@@ -38,8 +38,8 @@ type Reflector struct {
 	synced  bool
 	failure error
 
-	// revision is that of the last event; 0 if the records must be listed. markers has the value of completeKey by shard:
-	// while these do not change, etcd has not lost data.
+	// revision is that of the last event; 0 if the records must be listed. markers has the value of completeKey by
+	// shard: while these do not change, etcd has not lost data.
 	revision int64
 	markers  map[string]string
 }
@@ -69,8 +69,8 @@ func (r *Reflector) Connected() error {
 // errNotStarted is the failure before Run.
 var errNotStarted = errors.New("none")
 
-// Run lists and watches until the context ends. While etcd is down it retries with exponential backoff and logs the outage
-// once. It returns an error only if a certificate cannot be read.
+// Run lists and watches until the context ends. While etcd is down it retries with exponential backoff and logs the
+// outage once. It returns an error only if a certificate cannot be read.
 func (r *Reflector) Run(ctx context.Context) error {
 	var err error
 	if r.client, err = r.options.Connect(); err != nil {
@@ -103,8 +103,8 @@ func (r *Reflector) setState(synced bool, failure error) {
 	r.failure = failure
 }
 
-// listAndWatch lists the records, unless it can continue at the last revision, and watches them until an error. progress
-// reports whether the watch was opened.
+// listAndWatch lists the records, unless it can continue at the last revision, and watches them until an error.
+// progress reports whether the watch was opened.
 func (r *Reflector) listAndWatch(ctx context.Context) (progress bool, err error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -138,8 +138,8 @@ func (r *Reflector) listAndWatch(ctx context.Context) (progress bool, err error)
 	}
 }
 
-// check verifies that etcd answers and has the data that it had. If it was replaced or restored, the records must be listed
-// again.
+// check verifies that etcd answers and has the data that it had. If it was replaced or restored, the records must be
+// listed again.
 func (r *Reflector) check(ctx context.Context) error {
 	shards := slices.Sorted(maps.Keys(r.markers))
 	if len(shards) == 0 {
@@ -241,8 +241,8 @@ func (r *Reflector) handle(ctx context.Context, response clientv3.WatchResponse)
 	return nil
 }
 
-// apply calls the handler for an event. A shard that marks its records as complete is listed again: records may have been
-// removed while it did not write.
+// apply calls the handler for an event. A shard that marks its records as complete is listed again: records may have
+// been removed while it did not write.
 func (r *Reflector) apply(ctx context.Context, event *clientv3.Event) error {
 	shard, path, ok := r.layout.split(string(event.Kv.Key))
 	switch {

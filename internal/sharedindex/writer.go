@@ -20,13 +20,14 @@ type Change struct {
 	Value []byte
 }
 
-// Source produces the records of a shard. ListAndWatch emits all records, calls synced, and emits changes until the context
-// ends or an error occurs; then it is called again. It calls from one goroutine at a time.
+// Source produces the records of a shard. ListAndWatch emits all records, calls synced, and emits changes until the
+// context ends or an error occurs; then it is called again. It calls from one goroutine at a time.
 type Source interface {
 	ListAndWatch(ctx context.Context, emit func(Change), synced func()) error
 }
 
-// Writer writes the records of one shard. Only one replica of a shard writes at a time; the last one to start takes over.
+// Writer writes the records of one shard. Only one replica of a shard writes at a time; the last one to start takes
+// over.
 type Writer struct {
 	options *Options
 	client  *clientv3.Client // set by Run
@@ -43,8 +44,8 @@ func NewWriter(o *Options, shard string, source Source) *Writer {
 	return &Writer{options: o, layout: keyLayout{o.Prefix}, shard: shard, source: source}
 }
 
-// Run writes until the context ends. While etcd is down it retries with exponential backoff and logs the outage once. It may
-// be called again after it has returned.
+// Run writes until the context ends. While etcd is down it retries with exponential backoff and logs the outage once.
+// It may be called again after it has returned.
 func (w *Writer) Run(ctx context.Context) {
 	client, err := w.options.Connect()
 	if err != nil {
@@ -74,8 +75,8 @@ func (w *Writer) Run(ctx context.Context) {
 // errReplaced ends a session that another replica has taken over, or whose keys etcd has lost.
 var errReplaced = errors.New("another replica writes, or etcd has lost the keys")
 
-// runSession takes over from another writer, writes all records and then changes. progress reports whether all records were
-// written.
+// runSession takes over from another writer, writes all records and then changes. progress reports whether all
+// records were written.
 func (w *Writer) runSession(ctx context.Context) (progress bool, err error) {
 	s := &session{Writer: w, queue: newChangeQueue()}
 	if err := s.acquire(ctx); err != nil {
@@ -160,8 +161,8 @@ func (s *session) commit(ctx context.Context, ops ...clientv3.Op) error {
 	return nil
 }
 
-// compact removes, once per interval, the revisions before the previous compaction. All writers do so; etcd ignores repeated
-// requests.
+// compact removes, once per interval, the revisions before the previous compaction. All writers do so; etcd ignores
+// repeated requests.
 func (w *Writer) compact(ctx context.Context, revision int64) {
 	if interval := w.options.Compaction; interval == 0 || time.Since(w.compacted) < interval {
 		return
@@ -250,8 +251,8 @@ func (s *session) write(ctx context.Context, changes map[string]Change) error {
 	return flush()
 }
 
-// deleteShard deletes all records of a shard that was removed. If it still runs, its session ends and it writes all records
-// again.
+// deleteShard deletes all records of a shard that was removed. If it still runs, its session ends and it writes all
+// records again.
 func (s *session) deleteShard(shard string) clientv3.Op {
 	if shard == s.shard {
 		return clientv3.OpGet(s.key(writerKey)) // no change: the shard registers its own Shard object again

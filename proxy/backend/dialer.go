@@ -23,14 +23,14 @@ const (
 // errUnresponsive is the error for an address whose last attempt timed out.
 var errUnresponsive = errors.New("the backend did not accept a connection")
 
-// dialer limits what a backend that drops packets costs: without it, each request would hold a socket for dialTimeout. An
-// address that refuses connections fails at once and is dialed for each request.
+// dialer limits what a backend that drops packets costs: without it, each request would hold a socket for
+// dialTimeout. An address that refuses connections fails at once and is dialed for each request.
 type dialer struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// addresses has the addresses that are being dialed or timed out lately. Tenants can add addresses (mounts): entries
-	// are removed when they have no information.
+	// addresses has the addresses that are being dialed or timed out lately. Tenants can add addresses (mounts):
+	// entries are removed when they have no information.
 	addresses map[string]*dialState
 }
 

@@ -29,12 +29,12 @@ type Forwarder struct {
 	handleError           ErrorHandler
 }
 
-// ErrorHandler writes the response if a backend does not answer. unsent reports that the backend cannot have received the
-// request, so that the client may repeat it whatever its method.
+// ErrorHandler writes the response if a backend does not answer. unsent reports that the backend cannot have received
+// the request, so that the client may repeat it whatever its method.
 type ErrorHandler func(w http.ResponseWriter, req *http.Request, unsent bool)
 
-// NewForwarder returns a forwarder that writes users into the given headers. If a backend does not answer, the response is
-// status 502 without a body.
+// NewForwarder returns a forwarder that writes users into the given headers. If a backend does not answer, the
+// response is status 502 without a body.
 func NewForwarder(transport http.RoundTripper, headers identity.HeaderNames, metrics *Metrics) *Forwarder {
 	return &Forwarder{
 		transport: transport, headers: headers, metrics: metrics,
@@ -50,8 +50,8 @@ func (f *Forwarder) WithErrorHandler(handle ErrorHandler) *Forwarder {
 	return &out
 }
 
-// Forward sends the request to target, which replaces its URL except for the query, on behalf of the user; without a user
-// it has no identity headers. Upgrades and streams are supported. backend is the label in metrics.
+// Forward sends the request to target, which replaces its URL except for the query, on behalf of the user; without a
+// user it has no identity headers. Upgrades and streams are supported. backend is the label in metrics.
 func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend string, target *url.URL, u user.Info) {
 	proxy := httputil.ReverseProxy{
 		Transport: f.transport,
@@ -62,8 +62,8 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend st
 			p.SetXForwarded()
 		},
 		ModifyResponse: func(res *http.Response) error { return f.modifyResponse(res, req, backend) },
-		// Without a FlushInterval, responses of unknown length are flushed at each write, so that watch events are sent at
-		// once, and responses of known length are sent in as few frames as possible.
+		// Without a FlushInterval, responses of unknown length are flushed at each write, so that watch events are
+		// sent at once, and responses of known length are sent in as few frames as possible.
 		BufferPool: f.bufferPool(req),
 		ErrorLog:   errorLog,
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
@@ -78,8 +78,8 @@ func (f *Forwarder) Forward(w http.ResponseWriter, req *http.Request, backend st
 	proxy.ServeHTTP(w, req)
 }
 
-// newOutboundRequest returns the request that is sent to a backend: method, query, host and body of the client's request,
-// the headers of the allow-list, and the identity headers of the user. It has no trailers.
+// newOutboundRequest returns the request that is sent to a backend: method, query, host and body of the client's
+// request, the headers of the allow-list, and the identity headers of the user. It has no trailers.
 func (f *Forwarder) newOutboundRequest(in *http.Request, backend string, target *url.URL, u user.Info) *http.Request {
 	out := (&http.Request{
 		Method: in.Method,
@@ -124,8 +124,8 @@ func isUnsent(err error) bool {
 	return errors.As(err, &dial) && dial.Op == "dial" || tlsErrorType(err) != "" || strings.Contains(err.Error(), "TLS handshake timeout")
 }
 
-// bufferPool returns the pool of the buffer that copies the response. A watch keeps its buffer while it is open: a large
-// one would be most of its memory.
+// bufferPool returns the pool of the buffer that copies the response. A watch keeps its buffer while it is open: a
+// large one would be most of its memory.
 func (f *Forwarder) bufferPool(req *http.Request) *bufferPool {
 	query := req.URL.RawQuery
 	if strings.Contains(query, "watch=") || strings.Contains(query, "follow=") { // a wrong guess costs little
@@ -150,10 +150,11 @@ func (b *bufferPool) Get() []byte { return *b.pool.Get().(*[]byte) }
 // Put implements httputil.BufferPool.
 func (b *bufferPool) Put(buffer []byte) { b.pool.Put(&buffer) }
 
-// responseBody closes the client's request when the response ends. A backend may answer before it has read the request, and
-// an HTTP/2 client that receives an error may then stop sending without ending its stream. The transport would wait for the
-// end of the stream and the client for the end of the response, because httputil.ReverseProxy does not let the transport
-// close the request body. With HTTP/1.1, Close would block on the same bytes, but there the length ends a response.
+// responseBody closes the client's request when the response ends. A backend may answer before it has read the
+// request, and an HTTP/2 client that receives an error may then stop sending without ending its stream. The transport
+// would wait for the end of the stream and the client for the end of the response, because httputil.ReverseProxy does
+// not let the transport close the request body. With HTTP/1.1, Close would block on the same bytes, but there the
+// length ends a response.
 type responseBody struct {
 	io.ReadCloser
 	request io.Closer

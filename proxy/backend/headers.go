@@ -12,9 +12,9 @@ import (
 // MountHopsHeader counts the mounts that a request has passed.
 const MountHopsHeader = "X-Atoll-Mount-Hops"
 
-// forwardedHeaders are the headers of a client that are sent to a backend, in canonical form. All others are dropped, in
-// whatever spelling: cookies, trailers, credentials of other proxies, and above all identity headers.
-// Host, Content-Length and X-Forwarded-* are not copied but written for the outbound request.
+// forwardedHeaders are the headers of a client that are sent to a backend, in canonical form. All others are dropped,
+// in whatever spelling: cookies, trailers, credentials of other proxies, and above all identity headers. Host,
+// Content-Length and X-Forwarded-* are not copied but written for the outbound request.
 var forwardedHeaders = sets.New(
 	// the body and its representation
 	"Accept", "Accept-Encoding", "Content-Type", "Content-Encoding",
@@ -38,8 +38,8 @@ var forwardedHeaders = sets.New(
 // impersonateExtraPrefix starts the headers with the extra of an impersonated user, whose keys are free.
 const impersonateExtraPrefix = "Impersonate-Extra-"
 
-// outboundHeaders returns the headers of a client that are sent to a backend which reads the user from the identity headers.
-// These are never among them.
+// outboundHeaders returns the headers of a client that are sent to a backend which reads the user from the identity
+// headers. These are never among them.
 func outboundHeaders(in http.Header, names identity.HeaderNames) http.Header {
 	out := make(http.Header, len(in)+4)
 	for name, values := range in {

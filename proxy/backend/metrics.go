@@ -67,9 +67,9 @@ func tlsErrorType(err error) string {
 // flushBytes is how many bytes a countingBody reads before it adds them to its counter.
 const flushBytes = 1 << 20
 
-// countingBody counts the bytes that are read of a body. It adds them to the counter when the body ends or is closed and
-// every flushBytes, so that a stream of small events does not update the counter for each of them. A transport may close
-// the request body of an early response while it still reads.
+// countingBody counts the bytes that are read of a body. It adds them to the counter when the body ends or is closed
+// and every flushBytes, so that a stream of small events does not update the counter for each of them. A transport
+// may close the request body of an early response while it still reads.
 type countingBody struct {
 	io.ReadCloser
 	counter metrics.CounterMetric

@@ -24,13 +24,14 @@ import (
 // Files are the PEM files of a connection: the CA of the server and the client certificate of the proxy.
 type Files struct{ CA, Cert, Key string }
 
-// Transport is a round tripper that reloads its certificates when their files change. It connects to any number of hosts;
-// requests of different users share the connections to a host.
+// Transport is a round tripper that reloads its certificates when their files change. It connects to any number of
+// hosts; requests of different users share the connections to a host.
 type Transport struct {
 	ca      *dynamiccertificates.DynamicFileCAContent
 	pair    *dynamiccertificates.DynamicCertKeyPairContent
 	current atomic.Pointer[transports]
-	// reloading serializes reloads: one that read the files before a change must not replace one that read them after it.
+	// reloading serializes reloads: one that read the files before a change must not replace one that read them after
+	// it.
 	reloading sync.Mutex
 }
 
@@ -68,8 +69,8 @@ func (t *Transport) Run(ctx context.Context) {
 	t.current.Load().closeIdleConnections()
 }
 
-// Enqueue implements dynamiccertificates.Listener: a file has changed. Connections in use stay open; new ones use the new
-// files.
+// Enqueue implements dynamiccertificates.Listener: a file has changed. Connections in use stay open; new ones use the
+// new files.
 func (t *Transport) Enqueue() {
 	if err := t.reload(); err != nil {
 		klog.ErrorS(err, "Cannot reload the certificates of a backend, the former ones stay in use", "ca", t.ca.Name(), "pair", t.pair.Name())
@@ -99,8 +100,8 @@ func (t *transports) closeIdleConnections() {
 	t.upgrades.CloseIdleConnections()
 }
 
-// An HTTP/2 connection without traffic for readIdleTimeout is pinged, and closed without a response. Requests on a connection
-// to a machine that is gone fail after the sum of both.
+// An HTTP/2 connection without traffic for readIdleTimeout is pinged, and closed without a response. Requests on a
+// connection to a machine that is gone fail after the sum of both.
 const (
 	readIdleTimeout = 5 * time.Second
 	pingTimeout     = 5 * time.Second
@@ -123,8 +124,8 @@ func newHTTP1Transport(config *tls.Config) *http.Transport {
 	return utilnet.SetOldTransportDefaults(transport)
 }
 
-// newTransport returns a transport without a time limit for responses: watches are open for any time. Keep-alives and pings
-// detect dead connections.
+// newTransport returns a transport without a time limit for responses: watches are open for any time. Keep-alives and
+// pings detect dead connections.
 func newTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		DialContext:         newDialer().DialContext,

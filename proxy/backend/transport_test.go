@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
-// TestConcurrentReloadsUseTheLatestFiles changes the CA and the pair at once, as the renewal of a Secret does. Each file has
-// a watcher that reloads both; the reload of one must not restore files that the other has replaced.
+// TestConcurrentReloadsUseTheLatestFiles changes the CA and the pair at once, as the renewal of a Secret does. Each
+// file has a watcher that reloads both; the reload of one must not restore files that the other has replaced.
 func TestConcurrentReloadsUseTheLatestFiles(t *testing.T) {
 	directory := t.TempDir()
 	files := Files{CA: filepath.Join(directory, "ca"), Cert: filepath.Join(directory, "cert"), Key: filepath.Join(directory, "key")}

@@ -1,6 +1,6 @@
-// Package identity authenticates requests, filters the groups of users, and writes identity headers for shards from the
-// authenticated user. No part of an identity header comes from a header of the client. Routing and forwarding do not belong
-// here.
+// Package identity authenticates requests, filters the groups of users, and writes identity headers for shards from
+// the authenticated user. No part of an identity header comes from a header of the client. Routing and forwarding do
+// not belong here.
 package identity
 
 import (
@@ -31,8 +31,8 @@ type Authenticator struct {
 }
 
 // NewAuthenticator returns the chain for the stock configuration: request header, client certificate, service account
-// tokens, other tokens. Service accounts have an authenticator that supports logical clusters in place of the stock one.
-// ctx ends background work (OIDC keys).
+// tokens, other tokens. Service accounts have an authenticator that supports logical clusters in place of the stock
+// one. ctx ends background work (OIDC keys).
 func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, lookup Lookup, groups GroupFilter) (*Authenticator, error) {
 	others := config
 	others.RequestHeaderConfig = nil
@@ -82,8 +82,8 @@ func NewAuthenticator(ctx context.Context, config kubeauthenticator.Config, look
 // without a certificate if no tokens are verified here: that request is forwarded without an identity. A token that
 // authenticates is removed from the headers of the request.
 //
-// workspaceTokens, unless nil, authenticates tokens of the issuers of the request's workspace. It is tried last, and makes
-// authentication mandatory.
+// workspaceTokens, unless nil, authenticates tokens of the issuers of the request's workspace. It is tried last, and
+// makes authentication mandatory.
 func (a *Authenticator) Authenticate(req *http.Request, workspaceTokens authenticator.Token) (user.Info, error) {
 	hasCertificate := req.TLS != nil && len(req.TLS.PeerCertificates) > 0
 	if !hasCertificate && !a.required && workspaceTokens == nil {
@@ -123,8 +123,8 @@ func tokenRequests(tokens authenticator.Token) authenticator.Request {
 	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 }
 
-// isHeaderValue reports whether a header transports the value unchanged. Receivers trim surrounding white space, which could
-// turn one user or group into another.
+// isHeaderValue reports whether a header transports the value unchanged. Receivers trim surrounding white space,
+// which could turn one user or group into another.
 func isHeaderValue(value string) bool {
 	return strings.TrimSpace(value) == value && httpguts.ValidHeaderFieldValue(value)
 }

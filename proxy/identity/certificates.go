@@ -16,8 +16,8 @@ const (
 	certificateTTL = 10 * time.Second
 )
 
-// certificateCache caches the users of verified certificate chains. Clients send the same chain with every request, and its
-// verification is most of the cost of a request. The TLS handshake has proven that the client has the key.
+// certificateCache caches the users of verified certificate chains. Clients send the same chain with every request,
+// and its verification is most of the cost of a request. The TLS handshake has proven that the client has the key.
 type certificateCache struct {
 	delegate authenticator.Request
 	// verifyOptions returns the roots in use. Chains that were verified against other roots are verified again.

@@ -19,7 +19,8 @@ func DefaultDropGroups() []string {
 	return []string{"system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:*", "system:kcp:terminator:*", "system:kcp:shard", "system:kcp:cache"}
 }
 
-// Apply returns the selected groups, sorted and without duplicates. Patterns are group names, or prefixes with a trailing "*".
+// Apply returns the selected groups, sorted and without duplicates. Patterns are group names, or prefixes with a
+// trailing "*".
 func (f GroupFilter) Apply(groups []string) []string {
 	var selected []string
 	for _, group := range groups {
@@ -40,8 +41,8 @@ func matches(patterns []string, group string) bool {
 	return false
 }
 
-// ParseGroups returns the groups in the values of a flag. A list that was quoted as a whole is one value with commas, which
-// taken literally would match no group.
+// ParseGroups returns the groups in the values of a flag. A list that was quoted as a whole is one value with commas,
+// which taken literally would match no group.
 func ParseGroups(values []string) []string {
 	var groups []string
 	for _, value := range values {

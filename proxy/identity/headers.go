@@ -24,8 +24,8 @@ func DefaultHeaderNames() HeaderNames {
 // reservedPrefix starts every header from which Kubernetes servers read a user by default, including the UID.
 const reservedPrefix = "x-remote-"
 
-// Reserved reports whether a backend may read a user from the header. Case does not matter, nor does '_' instead of '-',
-// which some servers treat as equal.
+// Reserved reports whether a backend may read a user from the header. Case does not matter, nor does '_' instead of
+// '-', which some servers treat as equal.
 func (n HeaderNames) Reserved(name string) bool {
 	folded := fold(name)
 	return strings.HasPrefix(folded, reservedPrefix) ||
@@ -48,8 +48,8 @@ func (n HeaderNames) Set(out http.Header, u user.Info) {
 	}
 }
 
-// escapeKey percent-encodes '%' and all bytes of an extra key that are invalid in a header name. Header names are not case
-// sensitive: the backend reads keys in lower case, as those of Kubernetes are.
+// escapeKey percent-encodes '%' and all bytes of an extra key that are invalid in a header name. Header names are not
+// case sensitive: the backend reads keys in lower case, as those of Kubernetes are.
 func escapeKey(key string) string {
 	const hex = "0123456789abcdef"
 	var out strings.Builder

@@ -53,8 +53,8 @@ func (c claims) cluster() string {
 	return c.LegacyCluster
 }
 
-// ClusterClaim returns the logical cluster in the claims of a service account token, without verification. It may select the
-// destination of a request but must not be used for its identity.
+// ClusterClaim returns the logical cluster in the claims of a service account token, without verification. It may
+// select the destination of a request but must not be used for its identity.
 func ClusterClaim(token string) (logicalcluster.Name, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -72,8 +72,8 @@ func ClusterClaim(token string) (logicalcluster.Name, bool) {
 	return name, err == nil
 }
 
-// Lookup returns an error unless the shard of the logical cluster accepts the token: the account and the object that the token
-// is bound to exist. With a nil Lookup only signature and claims are verified.
+// Lookup returns an error unless the shard of the logical cluster accepts the token: the account and the object that
+// the token is bound to exist. With a nil Lookup only signature and claims are verified.
 type Lookup func(ctx context.Context, cluster logicalcluster.Name, token string) error
 
 // ServiceAccounts returns an authenticator for service account tokens of all logical clusters. The issuer distinguishes

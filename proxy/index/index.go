@@ -1,11 +1,12 @@
 // Package index maps logical clusters to their shards and resolves workspace paths.
 //
-// Resolve reads one immutable Snapshot behind an atomic pointer: without a lock, without an allocation for a name, and never
-// a partial update. A snapshot consists of persistent hash tries (see trie): an update copies the few small nodes above the
-// changed entry, O(log32 n), and not a map of all workspaces. A mutex, which readers do not take, serializes writers.
+// Resolve reads one immutable Snapshot behind an atomic pointer: without a lock, without an allocation for a name,
+// and never a partial update. A snapshot consists of persistent hash tries (see trie): an update copies the few small
+// nodes above the changed entry, O(log32 n), and not a map of all workspaces. A mutex, which readers do not take,
+// serializes writers.
 //
-// Each entry has the shard that reported it. It is removed by the shard's delete event, by a list of the shard without it, or
-// with the shard. There is no other state per workspace.
+// Each entry has the shard that reported it. It is removed by the shard's delete event, by a list of the shard
+// without it, or with the shard. There is no other state per workspace.
 //
 // Clients, watches and HTTP do not belong here. Package shards fills the index, package proxy reads it.
 package index
@@ -35,8 +36,8 @@ type Shard struct {
 	BaseURL *url.URL
 	// Err is the error of an invalid base URL.
 	Err error
-	// NotServed is set if this proxy does not forward requests to the shard. Its workspaces are indexed because paths to
-	// other shards lead through them.
+	// NotServed is set if this proxy does not forward requests to the shard. Its workspaces are indexed because paths
+	// to other shards lead through them.
 	NotServed bool
 }
 
@@ -55,8 +56,8 @@ type Workspace struct {
 	// Parent is the logical cluster of the object, Name its name.
 	Parent logicalcluster.Name
 	Name   string
-	// Cluster is the workspace's own logical cluster, the zero Name for a mount; Shard is the shard of Cluster, "" if the
-	// object does not name it.
+	// Cluster is the workspace's own logical cluster, the zero Name for a mount; Shard is the shard of Cluster, "" if
+	// the object does not name it.
 	Cluster logicalcluster.Name
 	Shard   string
 	// Mount is the URL of a mounted workspace, empty for all others.
@@ -72,8 +73,8 @@ type Cluster struct {
 	Type string
 }
 
-// Routable reports whether the workspace is indexed: it has a destination, or is unavailable, like a mount that never was
-// ready and has no URL.
+// Routable reports whether the workspace is indexed: it has a destination, or is unavailable, like a mount that never
+// was ready and has no URL.
 func (w Workspace) Routable() bool { return !w.Cluster.Empty() || w.Mount != "" || w.Unavailable }
 
 type workspaceKey struct {
@@ -108,8 +109,8 @@ type clusterEntry struct {
 	owner *owner
 	// workspaceType is one of few, which are stored once.
 	workspaceType unique.Handle[string]
-	// next is the entry of another shard. The first one to report the cluster is the head of the list and is used, so that
-	// no shard can take over a name; when its entry is removed, the next one is used.
+	// next is the entry of another shard. The first one to report the cluster is the head of the list and is used, so
+	// that no shard can take over a name; when its entry is removed, the next one is used.
 	next *clusterEntry
 }
 
@@ -206,8 +207,8 @@ func (i *Index) SetNotSynced(shard string) {
 	i.update(func(s *Snapshot) { s.setSynced(shard, 0) })
 }
 
-// PutCluster adds or replaces a logical cluster of the shard. System clusters are not indexed: they exist on every shard and
-// are not accessible through the proxy.
+// PutCluster adds or replaces a logical cluster of the shard. System clusters are not indexed: they exist on every
+// shard and are not accessible through the proxy.
 func (i *Index) PutCluster(shard string, cluster Cluster) {
 	i.update(func(s *Snapshot) { i.putCluster(s, i.owner(shard), cluster) })
 }
@@ -278,8 +279,8 @@ func (s *Snapshot) Counts() map[string]int {
 	return counts
 }
 
-// Conflicts returns the number of logical clusters of each shard that another shard reported first. It walks the index, for
-// metrics.
+// Conflicts returns the number of logical clusters of each shard that another shard reported first. It walks the
+// index, for metrics.
 func (s *Snapshot) Conflicts() map[string]int {
 	counts := make(map[string]int, len(s.shards))
 	for name := range s.shards {
@@ -293,8 +294,8 @@ func (s *Snapshot) Conflicts() map[string]int {
 	return counts
 }
 
-// canonical returns the string of the cluster's entry, so that all references to a cluster share it. If there is none, it
-// returns a copy: an entry must not retain the document from which it was decoded.
+// canonical returns the string of the cluster's entry, so that all references to a cluster share it. If there is
+// none, it returns a copy: an entry must not retain the document from which it was decoded.
 func (s *Snapshot) canonical(name logicalcluster.Name) logicalcluster.Name {
 	if name.Empty() {
 		return name

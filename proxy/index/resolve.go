@@ -10,8 +10,8 @@ import (
 type Resolution int
 
 const (
-	// NotFound is an unknown name, workspace or cluster, the wildcard, a system cluster, or a shard that has no base URL or is
-	// not served. Clients must not be able to distinguish these.
+	// NotFound is an unknown name, workspace or cluster, the wildcard, a system cluster, or a shard that has no base
+	// URL or is not served. Clients must not be able to distinguish these.
 	NotFound Resolution = iota
 	// Found is a logical cluster on a known shard.
 	Found
@@ -37,12 +37,13 @@ type Route struct {
 // homeSegment is the first segment of a path into the home workspace of a user: "user:<name>[:...]".
 const homeSegment = "user"
 
-// Resolve follows the path from its first segment, the name of a logical cluster, through the workspaces named by the other
-// segments. Segments after a mount are dropped: they belong to the mounted server.
+// Resolve follows the path from its first segment, the name of a logical cluster, through the workspaces named by the
+// other segments. Segments after a mount are dropped: they belong to the mounted server.
 //
-// A path from root is trustworthy: root is on the root shard, each shard defines the workspaces in its own logical clusters,
-// and each workspace names the shard of its logical cluster. So a shard that reports logical clusters of others cannot divert
-// paths. A name alone has no such chain: the shard that reported it first is used, while it reports it.
+// A path from root is trustworthy: root is on the root shard, each shard defines the workspaces in its own logical
+// clusters, and each workspace names the shard of its logical cluster. So a shard that reports logical clusters of
+// others cannot divert paths. A name alone has no such chain: the shard that reported it first is used, while it
+// reports it.
 func (s *Snapshot) Resolve(path logicalcluster.Path) (Route, Resolution) {
 	if name, ok := path.Name(); ok {
 		if name.IsSystem() || name.IsWildcard() {
@@ -106,8 +107,8 @@ func (s *Snapshot) route(e *clusterEntry) (Route, Resolution) {
 	return Route{Cluster: e.name, Shard: shard, Type: e.workspaceType.Value()}, Found
 }
 
-// reportedBy returns the entry of the shard that has the parent logical cluster, nil if it has none. Entries of other shards
-// do not count: a compromised shard must not divert paths through logical clusters of others.
+// reportedBy returns the entry of the shard that has the parent logical cluster, nil if it has none. Entries of other
+// shards do not count: a compromised shard must not divert paths through logical clusters of others.
 func (e *workspaceEntry) reportedBy(parent *clusterEntry) *workspaceEntry {
 	for ; e != nil && parent != nil; e = e.next {
 		if e.owner == parent.owner {
@@ -125,7 +126,8 @@ func (s *Snapshot) missingCluster() Resolution {
 	return NotFound
 }
 
-// missingWorkspace is the resolution of a workspace that is not indexed, in a logical cluster whose shard alone may have it.
+// missingWorkspace is the resolution of a workspace that is not indexed, in a logical cluster whose shard alone may
+// have it.
 func (s *Snapshot) missingWorkspace(parent *clusterEntry) Resolution {
 	if parent == nil {
 		return s.missingCluster()

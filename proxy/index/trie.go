@@ -8,17 +8,17 @@ type leaf[K comparable] interface {
 	key() K
 }
 
-// trie is a persistent hash trie: put and remove return a new trie that shares all nodes with the old one except those on the
-// path to the changed leaf. An update makes O(log32 n) small copies, a lookup the same number of steps without allocation.
-// The zero trie with a hash function is empty.
+// trie is a persistent hash trie: put and remove return a new trie that shares all nodes with the old one except
+// those on the path to the changed leaf. An update makes O(log32 n) small copies, a lookup the same number of steps
+// without allocation. The zero trie with a hash function is empty.
 type trie[K comparable, L leaf[K]] struct {
 	root *node[L]
 	size int
 	hash func(K) uint64
 }
 
-// node has the leaves and the children of 32 slots, both compressed by a bitmap. A slot has a leaf, a child, or neither. Below
-// the last hash bit there are no slots: all keys have the same hash, and leaves is a list.
+// node has the leaves and the children of 32 slots, both compressed by a bitmap. A slot has a leaf, a child, or
+// neither. Below the last hash bit there are no slots: all keys have the same hash, and leaves is a list.
 type node[L any] struct {
 	leafMap  uint32
 	childMap uint32

@@ -12,13 +12,14 @@ import (
 	"github.com/atoll-dev/atoll/proxy/identity"
 )
 
-// ShardsPath is the path of the entry of the shards. Its backend is not used: requests are forwarded to the shard of their
-// logical cluster.
+// ShardsPath is the path of the entry of the shards. Its backend is not used: requests are forwarded to the shard of
+// their logical cluster.
 const ShardsPath = "/clusters/"
 
 // Entry is one entry of the file.
 type Entry struct {
-	// Path is a prefix of URL paths. It may have wildcards of http.ServeMux; {cluster} is the logical cluster of the request.
+	// Path is a prefix of URL paths. It may have wildcards of http.ServeMux; {cluster} is the logical cluster of the
+	// request.
 	Path string `json:"path"`
 	// Backend is the base URL, to which the whole path of a request is appended.
 	Backend string `json:"backend"`

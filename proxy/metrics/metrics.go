@@ -23,8 +23,8 @@ import (
 // decisionTTL is how long a decision of the root shard is cached.
 const decisionTTL = 10 * time.Second
 
-// NewAuthorizer returns the authorizer of server-wide paths such as /metrics. It sends SubjectAccessReviews to the logical
-// cluster "root". The host of config must have no /clusters path.
+// NewAuthorizer returns the authorizer of server-wide paths such as /metrics. It sends SubjectAccessReviews to the
+// logical cluster "root". The host of config must have no /clusters path.
 func NewAuthorizer(config *rest.Config) (authorizer.Authorizer, error) {
 	config = rest.CopyConfig(config)
 	config.Host += logicalcluster.Root.Path().URLPath()

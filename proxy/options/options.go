@@ -1,5 +1,5 @@
-// Package options has the command line of the front proxy: flags, their defaults and their validation. It opens no files and no
-// connections.
+// Package options has the command line of the front proxy: flags, their defaults and their validation. It opens no
+// files and no connections.
 package options
 
 import (
@@ -187,7 +187,8 @@ const (
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
 )
 
-// kcpGates are the gates of kcp. Those without an effect here concern only shards; mounts are routed if a shard has any.
+// kcpGates are the gates of kcp. Those without an effect here concern only shards; mounts are routed if a shard has
+// any.
 var kcpGates = []string{
 	"CacheAPIs", "EnableDeprecatedAPIExportVirtualWorkspacesUrls", "LogicalClusterMigration", "StorageVersionAPI",
 	GateWorkspaceAuthentication, "WorkspaceMounts",

@@ -36,8 +36,8 @@ const (
 	messageImpersonation = "impersonation is not available in virtual workspaces"
 )
 
-// Handler returns the path of a request through the server: the filters, listed in the order in which a request passes them,
-// and then this server's metrics or the shard.
+// Handler returns the path of a request through the server: the filters, listed in the order in which a request
+// passes them, and then this server's metrics or the shard.
 func (s *Server) Handler() http.Handler {
 	filters := []func(http.Handler) http.Handler{
 		withHealthEndpoints(s.newHealthMux()), // everything below needs the outcome of authentication
@@ -60,7 +60,8 @@ func (s *Server) withRequestInfo(next http.Handler) http.Handler {
 	return genericapifilters.WithRequestInfo(next, s.audit.RequestInfoResolver)
 }
 
-// withAuthentication authenticates requests with a client certificate. Others have no user here: the shard verifies tokens.
+// withAuthentication authenticates requests with a client certificate. Others have no user here: the shard verifies
+// tokens.
 func (s *Server) withAuthentication(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		u, err := s.authenticator.Authenticate(req, nil)
@@ -91,8 +92,8 @@ func (s *Server) withMetricsEndpoint(next http.Handler) http.Handler {
 	})
 }
 
-// forward sends a request for a virtual workspace to the shard: on behalf of the authenticated user, or with the token of the
-// client for the shard to verify.
+// forward sends a request for a virtual workspace to the shard: on behalf of the authenticated user, or with the
+// token of the client for the shard to verify.
 func (s *Server) forward(w http.ResponseWriter, req *http.Request) {
 	u, authenticated := request.UserFrom(req.Context())
 	if !strings.HasPrefix(req.URL.Path, servicesPrefix) || !strings.HasPrefix(path.Clean(req.URL.Path)+"/", servicesPrefix) {

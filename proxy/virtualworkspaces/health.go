@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// The readiness checks: shardCheck is the readiness of the shard as a whole, the others are checks of the shard with the same
-// name. A shard has replicationCheck with a feature gate only.
+// The readiness checks: shardCheck is the readiness of the shard as a whole, the others are checks of the shard with
+// the same name. A shard has replicationCheck with a feature gate only.
 const (
 	shardCheck       = "shard"
 	replicationCheck = "replication"

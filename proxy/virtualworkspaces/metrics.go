@@ -20,8 +20,8 @@ import (
 // reviewTimeout bounds a token review.
 const reviewTimeout = 10 * time.Second
 
-// serveMetrics serves users who may "get" the non-resource URL /metrics in root. These requests are not forwarded, so that
-// the shard reviews the token of the client.
+// serveMetrics serves users who may "get" the non-resource URL /metrics in root. These requests are not forwarded, so
+// that the shard reviews the token of the client.
 func (s *Server) serveMetrics(w http.ResponseWriter, req *http.Request) {
 	u, authenticated := request.UserFrom(req.Context())
 	if !authenticated {

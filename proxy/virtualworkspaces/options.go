@@ -18,7 +18,8 @@ import (
 
 // Options are the flags as the user set them.
 type Options struct {
-	// Kubeconfig has credentials in group system:masters for the shard. Context is a context in it; empty is the current one.
+	// Kubeconfig has credentials in group system:masters for the shard. Context is a context in it; empty is the
+	// current one.
 	Kubeconfig, Context string
 
 	SecureServing *genericoptions.SecureServingOptions

@@ -1,10 +1,10 @@
-// Package virtualworkspaces is a separate server for the virtual workspaces of one shard, for clients that need another address
-// or certificate than that of the shard.
+// Package virtualworkspaces is a separate server for the virtual workspaces of one shard, for clients that need
+// another address or certificate than that of the shard.
 //
-// The shard serves the virtual workspaces from its watch caches, which this server does not duplicate: it authenticates
-// requests as the shard would and forwards them. Clients with certificates, and users that a front proxy has authenticated, are
-// impersonated with the credentials of --kubeconfig. Bearer tokens are forwarded over connections without credentials, for the
-// shard to verify. No state of one user's requests is used for another's.
+// The shard serves the virtual workspaces from its watch caches, which this server does not duplicate: it
+// authenticates requests as the shard would and forwards them. Clients with certificates, and users that a front
+// proxy has authenticated, are impersonated with the credentials of --kubeconfig. Bearer tokens are forwarded over
+// connections without credentials, for the shard to verify. No state of one user's requests is used for another's.
 package virtualworkspaces
 
 import (
@@ -168,8 +168,8 @@ func (s *Server) newAudit(context.Context) error {
 	return nil
 }
 
-// Run serves until the context ends, and then until requests have ended or the shutdown timeout has passed. Watches end at
-// once.
+// Run serves until the context ends, and then until requests have ended or the shutdown timeout has passed. Watches
+// end at once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
 	work, stopWork := context.WithCancel(context.Background())

@@ -1,8 +1,8 @@
 // Package workspacetypes has the token issuers that workspace types name, from the WorkspaceTypes and
 // WorkspaceAuthenticationConfigurations of all shards.
 //
-// It stores these objects and nothing per workspace. Package shards fills it; package index has the type of a logical cluster;
-// package issuers verifies tokens.
+// It stores these objects and nothing per workspace. Package shards fills it; package index has the type of a logical
+// cluster; package issuers verifies tokens.
 package workspacetypes
 
 import (
@@ -37,8 +37,8 @@ type objects struct {
 // New returns an empty registry. It resolves the paths of types in the index.
 func New(idx *index.Index) *Registry { return &Registry{index: idx, shards: map[string]*objects{}} }
 
-// Issuers returns the issuers that a workspace type "<path>:<name>" names, none for an unknown type. Callers must not modify
-// the result.
+// Issuers returns the issuers that a workspace type "<path>:<name>" names, none for an unknown type. Callers must not
+// modify the result.
 func (r *Registry) Issuers(workspaceType string) []tenancyv1alpha1.JWTAuthenticator {
 	colon := strings.LastIndexByte(workspaceType, ':')
 	if colon <= 0 {

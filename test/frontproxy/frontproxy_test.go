@@ -1,5 +1,5 @@
-// Package frontproxy tests front proxies in all configurations with three real shards, and with failures: of a shard, of the
-// root shard while a proxy starts, and of the etcd of the shared index.
+// Package frontproxy tests front proxies in all configurations with three real shards, and with failures: of a shard,
+// of the root shard while a proxy starts, and of the etcd of the shared index.
 package frontproxy
 
 import (
