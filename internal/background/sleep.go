@@ -1,0 +1,18 @@
+package background
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep returns true after a duration, or false as soon as the context ends.
+func Sleep(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
