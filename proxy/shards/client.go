@@ -11,16 +11,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pageSize is the number of objects in a page of a list.
-const pageSize = 500
-
 // The Accept headers of requests for metadata only, for a watch and for a list.
 const (
 	acceptMetadata     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
-// resourceClient lists and watches one resource of one server.
+// resourceClient lists and watches one resource of one server. It implements cache.ListerWatcherWithContext.
 type resourceClient struct {
 	client   rest.Interface
 	resource string
@@ -46,7 +43,8 @@ func newResourceClient(config *rest.Config, cluster string, gv schema.GroupVersi
 	return resourceClient{client: client, resource: resource}, nil
 }
 
-// get returns a GET request for the resource. Over all logical clusters, an exported resource is "<resource>:<identity>".
+// get returns a GET request for the resource. Over all logical clusters, an exported resource is
+// "<resource>:<identity>".
 func (c resourceClient) get(ctx context.Context, accept string, options metav1.ListOptions) (*rest.Request, error) {
 	resource := c.resource
 	if c.identity != nil {
@@ -63,22 +61,30 @@ func (c resourceClient) get(ctx context.Context, accept string, options metav1.L
 	return req, nil
 }
 
-// listPage returns one page of the latest list, which a server with a watch cache serves from there.
-func (c resourceClient) listPage(ctx context.Context, token string) (runtime.Object, error) {
-	req, err := c.get(ctx, acceptMetadataList, metav1.ListOptions{Limit: pageSize, Continue: token})
+// ListWithContext implements cache.ListerWatcherWithContext. A server with a watch cache serves the latest list from
+// there.
+func (c resourceClient) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	req, err := c.get(ctx, acceptMetadataList, options)
 	if err != nil {
 		return nil, err
 	}
-	return req.Do(ctx).Get()
+	list, err := req.Do(ctx).Get()
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", c.resource, err)
+	}
+	return list, nil
 }
 
-// watch opens a watch after a resource version, which the server ends after about the given time.
-func (c resourceClient) watch(ctx context.Context, version string, seconds int64) (watch.Interface, error) {
-	req, err := c.get(ctx, acceptMetadata, metav1.ListOptions{
-		Watch: true, ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
-	})
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (c resourceClient) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.Watch = true
+	req, err := c.get(ctx, acceptMetadata, options)
 	if err != nil {
 		return nil, err
 	}
-	return req.Watch(ctx)
+	events, err := req.Watch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", c.resource, err)
+	}
+	return events, nil
 }

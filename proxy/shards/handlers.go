@@ -5,16 +5,19 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/reflector"
 	"github.com/atoll-dev/atoll/internal/sharedindex"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
 )
 
-// handler is an eventHandler without a store: it converts objects to T and passes them on.
+// handler is a reflector.Handler without a store: it converts objects to T and passes them on.
 type handler[T any] struct {
+	*resourceStatus
 	convert func(runtime.Object) (T, error)
 	put     func(T)
 	remove  func(T)
@@ -24,58 +27,69 @@ type handler[T any] struct {
 	listed []T
 }
 
-var _ eventHandler = &handler[string]{}
+var _ reflector.Handler = &handler[string]{}
 
-func (h *handler[T]) onListStart() { h.listed = nil }
+// OnListStart implements reflector.Handler.
+func (h *handler[T]) OnListStart() { h.listed = nil }
 
-func (h *handler[T]) onListPage(objects []runtime.Object) {
+// OnListPage implements reflector.Handler. An invalid object is logged and skipped, so that it does not affect others.
+func (h *handler[T]) OnListPage(objects []runtime.Object) {
 	for _, object := range objects {
 		converted, err := h.convert(object)
 		if err != nil {
-			// One invalid object must not affect the others of its shard.
-			klog.ErrorS(err, "Ignoring an invalid object of a list")
+			h.logInvalid(err)
 			continue
 		}
 		h.listed = append(h.listed, converted)
 	}
 }
 
-func (h *handler[T]) onListEnd() {
+// OnListDone implements reflector.Handler.
+func (h *handler[T]) OnListDone(string) {
 	h.replace(h.listed)
 	h.listed = nil
+	h.OnConnect()
 }
 
-func (h *handler[T]) onPut(object runtime.Object) error {
-	converted, err := h.convert(object)
-	if err == nil {
-		h.put(converted)
+// OnEvent implements reflector.Handler. An invalid object is logged and skipped, so that it does not affect others.
+func (h *handler[T]) OnEvent(event watch.Event, _ string) {
+	apply := h.put
+	switch event.Type {
+	case watch.Added, watch.Modified:
+	case watch.Deleted:
+		apply = h.remove
+	default:
+		return
 	}
-	return err
-}
-
-func (h *handler[T]) onDelete(object runtime.Object) error {
-	converted, err := h.convert(object)
-	if err == nil {
-		h.remove(converted)
+	converted, err := h.convert(event.Object)
+	if err != nil {
+		h.logInvalid(err)
+		return
 	}
-	return err
+	apply(converted)
 }
 
-func newWorkspaceHandler(shard string, idx *index.Index) *handler[index.Workspace] {
+func (h *handler[T]) logInvalid(err error) {
+	klog.ErrorS(err, "Ignoring an invalid object", "shard", h.shard, "resource", h.resource)
+}
+
+func newWorkspaceHandler(status *resourceStatus, idx *index.Index) *handler[index.Workspace] {
 	return &handler[index.Workspace]{
-		convert: toWorkspace,
-		put:     func(w index.Workspace) { idx.PutWorkspace(shard, w) },
-		remove:  func(w index.Workspace) { idx.DeleteWorkspace(shard, w.Parent, w.Name) },
-		replace: func(all []index.Workspace) { idx.ReplaceWorkspaces(shard, all) },
+		resourceStatus: status,
+		convert:        toWorkspace,
+		put:            func(w index.Workspace) { idx.PutWorkspace(status.shard, w) },
+		remove:         func(w index.Workspace) { idx.DeleteWorkspace(status.shard, w.Parent, w.Name) },
+		replace:        func(all []index.Workspace) { idx.ReplaceWorkspaces(status.shard, all) },
 	}
 }
 
-func newClusterHandler(shard string, idx *index.Index) *handler[index.Cluster] {
+func newClusterHandler(status *resourceStatus, idx *index.Index) *handler[index.Cluster] {
 	return &handler[index.Cluster]{
-		convert: toCluster,
-		put:     func(c index.Cluster) { idx.PutCluster(shard, c) },
-		remove:  func(c index.Cluster) { idx.DeleteCluster(shard, c.Name) },
-		replace: func(all []index.Cluster) { idx.ReplaceClusters(shard, all) },
+		resourceStatus: status,
+		convert:        toCluster,
+		put:            func(c index.Cluster) { idx.PutCluster(status.shard, c) },
+		remove:         func(c index.Cluster) { idx.DeleteCluster(status.shard, c.Name) },
+		replace:        func(all []index.Cluster) { idx.ReplaceClusters(status.shard, all) },
 	}
 }
 

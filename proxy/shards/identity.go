@@ -23,8 +23,8 @@ const (
 	identityRetryInterval = 500 * time.Millisecond
 )
 
-// exportIdentity is the identity hash of an export, which selects its resources over all logical clusters of a shard. An
-// installation creates it once, so that it is read once.
+// exportIdentity is the identity hash of an export, which selects its resources over all logical clusters of a shard.
+// An installation creates it once, so that it is read once.
 type exportIdentity struct {
 	client rest.Interface
 
@@ -67,8 +67,8 @@ func (i *exportIdentity) get(ctx context.Context) (string, error) {
 	return i.hash, nil
 }
 
-// invalidate makes get read the identity again. A shard that does not have the resource under this identity may belong to a
-// new installation at the same address.
+// invalidate makes get read the identity again. A shard that does not have the resource under this identity may
+// belong to a new installation at the same address.
 func (i *exportIdentity) invalidate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -76,14 +76,14 @@ func (i *exportIdentity) invalidate() {
 }
 
 // wait returns once the identity is read, or the context ends. It logs each new reason for waiting.
-func (i *exportIdentity) wait(ctx context.Context, status *syncStatus) {
+func (i *exportIdentity) wait(ctx context.Context, status *resourceStatus) {
 	logged := ""
 	_ = wait.PollUntilContextCancel(ctx, identityRetryInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := i.get(ctx)
 		if err == nil || ctx.Err() != nil {
 			return true, nil
 		}
-		status.set(false, err)
+		status.setFailure(err)
 		if err.Error() != logged {
 			logged = err.Error()
 			klog.FromContext(ctx).Error(err, "Waiting for the root shard")

@@ -11,8 +11,8 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// The types below are those of the API packages, reduced to the fields that routing needs: decoding skips all others. See
-// TestPartialTypesDecodeAPITypes.
+// The types below are those of the API packages, reduced to the fields that routing needs: decoding skips all others.
+// See TestPartialTypesDecodeAPITypes.
 
 var (
 	coreVersion    = schema.GroupVersion{Group: "core.kcp.io", Version: "v1alpha1"}

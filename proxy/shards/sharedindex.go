@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
 
-// SharedIndexReader keeps an index in sync with the shared index that shards write into etcd. It sends no requests to shards,
-// so that a proxy starts while shards are down.
+// SharedIndexReader keeps an index in sync with the shared index that shards write into etcd. It sends no requests to
+// shards, so that a proxy starts while shards are down.
 type SharedIndexReader struct {
 	index     *index.Index
 	subset    Subset
@@ -99,8 +99,8 @@ func (h *recordHandler) OnListRecord(key sharedindex.Key, value []byte) {
 	})
 }
 
-// OnListEnd implements sharedindex.EventHandler. An incomplete list adds to the index, a complete one replaces the entries of
-// the shard.
+// OnListEnd implements sharedindex.EventHandler. An incomplete list adds to the index, a complete one replaces the
+// entries of the shard.
 func (h *recordHandler) OnListEnd(shard string, complete bool) {
 	if shard == sharedindex.RootShard {
 		h.updateShards(complete)
@@ -197,8 +197,8 @@ type visitor struct {
 	shard         func(string, sharedindex.Shard)
 }
 
-// visit decodes a record and passes it to the visitor. A deleted record is passed as its zero value. An invalid one is logged
-// and skipped, so that it does not affect others.
+// visit decodes a record and passes it to the visitor. A deleted record is passed as its zero value. An invalid one
+// is logged and skipped, so that it does not affect others.
 func visit(change sharedindex.Change, v visitor) {
 	key := change.Key
 	object := workspacetypes.Key{Cluster: key.Cluster, Name: key.Name}

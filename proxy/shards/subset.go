@@ -11,7 +11,8 @@ const RootShard = "root"
 
 // Subset selects the shards that a proxy serves. The zero Subset selects all.
 type Subset struct {
-	// Names selects shards by name, Selector by the labels of their Shard objects. A shard that either selects is served.
+	// Names selects shards by name, Selector by the labels of their Shard objects. A shard that either selects is
+	// served.
 	Names    []string
 	Selector labels.Selector
 }

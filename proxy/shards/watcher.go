@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/atoll-dev/atoll/internal/reflector"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/index"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
@@ -41,7 +42,7 @@ type Config struct {
 type Watcher struct {
 	Config
 	identity   *exportIdentity // of the export of workspaces; set by Run
-	rootStatus syncStatus      // of the Shard objects
+	rootStatus *resourceStatus // of the Shard objects
 
 	mu     sync.Mutex
 	ctx    context.Context // of Run; nil before and after
@@ -54,14 +55,14 @@ type shardWatch struct {
 	baseURL  string
 	cancel   context.CancelFunc
 	done     chan struct{}
-	statuses []*syncStatus // one for each resource
+	statuses []*resourceStatus // one for each resource
 }
 
 // NewWatcher returns a watcher that Run starts.
 func NewWatcher(config Config) *Watcher {
 	config.Root = rest.CopyConfig(config.Root)
 	config.Root.Host = ServerOf(config.Root.Host)
-	return &Watcher{Config: config, shards: map[string]*shardWatch{}}
+	return &Watcher{Config: config, rootStatus: &resourceStatus{shard: RootShard, resource: "shards"}, shards: map[string]*shardWatch{}}
 }
 
 // ServerOf returns the URL of a server without the logical cluster in which kubeconfigs often end.
@@ -76,21 +77,20 @@ func ServerOf(host string) string {
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	client, err := newResourceClient(w.Root, logicalcluster.Root.String(), coreVersion, "shards")
+	client, err := newResourceClient(w.Root, logicalcluster.Root.String(), coreVersion, w.rootStatus.resource)
 	if err != nil {
 		return fmt.Errorf("watching shards: %w", err)
 	}
 	if w.identity, err = newExportIdentity(w.Root); err != nil {
 		return err
 	}
-	w.identity.wait(ctx, &w.rootStatus)
+	w.identity.wait(ctx, w.rootStatus)
 
 	w.mu.Lock()
 	w.ctx = ctx
 	w.mu.Unlock()
 
-	objects := &reflector{resourceClient: client, handler: w.newShardHandler(), shard: RootShard, status: &w.rootStatus}
-	objects.run(ctx)
+	newReflector(client, w.newShardHandler()).Run(ctx)
 
 	w.mu.Lock()
 	w.ctx = nil
@@ -118,8 +118,9 @@ func waitFor(ctx context.Context, ready func() error) error {
 	return nil
 }
 
-// Ready returns nil once there is a Shard object, and each shard was listed or could not be: a shard that is down must not
-// prevent the proxy from serving the others. It does not become unready again when a shard is added or moves.
+// Ready returns nil once there is a Shard object, and each shard was listed or could not be: a shard that is down
+// must not prevent the proxy from serving the others. It does not become unready again when a shard is added or
+// moves.
 func (w *Watcher) Ready() error {
 	if synced, failure := w.rootStatus.get(); !synced {
 		return fmt.Errorf("the Shard objects of the root shard are not synced (last failure: %v)", failure)
@@ -134,7 +135,7 @@ func (w *Watcher) Ready() error {
 	}
 	var missing []string
 	for name, watch := range w.shards {
-		if slices.ContainsFunc(watch.statuses, (*syncStatus).pending) {
+		if slices.ContainsFunc(watch.statuses, (*resourceStatus).pending) {
 			missing = append(missing, name)
 		}
 	}
@@ -146,36 +147,25 @@ func (w *Watcher) Ready() error {
 	return nil
 }
 
-// pending reports whether neither a list nor a failure was received.
-func (s *syncStatus) pending() bool {
-	synced, failure := s.get()
-	return !synced && failure == nil
-}
-
-// connected reports whether the resource is synced and watched.
-func (s *syncStatus) connected() bool {
-	synced, failure := s.get()
-	return synced && failure == nil
-}
-
-// Sources returns the sources of the index, true for those that are synced and connected: "shards" are the Shard objects,
-// "shard <name>" is the content of a shard.
+// Sources returns the sources of the index, true for those that are synced and connected: "shards" are the Shard
+// objects, "shard <name>" is the content of a shard.
 func (w *Watcher) Sources() map[string]bool {
 	sources := map[string]bool{"shards": w.rootStatus.connected()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, watch := range w.shards {
-		disconnected := func(s *syncStatus) bool { return !s.connected() }
+		disconnected := func(s *resourceStatus) bool { return !s.connected() }
 		sources["shard "+name] = !slices.ContainsFunc(watch.statuses, disconnected)
 	}
 	return sources
 }
 
-func (w *Watcher) newShardHandler() eventHandler {
+func (w *Watcher) newShardHandler() reflector.Handler {
 	return &handler[*shardObject]{
-		convert: toShard,
-		put:     w.putShard,
-		remove:  func(o *shardObject) { w.removeShard(o.Name) },
+		resourceStatus: w.rootStatus,
+		convert:        toShard,
+		put:            w.putShard,
+		remove:         func(o *shardObject) { w.removeShard(o.Name) },
 		replace: func(all []*shardObject) {
 			names := make(map[string]bool, len(all))
 			for _, o := range all {
@@ -191,8 +181,8 @@ func (w *Watcher) newShardHandler() eventHandler {
 	}
 }
 
-// putShard watches a shard, at its new base URL if that has changed. Of the shards that are not served only the root shard is
-// watched, because paths start there.
+// putShard watches a shard, at its new base URL if that has changed. Of the shards that are not served only the root
+// shard is watched, because paths start there.
 func (w *Watcher) putShard(o *shardObject) {
 	served := w.Subset.Has(o.Name, o.Labels)
 	if !served && o.Name != RootShard {
@@ -242,23 +232,25 @@ func (w *Watcher) removeShard(name string) {
 
 // watchedResource is a resource that is watched on each shard.
 type watchedResource struct {
-	gv       schema.GroupVersion
-	resource string
-	exported bool // it comes from tenancyExport
-	handler  eventHandler
+	gv         schema.GroupVersion
+	resource   string
+	exported   bool // by tenancyExport
+	newHandler func(*resourceStatus) reflector.Handler
 }
 
-func (w *Watcher) watchedResources(shard string) []watchedResource {
+func (w *Watcher) watchedResources() []watchedResource {
 	resources := []watchedResource{
-		{tenancyVersion, "workspaces", true, newWorkspaceHandler(shard, w.Index)},
-		{coreVersion, "logicalclusters", false, newClusterHandler(shard, w.Index)},
+		{tenancyVersion, "workspaces", true, func(s *resourceStatus) reflector.Handler { return newWorkspaceHandler(s, w.Index) }},
+		{coreVersion, "logicalclusters", false, func(s *resourceStatus) reflector.Handler { return newClusterHandler(s, w.Index) }},
 	}
-	if w.Types != nil {
-		resources = append(resources,
-			watchedResource{tenancyVersion, "workspacetypes", true, newTypeHandler(shard, w.Types)},
-			watchedResource{tenancyVersion, "workspaceauthenticationconfigurations", true, newConfigurationHandler(shard, w.Types)})
+	if w.Types == nil {
+		return resources
 	}
-	return resources
+	return append(resources,
+		watchedResource{tenancyVersion, "workspacetypes", true, func(s *resourceStatus) reflector.Handler { return newTypeHandler(s, w.Types) }},
+		watchedResource{tenancyVersion, "workspaceauthenticationconfigurations", true, func(s *resourceStatus) reflector.Handler {
+			return newConfigurationHandler(s, w.Types)
+		}})
 }
 
 // startWatch watches a shard until it is stopped. Callers must hold mu.
@@ -266,32 +258,48 @@ func (w *Watcher) startWatch(name, baseURL string) (*shardWatch, error) {
 	config := rest.CopyConfig(w.Config.Shards)
 	config.Host = baseURL
 	watch := &shardWatch{baseURL: baseURL, done: make(chan struct{})}
-	var reflectors []*reflector
-	for _, resource := range w.watchedResources(name) {
+	var reflectors []*reflector.Reflector
+	for _, resource := range w.watchedResources() {
 		client, err := newResourceClient(config, logicalcluster.Wildcard.String(), resource.gv, resource.resource)
 		if err != nil {
 			return nil, err
 		}
+		status := &resourceStatus{shard: name, resource: resource.resource}
 		if resource.exported {
-			client.identity = w.identity
+			client.identity, status.identity = w.identity, w.identity
 		} else {
 			client.metadataOnly = true // the annotations of LogicalClusters are sufficient
 		}
-		status := &syncStatus{}
 		watch.statuses = append(watch.statuses, status)
-		reflectors = append(reflectors, &reflector{resourceClient: client, handler: resource.handler, shard: name, status: status})
+		reflectors = append(reflectors, newReflector(client, resource.newHandler(status)))
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	watch.cancel = cancel
 	var running sync.WaitGroup
 	for _, r := range reflectors {
-		running.Go(func() { r.run(ctx) })
+		running.Go(func() { r.Run(ctx) })
 	}
 	go func() {
 		running.Wait()
 		close(watch.done)
 	}()
 	return watch, nil
+}
+
+const (
+	// pageSize is the number of objects in a page of a list.
+	pageSize = 500
+	// watchTimeout is the minimum duration of a watch.
+	watchTimeout = 5 * time.Minute
+	// minBackoff and maxBackoff bound the delay until a shard that is up again is watched.
+	minBackoff, maxBackoff = 100 * time.Millisecond, 5 * time.Second
+)
+
+func newReflector(client resourceClient, handler reflector.Handler) *reflector.Reflector {
+	return reflector.New(reflector.Config{
+		ListerWatcher: client, Handler: handler, PageSize: pageSize, WatchTimeout: watchTimeout,
+		Backoff: wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.3, Steps: 20, Cap: maxBackoff},
+	})
 }
 
 func (w *shardWatch) stop() {

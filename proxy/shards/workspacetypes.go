@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
+	"github.com/atoll-dev/atoll/internal/reflector"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/proxy/workspacetypes"
 )
@@ -57,24 +58,25 @@ type typeEntry[T any] struct {
 }
 
 // newRegistryHandler passes one kind of objects to the registry.
-func newRegistryHandler[T any](shard string, convert func(runtime.Object) (typeEntry[T], error),
-	put func(shard string, key workspacetypes.Key, values []T), replace func(shard string, all map[workspacetypes.Key][]T)) eventHandler {
+func newRegistryHandler[T any](status *resourceStatus, convert func(runtime.Object) (typeEntry[T], error),
+	put func(shard string, key workspacetypes.Key, values []T), replace func(shard string, all map[workspacetypes.Key][]T)) reflector.Handler {
 	return &handler[typeEntry[T]]{
-		convert: convert,
-		put:     func(e typeEntry[T]) { put(shard, e.key, e.values) },
-		remove:  func(e typeEntry[T]) { put(shard, e.key, nil) },
+		resourceStatus: status,
+		convert:        convert,
+		put:            func(e typeEntry[T]) { put(status.shard, e.key, e.values) },
+		remove:         func(e typeEntry[T]) { put(status.shard, e.key, nil) },
 		replace: func(entries []typeEntry[T]) {
 			all := make(map[workspacetypes.Key][]T, len(entries))
 			for _, e := range entries {
 				all[e.key] = e.values
 			}
-			replace(shard, all)
+			replace(status.shard, all)
 		},
 	}
 }
 
-func newTypeHandler(shard string, types *workspacetypes.Registry) eventHandler {
-	return newRegistryHandler(shard, func(object runtime.Object) (e typeEntry[string], err error) {
+func newTypeHandler(status *resourceStatus, types *workspacetypes.Registry) reflector.Handler {
+	return newRegistryHandler(status, func(object runtime.Object) (e typeEntry[string], err error) {
 		o, ok := object.(*typeObject)
 		if !ok {
 			return e, fmt.Errorf("got %T, expected a WorkspaceType", object)
@@ -87,8 +89,8 @@ func newTypeHandler(shard string, types *workspacetypes.Registry) eventHandler {
 	}, types.PutType, types.ReplaceTypes)
 }
 
-func newConfigurationHandler(shard string, types *workspacetypes.Registry) eventHandler {
-	return newRegistryHandler(shard, func(object runtime.Object) (e typeEntry[tenancyv1alpha1.JWTAuthenticator], err error) {
+func newConfigurationHandler(status *resourceStatus, types *workspacetypes.Registry) reflector.Handler {
+	return newRegistryHandler(status, func(object runtime.Object) (e typeEntry[tenancyv1alpha1.JWTAuthenticator], err error) {
 		o, ok := object.(*tenancyv1alpha1.WorkspaceAuthenticationConfiguration)
 		if !ok {
 			return e, fmt.Errorf("got %T, expected a WorkspaceAuthenticationConfiguration", object)

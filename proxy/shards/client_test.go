@@ -69,14 +69,14 @@ func TestPagedList(t *testing.T) {
 		t.Fatal(err)
 	}
 	resource.metadataOnly = true
-	idx, status := index.New(), &syncStatus{}
+	idx, status := index.New(), &resourceStatus{shard: "alpha", resource: "logicalclusters"}
 	idx.SetShard(index.Shard{Name: "alpha"})
-	r := &reflector{resourceClient: resource, handler: newClusterHandler("alpha", idx), shard: "alpha", status: status}
+	r := newReflector(resource, newClusterHandler(status, idx))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(ctx)
+		r.Run(ctx)
 	}()
 	for deadline := time.Now().Add(10 * time.Second); p.watches.Load() == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
