@@ -1,4 +1,4 @@
-// Command operator turns RootShards, Shards, FrontProxies and what goes with them into running kcp installations.
+// Command operator runs kcp installations as described by RootShards, Shards, FrontProxies and related kinds.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/gomemlimit"
 )
 
-// leaderElectionID is that of existing installations, so that no two operators ever act at once.
+// leaderElectionID is that of kcp-operator, so that the two never reconcile at the same time.
 const leaderElectionID = "239f9f9a.operator.kcp.io"
 
 func main() {
@@ -65,7 +65,7 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
-	// An installation is some sixty objects; the default of 20 requests a second would stretch its start.
+	// An installation has some sixty objects; the default of 20 requests a second would delay its start.
 	config.QPS, config.Burst = 100, 200
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                 scheme,
@@ -73,10 +73,9 @@ func run(args []string) error {
 		HealthProbeBindAddress: o.probeAddress,
 		LeaderElection:         o.leaderElect,
 		LeaderElectionID:       leaderElectionID,
-		// The process ends with the manager, so the next one need not wait for the lease to run out.
+		// The process ends with the manager, so the next leader need not wait for the lease to expire.
 		LeaderElectionReleaseOnCancel: true,
-		// Secrets and ConfigMaps of the whole cluster do not belong into this process's memory: they are read when
-		// needed, and watched by their metadata.
+		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by metadata.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 	})
 	if err != nil {
@@ -129,7 +128,7 @@ func requireCertManager(mapper meta.RESTMapper) error {
 	for _, kind := range []string{certmanagerv1.CertificateKind, certmanagerv1.IssuerKind} {
 		_, err := mapper.RESTMapping(certmanagerv1.SchemeGroupVersion.WithKind(kind).GroupKind(), certmanagerv1.SchemeGroupVersion.Version)
 		if meta.IsNoMatchError(err) {
-			return errors.New("cert-manager is not installed (kind " + kind + " is unknown): install it, and this operator starts by itself")
+			return errors.New("cert-manager is not installed (kind " + kind + " is unknown): install it, and this operator starts at its next restart")
 		}
 		if err != nil {
 			return fmt.Errorf("looking for cert-manager: %w", err)

@@ -21,9 +21,9 @@ import (
 // defaultImage can be set when the binary is built.
 var defaultImage string
 
-// usage stands before the flags.
-const usage = `The operator makes running installations of RootShard, Shard, CacheServer, FrontProxy, VirtualWorkspace and Kubeconfig
-objects, and rolls changes out from health to health. Its CustomResourceDefinitions and cert-manager come first.
+// usage is printed before the flags.
+const usage = `The operator runs kcp installations as described by RootShard, Shard, CacheServer, FrontProxy, VirtualWorkspace and
+Kubeconfig objects, and rolls out changes in order, with health checks. It requires its CustomResourceDefinitions and cert-manager.
 
 Usage:
   operator [flags]
@@ -61,15 +61,15 @@ func parse(args []string) (*options, desired.Image, error) {
 	}
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "Address of the metrics endpoint, for example :8443. 0 turns it off.")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over TLS, to clients that may read them.")
-	fs.StringVar(&o.metricsCertDir, "metrics-cert-path", "", "Directory with tls.crt and tls.key for the metrics endpoint, read again when they change. Default: a certificate that nobody can check is made at the start.")
+	fs.StringVar(&o.metricsCertDir, "metrics-cert-path", "", "Directory with tls.crt and tls.key for the metrics endpoint, reloaded when they change. Default: a self-signed certificate is generated at the start.")
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz. 0 turns them off.")
-	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Act only while holding the lease, so that several replicas can run.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Reconcile only while holding the lease, so that several replicas can run.")
 	fs.BoolVar(&o.http2, "enable-http2", false, "Serve metrics over HTTP/2 too.")
-	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: ATOLL_DEFAULT_IMAGE from the environment, else what was built in.")
-	fs.Func("enabled-controller-groups", `What kcp-operator calls its two halves, separated by commas. They are one here: "config,workload", in any order, is the only value.`, bothGroups)
-	fs.Func("feature-gates", `Name=true|false pairs. There are none to switch on; what kcp-operator knows may be switched off.`, noFeature)
+	fs.StringVar(&o.image, "default-image", o.image, "repository:tag of the image that servers run where a spec names none. Default: the environment variable ATOLL_DEFAULT_IMAGE, else the image set at build time.")
+	fs.Func("enabled-controller-groups", `For compatibility with kcp-operator, whose controllers are in two groups. The only value is "config,workload", in any order.`, bothGroups)
+	fs.Func("feature-gates", `Name=true|false pairs, for compatibility with kcp-operator. No feature can be enabled; any can be disabled.`, noFeature)
 	o.zap.BindFlags(fs)
-	// Out of a cluster the operator takes its credentials from a file.
+	// Outside of a cluster the credentials are in a file.
 	if kubeconfigFlag := flag.CommandLine.Lookup("kubeconfig"); kubeconfigFlag != nil {
 		fs.Var(kubeconfigFlag.Value, kubeconfigFlag.Name, kubeconfigFlag.Usage)
 	}
@@ -77,7 +77,7 @@ func parse(args []string) (*options, desired.Image, error) {
 		return nil, desired.Image{}, err
 	}
 	if fs.NArg() > 0 {
-		return nil, desired.Image{}, fmt.Errorf("unexpected argument %q: everything is set by flags", strings.Join(fs.Args(), " "))
+		return nil, desired.Image{}, fmt.Errorf("unexpected argument %q: there are only flags", strings.Join(fs.Args(), " "))
 	}
 	if err := o.checkCertificate(); err != nil {
 		return nil, desired.Image{}, err
@@ -92,18 +92,18 @@ func parse(args []string) (*options, desired.Image, error) {
 	return o, image, nil
 }
 
-// bothGroups accepts what existing deployments pass. kcp-operator can run its halves in two clusters, by objects that one
-// writes and the other acts on; here there are no such objects, and half an operator would do nothing.
+// bothGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters, which communicate by
+// compiled objects; this operator has none, so one group alone could not work.
 func bothGroups(value string) error {
 	groups := strings.Split(value, ",")
 	slices.Sort(groups)
 	if groups = slices.Compact(groups); !slices.Equal(groups, []string{"config", "workload"}) {
-		return errors.New("want config,workload: this operator has no parts that run apart")
+		return errors.New("want config,workload: the controller groups of this operator cannot run separately")
 	}
 	return nil
 }
 
-// noFeature accepts gates that are switched off: all features there are are on.
+// noFeature accepts gates that are disabled: there is no feature to enable.
 func noFeature(value string) error {
 	for pair := range strings.SplitSeq(value, ",") {
 		name, state, _ := strings.Cut(pair, "=")
@@ -112,7 +112,7 @@ func noFeature(value string) error {
 		case err != nil:
 			return fmt.Errorf("got %q, want name=false", pair)
 		case on:
-			return fmt.Errorf("there is no feature %q to switch on", name)
+			return fmt.Errorf("there is no feature %q to enable", name)
 		}
 	}
 	return nil
@@ -129,7 +129,7 @@ func (o *options) metricsEndpoint() metricsserver.Options {
 	return out
 }
 
-// checkCertificate finds out now what the endpoint would pass over: without the files it would make a certificate of its own.
+// checkCertificate fails early for missing files, for which the endpoint would generate a self-signed certificate.
 func (o *options) checkCertificate() error {
 	if o.metricsCertDir == "" {
 		return nil

@@ -1,6 +1,6 @@
 // Package apply brings rendered objects into the cluster and reads what they depend on. Objects are applied server-side
-// and whole: a field that is no longer rendered goes, what others own stays. It decides nothing about content; what it
-// finds on the way (a Secret that is missing, an object that is refused) it reports as results of package status.
+// and whole: a field that is not rendered any more is removed, fields of other managers stay. It decides nothing about
+// content; a Secret that is missing or an object that is rejected is a result of package status.
 package apply
 
 import (
@@ -28,13 +28,12 @@ const FieldManager = "atoll-operator"
 // Cluster is the Kubernetes cluster the operator works on.
 type Cluster struct{ client.Client }
 
-// appliedAnnotation holds a hash of what was applied last. With it an object that already is as it should be costs a read
-// from the cache instead of a write, and a field that is rendered no longer is still noticed.
+// appliedAnnotation holds a hash of what was applied last. By it an object that matches costs a read from the cache instead
+// of a write, and a field that is not rendered any more is still detected.
 const appliedAnnotation = "operator.kcp.io/applied"
 
-// Object applies one object whole, if it differs. What the API server refuses as wrong is for the user to correct and
-// comes back as a stalled result of the given condition type. Afterwards object is the one in the cluster, with its
-// status.
+// Object applies one object whole, if it differs. An object that the API server rejects is for the user to correct: it is a
+// stalled result of the given condition type, as a status.Error. object becomes the one in the cluster, with its status.
 func (c Cluster) Object(ctx context.Context, conditionType string, object client.Object) error {
 	intent, err := intentOf(object)
 	if err != nil {
@@ -62,7 +61,7 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 		if err != nil {
 			return fmt.Errorf("reading %T %s: %w", live, live.GetName(), err)
 		}
-		// Typed reads carry no kind of their own.
+		// Typed reads have no kind.
 		content["apiVersion"], content["kind"] = intent.GetAPIVersion(), intent.GetKind()
 		if covers(content, intent.Object) {
 			reflect.ValueOf(object).Elem().Set(reflect.ValueOf(live).Elem())
@@ -76,14 +75,14 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	}
 	reflect.ValueOf(object).Elem().SetZero()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(intent.Object, object); err != nil {
-		return fmt.Errorf("reading the answer about %s %s: %w", intent.GetKind(), intent.GetName(), err)
+		return fmt.Errorf("reading the applied %s %s: %w", intent.GetKind(), intent.GetName(), err)
 	}
 	return nil
 }
 
-// otherController is the other owner of an object, or nil. Names of children are made from names of custom resources, and those
-// of two kinds can meet; without this each owner would take the object from the other for ever. An owner of the same kind
-// and name is the same one in an earlier life.
+// otherController returns another controller of an object, or nil. Names of children derive from names of custom resources,
+// and those of two kinds can collide; without this check each would overwrite the other for ever. A controller of the same
+// kind and name is the same resource before it was recreated.
 func otherController(live, wanted metav1.Object) *metav1.OwnerReference {
 	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(wanted)
 	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
@@ -92,18 +91,18 @@ func otherController(live, wanted metav1.Object) *metav1.OwnerReference {
 	return have
 }
 
-// ownerAdvice is what a user can do about an owner. That of kcp-operator stands between the custom resource and its objects;
-// once it is gone without them, they are this operator's.
+// ownerAdvice is what a user can do about another controller. The compiled kinds of kcp-operator own the objects of an
+// installation; once they are deleted without them, this operator adopts the objects.
 func ownerAdvice(owner *metav1.OwnerReference) string {
 	if strings.HasPrefix(owner.APIVersion, "deploy.operator.kcp.io/") {
-		return fmt.Sprintf("end the other operator and delete this %s with --cascade=orphan, and the object is taken over as it runs", owner.Kind)
+		return fmt.Sprintf("stop the other operator and delete this %s with --cascade=orphan, and the object is adopted as it runs", owner.Kind)
 	}
 	return "recreate one of the two under another name"
 }
 
-// WriteStatus writes the status of an object that was before, if it differs; it says whether it did. An object that
-// changed or went meanwhile is no error: it is looked at again because of that. Without this lock a reconcile that reads
-// a cache which lags behind would put back an old status, and tell of a transition twice.
+// WriteStatus patches the status of an object from before to after, and reports whether it did. An object that was changed
+// or deleted meanwhile is no error: that event reconciles it again. Without the lock a reconcile from a cache that lags would
+// write an old status, and record the event of a transition twice.
 func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (bool, error) {
 	if data, err := client.MergeFrom(before).Data(after); err != nil || string(data) == "{}" {
 		return false, err
@@ -118,7 +117,7 @@ func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (
 	return true, nil
 }
 
-// as applies an object, without looking first, in the name of a manager.
+// as applies an object as a field manager, without comparing first.
 func (c Cluster) as(ctx context.Context, manager, conditionType string, object client.Object) error {
 	intent, err := intentOf(object)
 	if err != nil {
@@ -133,19 +132,19 @@ func (c Cluster) apply(ctx context.Context, manager, conditionType string, inten
 	case err == nil:
 		return nil
 	case rejected(err):
-		return status.Stall(conditionType, "Rejected", "the API server refuses %s %s: %v", intent.GetKind(), intent.GetName(), err).AsError()
+		return status.Stall(conditionType, "Rejected", "the API server rejects %s %s: %v", intent.GetKind(), intent.GetName(), err).AsError()
 	default:
 		return fmt.Errorf("applying %s %s/%s: %w", intent.GetKind(), intent.GetNamespace(), intent.GetName(), err)
 	}
 }
 
-// rejected says whether the API server, or an admission webhook behind it, takes the object for wrong.
+// rejected reports whether the API server, or an admission webhook, rejects the object as invalid.
 func rejected(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
 }
 
-// intentOf is a typed object as an intent to apply: without the status and the zero values that Go's types carry along,
-// which would claim fields that nobody set.
+// intentOf converts a typed object to what is applied: without the status, and without zero values of Go types, which would
+// own fields that are not set.
 func intentOf(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -156,8 +155,8 @@ func intentOf(object client.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// prune drops nulls, and maps that are empty because every field in them was left out. Empty maps that mean something
-// (emptyDir: {}, selfSigned: {}) are kept by name.
+// prune removes nulls, and maps that are empty because every field in them is omitted. Empty maps with a meaning
+// (emptyDir: {}, selfSigned: {}) are kept, by name.
 func prune(object map[string]any) {
 	for key, value := range object {
 		switch v := value.(type) {
@@ -183,7 +182,7 @@ var meaningfulWhenEmpty = map[string]bool{
 }
 
 func hashOf(intent *unstructured.Unstructured) (string, error) {
-	// Maps are written in the order of their keys.
+	// Maps are marshaled in the order of their keys.
 	content, err := json.Marshal(intent.Object)
 	if err != nil {
 		return "", fmt.Errorf("rendering %s %s: %w", intent.GetKind(), intent.GetName(), err)
@@ -192,8 +191,8 @@ func hashOf(intent *unstructured.Unstructured) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// covers says whether every field of an intent has its value already. Values that the API server writes in another way
-// ("1000m" and "1") count as different: then one write too many is made, never one too few.
+// covers reports whether every field of an intent has its value. Values that the API server normalizes ("1000m" to "1")
+// count as different: that makes one write too many, never one too few.
 func covers(live, intent any) bool {
 	switch want := intent.(type) {
 	case map[string]any:

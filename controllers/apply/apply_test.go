@@ -62,7 +62,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-func TestReplicasAreTakenOnlyFromNobody(t *testing.T) {
+func TestReplicasHaveOneOwner(t *testing.T) {
 	entry := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
@@ -72,7 +72,7 @@ func TestReplicasAreTakenOnlyFromNobody(t *testing.T) {
 		others bool
 	}{
 		"the operator alone":                     {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("kubectl", "", other)}, false},
-		"what the controller reports is no wish": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("controller", "status", reported)}, false},
+		"status.replicas is ignored":             {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("controller", "status", reported)}, false},
 		"an autoscaler too":                      {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", replicas), entry("autoscaler", "scale", replicas)}, true},
 		"the number from the start, handed over": {[]metav1.ManagedFieldsEntry{entry(FieldManager, "", other), entry(replicasManager, "", replicas)}, true},
 		"nobody":                                 {nil, false},
@@ -97,8 +97,8 @@ func TestAnObjectHasOneOwner(t *testing.T) {
 		live metav1.Object
 		want string
 	}{
-		"nobody's is taken over":              {&appsv1.Deployment{}, ""},
-		"its own is its own":                  {owned("FrontProxy", "kcp", "1"), ""},
+		"without a controller it is adopted":  {&appsv1.Deployment{}, ""},
+		"its own":                             {owned("FrontProxy", "kcp", "1"), ""},
 		"its own from before it was restored": {owned("FrontProxy", "kcp", "0"), ""},
 		"another kind's of the same name":     {owned("RootShard", "kcp", "2"), "RootShard kcp"},
 		"another one's of the same kind":      {owned("FrontProxy", "b", "3"), "FrontProxy b"},

@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// Certificates applies cert-manager objects, takes ownership of the Secrets that come of them, and reports whether all
-// are issued.
+// Certificates applies cert-manager objects, sets the owners of their Secrets, and reports whether all certificates are
+// issued.
 func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.Result, error) {
 	const condition = operatorv1alpha1.ConditionCertificatesReady
 	for _, issuer := range objects.Issuers {

@@ -12,16 +12,16 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
-// replicasManager owns the number of pods where the spec leaves it out. It is a manager of its own so that the number is
-// set once and never again: whoever scales the Deployment afterwards is not overruled.
+// replicasManager owns the number of replicas where the spec leaves it out. It is a field manager of its own, so that the
+// number is set once: whatever scales the Deployment afterwards is not overruled.
 const replicasManager = FieldManager + "-initial-replicas"
 
-// Deployment applies a Deployment. live is the one that exists, or nil. Afterwards wanted is the one in the cluster.
+// Deployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.
 func (c Cluster) Deployment(ctx context.Context, conditionType string, live, wanted *appsv1.Deployment) error {
 	switch {
 	case wanted.Spec.Replicas != nil:
 	case live == nil:
-		// It starts with the right number at once. The next time it is looked at, the number changes hands.
+		// It starts with the right number at once. The next reconcile hands the number over to replicasManager.
 		wanted.Spec.Replicas = ptr.To(desired.DefaultReplicas)
 	default:
 		owned, err := othersOwnReplicas(live)
@@ -31,7 +31,7 @@ func (c Cluster) Deployment(ctx context.Context, conditionType string, live, wan
 		if owned {
 			break
 		}
-		// The operator is about to let go of a field that nobody else holds, which would make it 1.
+		// The next apply releases a field without another owner, which would reset it to 1.
 		number := &appsv1.Deployment{
 			TypeMeta:   wanted.TypeMeta,
 			ObjectMeta: metav1.ObjectMeta{Name: wanted.Name, Namespace: wanted.Namespace},
@@ -44,8 +44,8 @@ func (c Cluster) Deployment(ctx context.Context, conditionType string, live, wan
 	return c.Object(ctx, conditionType, wanted)
 }
 
-// othersOwnReplicas says whether somebody beside the operator holds the wanted number of pods. The number that is
-// reported in the status has the same name, and the Deployment controller always holds that.
+// othersOwnReplicas reports whether another field manager owns spec.replicas. The Deployment controller always owns
+// status.replicas, which has the same name.
 func othersOwnReplicas(live *appsv1.Deployment) (bool, error) {
 	for _, entry := range live.ManagedFields {
 		if entry.Manager == FieldManager || entry.FieldsV1 == nil {

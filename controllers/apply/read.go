@@ -13,7 +13,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Get reads an object; it returns nil when there is none.
+// Get reads an object; it is nil if it does not exist.
 func Get[T any, P interface {
 	*T
 	client.Object
@@ -29,9 +29,9 @@ func Get[T any, P interface {
 	return object, nil
 }
 
-// OwnCertificateSecret makes a Certificate the owner of its Secret. cert-manager leaves Secrets behind by default, and
-// valid private keys with them. The owner is the Certificate and not the custom resource: so the Secret goes only after
-// the Certificate, and cert-manager does not make it anew in between.
+// OwnCertificateSecret makes a Certificate the owner of its Secret. cert-manager does not delete Secrets by default, which
+// leaves valid private keys. The owner is the Certificate and not the custom resource: so the Secret is deleted only after
+// the Certificate, and cert-manager does not create it again in between.
 func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmanagerv1.Certificate) error {
 	if certificate.UID == "" {
 		return nil
@@ -41,7 +41,7 @@ func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmana
 		return err
 	}
 	if secret.Annotations[certmanagerv1.CertificateNameKey] != certificate.Name {
-		return nil // not made by cert-manager for this certificate: never the operator's to remove
+		return nil // not from this Certificate
 	}
 	for _, owner := range secret.OwnerReferences {
 		if owner.UID == certificate.UID {
@@ -52,7 +52,7 @@ func (c Cluster) OwnCertificateSecret(ctx context.Context, certificate *certmana
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: secret.Name, Namespace: secret.Namespace,
-			// An intent of another UID must not make a new, empty Secret when this one is deleted meanwhile.
+			// With the UID, a Secret that is deleted meanwhile is not created again, empty.
 			UID: secret.UID,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: certmanagerv1.CertificateKind,

@@ -21,25 +21,25 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-func TestBringingUp(t *testing.T) {
+func TestConditions(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		change    func(*operatorv1alpha1.CacheServer)
 		condition string
 		text      string
 	}{
 		"without certificates it waits": {func(*operatorv1alpha1.CacheServer) {}, operatorv1alpha1.ConditionCertificatesReady, "certificates are not issued yet"},
-		"an issuer that is not there is named": {func(c *operatorv1alpha1.CacheServer) {
+		"an issuer that does not exist is named": {func(c *operatorv1alpha1.CacheServer) {
 			c.Spec.Certificates.IssuerRef = &operatorv1alpha1.IssuerReference{Name: "company"}
 		}, operatorv1alpha1.ConditionCertificatesReady, "Issuer company, which certificates.issuerRef names, does not exist in namespace kcp: create it"},
-		"a CA that is not there is named": {func(c *operatorv1alpha1.CacheServer) {
+		"a CA that does not exist is named": {func(c *operatorv1alpha1.CacheServer) {
 			c.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "own"}
 		}, operatorv1alpha1.ConditionCertificatesReady, "Secret own, which certificates.caSecretRef names, does not exist"},
-		"an etcd that is managed comes first": {func(c *operatorv1alpha1.CacheServer) {
+		"a managed etcd starts first": {func(c *operatorv1alpha1.CacheServer) {
 			c.Spec.Etcd = &operatorv1alpha1.EtcdConfig{Managed: &operatorv1alpha1.ManagedEtcd{}}
 		}, operatorv1alpha1.ConditionEtcdAvailable, "etcd starts once its certificates are issued"},
-		"an etcd that is nowhere is refused": {func(c *operatorv1alpha1.CacheServer) { c.Spec.Etcd = &operatorv1alpha1.EtcdConfig{} },
+		"an etcd without endpoints is rejected": {func(c *operatorv1alpha1.CacheServer) { c.Spec.Etcd = &operatorv1alpha1.EtcdConfig{} },
 			operatorv1alpha1.ConditionSpecHonored, "etcd.endpoints is empty"},
-		"a long name is refused": {func(c *operatorv1alpha1.CacheServer) { c.Name = strings.Repeat("c", 51) },
+		"a long name is rejected": {func(c *operatorv1alpha1.CacheServer) { c.Name = strings.Repeat("c", 51) },
 			operatorv1alpha1.ConditionSpecHonored, "has 51 characters and may have 50"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -83,19 +83,19 @@ func TestParents(t *testing.T) {
 	served := root.DeepCopy()
 	served.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "world"}
 	for sentence, tc := range map[string]struct {
-		given []client.Object // the first is looked at
-		url   string          // of the parent
-		says  string          // or what is wrong
+		given   []client.Object // the first is reconciled
+		url     string          // of the parent
+		message string          // of the result
 	}{
 		"the top has none":                     {[]client.Object{cache("world", "")}, "", ""},
 		"another CacheServer":                  {[]client.Object{cache("europe", "world"), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
 		"the cache of a root shard":            {[]client.Object{ofRoot, root}, "https://root-kcp.kcp.svc.cluster.local:6443", ""},
-		"a root shard without a cache":         {[]client.Object{ofRoot, served}, "", "holds no cache: it uses CacheServer world"},
+		"a root shard without a cache":         {[]client.Object{ofRoot, served}, "", "embeds no cache: it uses CacheServer world"},
 		"a root shard that is not there":       {[]client.Object{ofRoot}, "", "RootShard root, which parent.rootShardRef names, does not exist"},
 		"one that is not there":                {[]client.Object{cache("europe", "world")}, "", "CacheServer world, which parent.cacheServerRef names, does not exist"},
 		"itself":                               {[]client.Object{cache("world", "world")}, "", "lead back to it"},
 		"one below it":                         {[]client.Object{cache("world", "europe"), cache("europe", "world")}, "", "lead back to it"},
-		"the name of another below the same":   {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", "world"), cache("world", "")}, "", "CacheServer asia of the same hierarchy is called asia, too"},
+		"the name of another below the same":   {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", "world"), cache("world", "")}, "", "CacheServer asia of the same hierarchy is named asia, too"},
 		"the name of one in another hierarchy": {[]client.Object{called(cache("europe", "world"), "asia"), cache("asia", ""), cache("world", "")}, "https://world-cache-server.kcp.svc.cluster.local:6443", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestParents(t *testing.T) {
 			if parent != nil {
 				url = parent.URL
 			}
-			if url != tc.url || (result.Type == "") != (tc.says == "") || !strings.Contains(result.Message, tc.says) {
+			if url != tc.url || (result.Type == "") != (tc.message == "") || !strings.Contains(result.Message, tc.message) {
 				t.Errorf("got %q, %+v", url, result)
 			}
 		})
@@ -125,7 +125,7 @@ func TestSpec(t *testing.T) {
 	}
 	named := &operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
 	if result := validateSpec(named); result.State != status.Warning || !strings.Contains(result.Message, "cacheName") {
-		t.Errorf("a name that nobody asks for: %+v", result)
+		t.Errorf("a name without a parent: %+v", result)
 	}
 	// An API server that knows the rule admits no such object; one from before the rule may be there.
 	result := validateSpec(&operatorv1alpha1.CacheServer{Spec: operatorv1alpha1.CacheServerSpec{Replicas: ptr.To[int32](2)}})

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// findParent resolves the reference of a CacheServer. The result has no type where nothing is wrong with it.
+// findParent resolves the cache above a CacheServer. The parent is nil without one, or if the result has a type.
 func findParent(ctx context.Context, c apply.Cluster, cache *operatorv1alpha1.CacheServer) (*desired.CacheParent, status.Result, error) {
 	parent := cache.Spec.Parent
 	switch {
@@ -51,7 +51,7 @@ func findRootShard(ctx context.Context, c apply.Cluster, namespace, name string)
 	}
 	if other, _ := desired.NewRootShard(root).CacheRef(); other != "" {
 		return nil, status.Stall(operatorv1alpha1.ConditionSpecHonored, "InvalidReference",
-			"RootShard %s, which %s names, holds no cache: it uses CacheServer %s, which parent.cacheServerRef can name", name, field, other), nil
+			"RootShard %s, which %s names, embeds no cache: it uses CacheServer %s, which parent.cacheServerRef can name", name, field, other), nil
 	}
 	return desired.ParentRootShard(root), status.Result{}, nil
 }
@@ -59,38 +59,38 @@ func findRootShard(ctx context.Context, c apply.Cluster, namespace, name string)
 // hierarchy is the CacheServers of a namespace, by name.
 type hierarchy map[string]*operatorv1alpha1.CacheServer
 
-// check looks for what keeps a cache from standing where it wants to: nobody there, a circle, or a name that another cache
-// of the hierarchy has.
+// check validates the position of a cache: its parent exists, there is no cycle, and no other cache of the hierarchy has its
+// name.
 func (f hierarchy) check(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition, field = operatorv1alpha1.ConditionSpecHonored, "parent.cacheServerRef"
 	name := cache.Spec.Parent.CacheServerRef.Name
 	if f[name] == nil {
 		return dependencies.NotFound("CacheServer", name, cache.Namespace, field)
 	}
-	top, circle := f.top(cache)
-	if circle {
+	top, cycle := f.top(cache)
+	if cycle {
 		return status.Stall(condition, "InvalidReference", "the caches above CacheServer %s lead back to it: correct %s of one of them", cache.Name, field)
 	}
 	for _, other := range f {
 		if other.Name == cache.Name || desired.NewCacheServer(other).CacheName() != desired.NewCacheServer(cache).CacheName() {
 			continue
 		}
-		// Of the two the one that chose the name gives way.
+		// Of two caches with the same name, the one that sets cacheName is invalid.
 		if above, _ := f.top(other); above == top && cache.Spec.CacheName != "" {
-			return status.Stall(condition, "NameTaken", "CacheServer %s of the same hierarchy is called %s, too: choose another cacheName", other.Name, cache.Spec.CacheName)
+			return status.Stall(condition, "NameTaken", "CacheServer %s of the same hierarchy is named %s, too: choose another cacheName", other.Name, cache.Spec.CacheName)
 		}
 	}
 	return status.Result{}
 }
 
-// top is what stands above all others of a cache's hierarchy. circle says that nothing does.
-func (f hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLocalObjectReference, circle bool) {
-	seen := map[string]bool{}
+// top returns the top of the hierarchy of a cache, or that it is in a cycle.
+func (f hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLocalObjectReference, cycle bool) {
+	visited := map[string]bool{}
 	for {
 		parent := cache.Spec.Parent
 		here := corev1.TypedLocalObjectReference{Kind: "CacheServer", Name: cache.Name}
 		switch {
-		case seen[cache.Name]:
+		case visited[cache.Name]:
 			return here, true
 		case parent != nil && parent.RootShardRef != nil:
 			return corev1.TypedLocalObjectReference{Kind: "RootShard", Name: parent.RootShardRef.Name}, false
@@ -99,7 +99,7 @@ func (f hierarchy) top(cache *operatorv1alpha1.CacheServer) (top corev1.TypedLoc
 		case parent == nil || parent.CacheServerRef == nil || f[parent.CacheServerRef.Name] == nil:
 			return here, false
 		}
-		seen[cache.Name] = true
+		visited[cache.Name] = true
 		cache = f[parent.CacheServerRef.Name]
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// maxNameLength lets the longest name of a Service, which is at most 63 characters, be made from it.
+// maxNameLength keeps the names of Services, which are made from it, within 63 characters.
 const maxNameLength = 63 - len("-cache-server")
 
-// validateSpec looks for what can never work, and else for what is not acted on.
+// validateSpec looks for what can never work and, if there is nothing, for fields that are ignored.
 func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	switch {
@@ -40,7 +40,7 @@ func validateSpec(cache *operatorv1alpha1.CacheServer) status.Result {
 	return status.SpecHonored(ignoredFields(cache))
 }
 
-// ignoredFields lists what a CacheServer asks for and does not get.
+// ignoredFields returns the fields of a CacheServer that have no effect.
 func ignoredFields(cache *operatorv1alpha1.CacheServer) []status.IgnoredField {
 	spec := cache.Spec
 	out := validation.IgnoredCertificateFields(spec.Certificates, spec.CertificateTemplates)

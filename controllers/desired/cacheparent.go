@@ -6,19 +6,19 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// ParentClient is the suffix of the certificate by which a cache server is known to the cache above it.
+// ParentClient is the suffix of the client certificate of a cache server for the cache above it.
 const ParentClient = "parent-client"
 
-// cacheParentDir is where a cache server finds what it reaches the one above with.
+// cacheParentDir is where a cache server has its credentials for the cache above it.
 const cacheParentDir = cacheDir + "/parent"
 
-// CacheParent is the cache above a cache server, as that reaches it: by a certificate that the operator has made, or by a
-// kubeconfig of the user's.
+// CacheParent is the cache above a cache server, as its client reaches it: with a certificate that the operator issues, or
+// with a kubeconfig of the user.
 type CacheParent struct {
 	URL      string
 	CASecret string // with the CA of its serving certificate
-	Issuer   string // of certificates that its clients are known by
-	// Kubeconfig is the Secret that the user brought; then the others are empty.
+	Issuer   string // of client certificates
+	// Kubeconfig is a Secret of the user; then the other fields are empty.
 	Kubeconfig string
 }
 
@@ -28,15 +28,15 @@ func ParentCacheServer(cache *operatorv1alpha1.CacheServer) *CacheParent {
 	return &CacheParent{URL: c.URL(), CASecret: c.CASecret(), Issuer: c.CA()}
 }
 
-// ParentRootShard is the cache that a root shard holds itself.
+// ParentRootShard is the embedded cache of a root shard as the parent of others.
 func ParentRootShard(root *operatorv1alpha1.RootShard) *CacheParent {
 	return &CacheParent{URL: RootShardBaseURL(root), CASecret: CASecret(root, ServerCA), Issuer: CAName(root, ClientCA)}
 }
 
-// ParentKubeconfig is a cache that only the user knows.
+// ParentKubeconfig is a cache that the user provides a kubeconfig for.
 func ParentKubeconfig(secret string) *CacheParent { return &CacheParent{Kubeconfig: secret} }
 
-// ParentKubeconfigSecret is what a cache server reaches its parent with, where the operator makes it.
+// ParentKubeconfigSecret is the kubeconfig for a parent whose credentials the operator issues.
 func ParentKubeconfigSecret(c CacheServer, parent *CacheParent) (*corev1.Secret, error) {
 	files := fileKubeconfig("parent", "parent", "cache", parent.URL, cacheParentDir+"/ca/tls.crt", cacheParentDir+"/client-certificate")
 	return kubeconfigSecret(c.parentKubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
@@ -44,7 +44,7 @@ func ParentKubeconfigSecret(c CacheServer, parent *CacheParent) (*corev1.Secret,
 
 func (c CacheServer) parentKubeconfig() string { return c.object.Name + "-parent-kubeconfig" }
 
-// parentFlags puts a cache server below another cache.
+// parentFlags sets the flags and mounts for the cache above.
 func (c CacheServer) parentFlags(line *commandLine, parent *CacheParent) {
 	line.flag("cache-name", c.CacheName())
 	line.flag("parent-kubeconfig", cacheParentDir+"/kubeconfig/"+KubeconfigKey)

@@ -9,14 +9,14 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// CacheClient is the suffix of the certificate by which one server is known to a cache server, under its own name: it
-// reads everything and writes what is its own.
+// CacheClient is the suffix of the client certificate of a server for its cache server. It is in the name of the server, which
+// may read everything and write its own objects.
 const CacheClient = "cache-client"
 
-// CacheServer is a cache server.
+// CacheServer is the server of a CacheServer.
 type CacheServer struct{ object *operatorv1alpha1.CacheServer }
 
-// NewCacheServer is the server of a CacheServer.
+// NewCacheServer returns the server of a CacheServer.
 func NewCacheServer(cache *operatorv1alpha1.CacheServer) CacheServer {
 	return CacheServer{object: cache}
 }
@@ -40,7 +40,7 @@ func (c CacheServer) URL() string { return httpsURL(c.Host(), ServerPort) }
 // CA is the name of the Issuer and the Certificate of the server's certificate authority.
 func (c CacheServer) CA() string { return c.object.Name + "-ca" }
 
-// ProvidedCA is the Secret with a certificate authority that the user brought, or "".
+// ProvidedCA is the Secret with a certificate authority that the user provides, or "".
 func (c CacheServer) ProvidedCA() string {
 	if ref := c.object.Spec.Certificates.CASecretRef; ref != nil {
 		return ref.Name
@@ -60,7 +60,7 @@ func (c CacheServer) CacheName() string { return orDefault(c.object.Spec.CacheNa
 // Kubeconfig is the Secret with the kubeconfig that clients of the server mount.
 func (c CacheServer) Kubeconfig() string { return c.object.Name + "-kubeconfig" }
 
-// IsEmbedded says whether the server keeps its data in its pod.
+// IsEmbedded reports whether the store is embedded in the pod.
 func (c CacheServer) IsEmbedded() bool { return c.object.Spec.Etcd == nil }
 
 // Labels are the app labels of the server.
@@ -73,7 +73,7 @@ func (c CacheServer) SecretLabels() map[string]string {
 	return map[string]string{operatorv1alpha1.LabelCacheServer: c.object.Name}
 }
 
-// Owner is the owner reference of everything made for the server.
+// Owner is the owner reference of the objects of the server.
 func (c CacheServer) Owner() []metav1.OwnerReference { return OwnedBy("CacheServer", c.object) }
 
 func (c CacheServer) meta(name string) metav1.ObjectMeta {
@@ -85,19 +85,19 @@ func CacheServerService(c CacheServer) *corev1.Service {
 	return service(c.meta(c.Server()), c.Labels(), c.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
-// CacheServerKubeconfig is what clients reach the server with. It names files, which each client mounts its own into.
+// CacheServerKubeconfig is the kubeconfig of clients. It refers to files, where each client mounts its own certificate.
 func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	files := fileKubeconfig("cache", "cache", "cache", c.URL(), cacheDir+"/tls/ca/root/tls.crt", cacheDir+"/tls/client-certificate")
 	return kubeconfigSecret(c.Kubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
 }
 
-// CacheServerDeployment is the pods of a cache server. etcd is where it keeps its data, unless it does so itself; parent is
-// the cache above it, or nil.
+// CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the cache
+// above it, or nil.
 func CacheServerDeployment(c CacheServer, image Image, etcd Etcd, parent *CacheParent) *appsv1.Deployment {
 	line, spec := c.commandLine(etcd, parent), c.object.Spec
 	replicas := spec.Replicas
 	if c.IsEmbedded() {
-		// The store belongs to one pod: two would each tell half of it.
+		// An embedded store belongs to one pod: two would each have half of the objects.
 		one := int32(1)
 		if replicas == nil || *replicas > 1 {
 			replicas = &one

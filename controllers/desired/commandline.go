@@ -10,7 +10,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// commandLine collects a server's arguments with the volumes that the files they name are mounted from.
+// commandLine collects the arguments of a server, with the volumes of the files that they refer to.
 type commandLine struct {
 	args    []string
 	volumes []corev1.Volume
@@ -21,7 +21,7 @@ func (c *commandLine) flag(name string, value any) {
 	c.args = append(c.args, fmt.Sprintf("--%s=%v", name, value))
 }
 
-// set adds a flag unless the value is the zero one, which leaves the server its own default.
+// set adds a flag unless the value is zero, which means the default of the server.
 func set[T comparable](c *commandLine, name string, value T) {
 	var zero T
 	if value != zero {
@@ -46,14 +46,14 @@ func (c *commandLine) mount(volume corev1.Volume, path string) {
 	c.mounts = append(c.mounts, readOnly(volume.Name, path))
 }
 
-// logging is a number of -v; 0 is what servers do anyway.
+// logging sets the verbosity; 0 is the default of servers.
 func (c *commandLine) logging(spec *operatorv1alpha1.LoggingSpec) {
 	if spec != nil && spec.Level > 0 {
 		c.args = append(c.args, fmt.Sprintf("-v=%d", spec.Level))
 	}
 }
 
-// requestHeader names the headers in which proxies hand on the user, and whose proxies are believed.
+// requestHeader sets the headers with the identity of a user, and the proxies that are trusted with them.
 func (c *commandLine) requestHeader(caFile, allowedNames string) {
 	c.flag("requestheader-client-ca-file", caFile)
 	c.flag("requestheader-allowed-names", allowedNames)
@@ -64,7 +64,7 @@ func (c *commandLine) requestHeader(caFile, allowedNames string) {
 
 func (c *commandLine) etcd(etcd Etcd) { c.etcdAt(etcd, "etcd-client-cert", "/etc/etcd/tls") }
 
-// etcdAt names the store and mounts the credentials for it into a directory.
+// etcdAt sets the flags of the store and mounts its credentials into a directory.
 func (c *commandLine) etcdAt(etcd Etcd, volume, dir string) {
 	c.flag("etcd-servers", strings.Join(etcd.Servers, ","))
 	set(c, "etcd-prefix", etcd.Prefix)
@@ -108,7 +108,7 @@ func (c *commandLine) audit(spec *operatorv1alpha1.AuditSpec) {
 	}
 }
 
-// authorization renders an authorizer outside the server. Without its address only the paths that need none remain.
+// authorization renders an authorization webhook. Without its kubeconfig only the paths that are always allowed remain.
 func (c *commandLine) authorization(spec *operatorv1alpha1.AuthorizationSpec) {
 	if spec == nil || spec.Webhook == nil {
 		return
@@ -126,8 +126,8 @@ func (c *commandLine) authorization(spec *operatorv1alpha1.AuthorizationSpec) {
 	c.mount(secretVolume("authorization-webhook-config", webhook.ConfigSecretName), dir)
 }
 
-// authentication renders the ways of authentication beside client certificates. serviceAccounts are the names of the
-// shards whose tokens are accepted.
+// authentication renders authentication other than by client certificates. serviceAccounts are the names of the shards whose
+// tokens are accepted.
 func (c *commandLine) authentication(spec *operatorv1alpha1.AuthSpec, serviceAccounts []string) {
 	if spec == nil {
 		return
@@ -163,7 +163,7 @@ func (c *commandLine) authentication(spec *operatorv1alpha1.AuthSpec, serviceAcc
 			dir, name := "/etc/kcp/tls/"+shard+"/service-account", shard+"-service-account"
 			c.flag("service-account-key-file", dir+"/tls.crt")
 			volume := secretVolume(name, name)
-			// Verifying tokens takes the public key only.
+			// Tokens are verified with the public key.
 			volume.Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
 			c.mount(volume, dir)
 		}

@@ -12,7 +12,7 @@ import (
 // Image is a container image by repository and tag. A digest is the tag of a repository that ends in "@sha256".
 type Image struct{ Repository, Tag string }
 
-// ParseImage takes "repository:tag" or "repository@sha256:digest".
+// ParseImage parses "repository:tag" or "repository@sha256:digest".
 func ParseImage(s string) (Image, error) {
 	colon := strings.LastIndex(s, ":")
 	if colon <= strings.LastIndex(s, "/") || colon == len(s)-1 {
@@ -21,10 +21,10 @@ func ParseImage(s string) (Image, error) {
 	return Image{Repository: s[:colon], Tag: s[colon+1:]}, nil
 }
 
-// String is the image as a container names it.
+// String is the image reference of a container.
 func (i Image) String() string { return i.Repository + ":" + i.Tag }
 
-// With is the image after a spec's choice: each field left out keeps the default.
+// With returns the image with the fields that a spec sets.
 func (i Image) With(spec *operatorv1alpha1.ImageSpec) Image {
 	if spec == nil {
 		return i
@@ -38,7 +38,7 @@ func (i Image) With(spec *operatorv1alpha1.ImageSpec) Image {
 	return i
 }
 
-// pullSecrets are those of the image and those of a template, each once.
+// pullSecrets are the pull secrets of the image and of a template, each once.
 func pullSecrets(spec *operatorv1alpha1.ImageSpec, more []corev1.LocalObjectReference) []corev1.LocalObjectReference {
 	var all, out []corev1.LocalObjectReference
 	if spec != nil {

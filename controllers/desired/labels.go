@@ -9,7 +9,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Components, as the label app.kubernetes.io/component has them.
+// Values of the label app.kubernetes.io/component.
 const (
 	ComponentRootShard        = "rootshard"
 	ComponentRootShardProxy   = "rootshard-proxy"
@@ -20,8 +20,8 @@ const (
 	ComponentEtcd             = "etcd"
 )
 
-// AppLabels are the four labels that Services and Deployments select pods by. Selectors cannot be changed, so these
-// values are those of existing installations, managed-by included.
+// AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are those of
+// existing installations, managed-by included.
 func AppLabels(component, instance string) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by": "kcp-operator",
@@ -31,7 +31,7 @@ func AppLabels(component, instance string) map[string]string {
 	}
 }
 
-// OwnedBy makes a custom resource the controller of what is made for it, so that it goes when the resource goes.
+// OwnedBy is the owner reference to a custom resource, so that its objects are deleted with it.
 func OwnedBy(kind string, owner metav1.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: operatorv1alpha1.SchemeGroupVersion.String(),
@@ -39,12 +39,12 @@ func OwnedBy(kind string, owner metav1.Object) []metav1.OwnerReference {
 		Name:       owner.GetName(),
 		UID:        owner.GetUID(),
 		Controller: ptr.To(true),
-		// The owner can be deleted in the foreground: then it waits for this object.
+		// A deletion of the owner in the foreground waits for this object.
 		BlockOwnerDeletion: ptr.To(true),
 	}}
 }
 
-// union puts maps over each other; the last one wins. It is nil when all are empty.
+// union merges maps; the last value of a key wins. It is nil if all are empty.
 func union(parts ...map[string]string) map[string]string {
 	var out map[string]string
 	for _, part := range parts {
@@ -59,7 +59,7 @@ func union(parts ...map[string]string) map[string]string {
 	return out
 }
 
-// templated adds a template's annotations and labels to metadata; what is set already stays.
+// templated adds the annotations and labels of a template to metadata. Keys that are set keep their value.
 func templated(meta metav1.ObjectMeta, template *operatorv1alpha1.TemplateMetadata) metav1.ObjectMeta {
 	if template != nil {
 		meta.Annotations = union(template.Annotations, meta.Annotations)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// DefaultClusterDomain is the DNS domain of a Kubernetes cluster that says nothing else.
+	// DefaultClusterDomain is the DNS domain of a Kubernetes cluster by default.
 	DefaultClusterDomain = "cluster.local"
 	// ServerPort is the port every server of an installation listens on.
 	ServerPort = 6443
@@ -34,7 +34,7 @@ const (
 // CAName is the name of a CA's Issuer and Certificate.
 func CAName(root *operatorv1alpha1.RootShard, ca CA) string { return root.Name + "-" + string(ca) }
 
-// ProvidedCA is the Secret with a root CA that the user brought, or "".
+// ProvidedCA is the Secret with a root CA that the user provides, or "".
 func ProvidedCA(root *operatorv1alpha1.RootShard) string {
 	if ref := root.Spec.Certificates.CASecretRef; ref != nil {
 		return ref.Name
@@ -42,10 +42,10 @@ func ProvidedCA(root *operatorv1alpha1.RootShard) string {
 	return ""
 }
 
-// CASecret is the name of the Secret that holds a CA: the Certificate's, except for a root CA that the user brought.
+// CASecret is the name of the Secret that holds a CA: that of the Certificate, or that of a root CA that the user provides.
 func CASecret(root *operatorv1alpha1.RootShard, ca CA) string {
-	if brought := ProvidedCA(root); ca == RootCA && brought != "" {
-		return brought
+	if provided := ProvidedCA(root); ca == RootCA && provided != "" {
+		return provided
 	}
 	return CAName(root, ca)
 }
@@ -66,17 +66,17 @@ func RootShardServer(root *operatorv1alpha1.RootShard) string { return root.Name
 // RootShardBaseURL is the URL under which other components reach the root shard.
 func RootShardBaseURL(root *operatorv1alpha1.RootShard) string { return NewRootShard(root).BaseURL() }
 
-// VirtualWorkspaceURL is the URL that a shard publishes for the virtual workspaces that are served beside it.
+// VirtualWorkspaceURL is the URL that a shard publishes for the virtual workspaces of a server beside it.
 func VirtualWorkspaceURL(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) string {
 	return httpsURL(virtualWorkspace.Spec.External.Hostname, virtualWorkspace.Spec.External.Port)
 }
 
-// ExternalURL is the URL of an installation's front door.
+// ExternalURL is the URL under which clients reach an installation.
 func ExternalURL(root *operatorv1alpha1.RootShard) string {
 	return httpsURL(root.Spec.External.Hostname, root.Spec.External.Port)
 }
 
-// PrivateURL is the URL under which shards reach the front door: the private address where there is one.
+// PrivateURL is the URL under which shards reach the front proxy: the private address if there is one.
 func PrivateURL(root *operatorv1alpha1.RootShard) string {
 	external := root.Spec.External
 	if external.PrivateHostname == "" {
@@ -105,7 +105,7 @@ func FrontProxyURL(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.Ro
 	return ExternalURL(root)
 }
 
-// URLHost is the host of a URL without its port, or "" when the URL is none.
+// URLHost is the host of a URL without its port, or "" if the URL is invalid.
 func URLHost(raw string) string {
 	parsed, err := url.Parse(raw)
 	if err != nil {
@@ -120,7 +120,7 @@ func HostOnly(hostport string) string {
 	return host
 }
 
-// splitHostPort takes "host" and "host:port"; without a port it is ServerPort.
+// splitHostPort splits "host:port"; the default port is ServerPort.
 func splitHostPort(hostport string) (string, int32) {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {

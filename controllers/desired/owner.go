@@ -2,12 +2,12 @@ package desired
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Owner is a custom resource as that what is made for it has to know it.
+// Owner is a custom resource as the objects of its etcd refer to it.
 type Owner struct {
 	Name, Namespace string
 	Domain          string                  // of the DNS of the cluster it runs in
 	References      []metav1.OwnerReference // to the custom resource
-	SecretLabels    map[string]string       // of Secrets made for it
+	SecretLabels    map[string]string       // of its Secrets
 }
 
 // AsOwner is the shard as the owner of its etcd.

@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DisruptionBudget lets a drain take one pod of a component at a time. A component that is wanted with fewer than two pods
-// has none. Where the number is left to an autoscaler there is one, which lets a single pod go, too: a budget must never
-// be what keeps a node from being drained for good.
+// DisruptionBudget lets a drain evict one pod of a component at a time. A component with fewer than two replicas has none. One
+// whose replicas are left to an autoscaler has one, which allows the eviction of a single pod, too: a budget must never block
+// the drain of a node for good.
 func DisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	if ptr.Deref(deployment.Spec.Replicas, DefaultReplicas) < 2 {
 		return nil
@@ -27,7 +27,7 @@ func DisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudg
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
 			Selector:       deployment.Spec.Selector.DeepCopy(),
-			// Pods that are not ready serve nobody; keeping them would only hold up the drain.
+			// Pods that are not ready do not serve; keeping them would only delay the drain.
 			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}

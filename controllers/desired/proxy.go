@@ -13,24 +13,24 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Common names of the certificates by which shards know their proxies.
+// Common names of the client certificates of proxies.
 const (
 	frontProxyUser    = "kcp-front-proxy"
 	internalProxyUser = "kcp-root-shard-proxy"
 	mountsProxyUser   = "kcp-mounts-proxy"
 )
 
-// Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in
-// where their settings stand.
+// Proxy is a front proxy or the internal proxy of a root shard. They run the same server and differ in names and in the
+// fields with their settings.
 type Proxy struct {
 	root  *operatorv1alpha1.RootShard
 	front *operatorv1alpha1.FrontProxy // nil for the internal one
 	spec  operatorv1alpha1.RootShardProxySpec
-	// signers are as those of Surroundings.
+	// signers are those of Dependencies.
 	signers []string
 }
 
-// NewInternalProxy is the proxy of a root shard through which the operator reaches any workspace.
+// NewInternalProxy returns the proxy of a root shard through which the operator reaches any workspace.
 func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	p := Proxy{root: root}
 	if root.Spec.Proxy != nil {
@@ -39,8 +39,8 @@ func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	return p
 }
 
-// NewFrontProxy is a front proxy of the installation of root. signers are the shards whose tokens of service accounts it
-// takes, as those of Surroundings.
+// NewFrontProxy returns a front proxy of the installation of root. signers are the shards whose service account tokens it
+// accepts, as in Dependencies.
 func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
 	return Proxy{root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
@@ -53,7 +53,7 @@ func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.Ro
 // Root is the RootShard of the installation.
 func (p Proxy) Root() *operatorv1alpha1.RootShard { return p.root }
 
-// Name is that of the FrontProxy, or of the RootShard that the internal proxy belongs to.
+// Name is the name of the FrontProxy, or of the RootShard of the internal proxy.
 func (p Proxy) Name() string {
 	if p.front != nil {
 		return p.front.Name
@@ -69,7 +69,7 @@ func (p Proxy) Server() string {
 	return p.root.Name + "-proxy"
 }
 
-// Certificate is the name of a certificate: of its server, kubeconfig or requestheader side.
+// Certificate is the name of a certificate; side is server, kubeconfig or requestheader.
 func (p Proxy) Certificate(side string) string {
 	if p.front != nil {
 		return p.root.Name + "-" + p.front.Name + "-" + side
@@ -77,7 +77,7 @@ func (p Proxy) Certificate(side string) string {
 	return p.root.Name + "-proxy-" + side
 }
 
-// CommonName is the name that shards know the proxy by.
+// CommonName is the common name of its client certificates.
 func (p Proxy) CommonName() string {
 	if p.front != nil {
 		return frontProxyUser
@@ -85,7 +85,7 @@ func (p Proxy) CommonName() string {
 	return internalProxyUser
 }
 
-// Names the serving certificate is valid for.
+// ServingNames are the names that the serving certificate is valid for.
 func (p Proxy) ServingNames() []string {
 	namespace, domain := p.root.Namespace, ClusterDomain(p.root)
 	names := []string{p.Server(), p.Server() + "." + namespace, p.Server() + "." + namespace + ".svc", ServiceHost(p.Server(), namespace, domain)}
@@ -99,7 +99,7 @@ func (p Proxy) ServingNames() []string {
 	return names
 }
 
-// CertificateTemplates are the user's changes to the certificates.
+// CertificateTemplates are the certificate templates of the spec.
 func (p Proxy) CertificateTemplates() operatorv1alpha1.CertificateTemplates {
 	return p.spec.CertificateTemplates
 }
@@ -121,7 +121,7 @@ func (p Proxy) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	return refs
 }
 
-// BundleOwner is the name that the proxy's merged bundles start with.
+// BundleOwner is the prefix of the names of the merged bundles.
 func (p Proxy) BundleOwner() string {
 	if p.front != nil {
 		return p.front.Name
@@ -129,7 +129,7 @@ func (p Proxy) BundleOwner() string {
 	return p.root.Name + "-proxy"
 }
 
-// OwnerLabels are the labels of the Secrets made for the proxy's certificates.
+// OwnerLabels are the labels of the Secrets of the certificates.
 func (p Proxy) OwnerLabels() map[string]string {
 	labels := map[string]string{operatorv1alpha1.LabelRootShard: p.root.Name}
 	if p.front != nil {
@@ -138,7 +138,7 @@ func (p Proxy) OwnerLabels() map[string]string {
 	return labels
 }
 
-// SecretLabels are the labels of generated Secrets, which carry their owner's only.
+// SecretLabels are the labels of generated Secrets.
 func (p Proxy) SecretLabels() map[string]string {
 	if p.front != nil {
 		return map[string]string{operatorv1alpha1.LabelFrontProxy: p.front.Name}
@@ -154,7 +154,7 @@ func (p Proxy) Labels() map[string]string {
 	return AppLabels(ComponentRootShardProxy, p.root.Name)
 }
 
-// Owner is the owner reference of everything made for the proxy.
+// Owner is the owner reference of the objects of the proxy.
 func (p Proxy) Owner() []metav1.OwnerReference {
 	if p.front != nil {
 		return OwnedBy("FrontProxy", p.front)
@@ -175,8 +175,8 @@ func (p Proxy) configMap() string {
 
 func (p Proxy) dynamicKubeconfig() string { return p.Certificate("dynamic-kubeconfig") }
 
-// ServiceURL is the address of the proxy's Service. Clients outside of the cluster may know it by another. A Service without
-// an address of its own leads to the pods as they are.
+// ServiceURL is the URL of the Service. Clients outside of the cluster may use another one. A headless Service resolves to the
+// pods, and their port.
 func (p Proxy) ServiceURL() string {
 	port := p.servicePort()
 	if t := p.spec.ServiceTemplate; t != nil && t.Spec != nil && t.Spec.ClusterIP == corev1.ClusterIPNone {
@@ -185,14 +185,14 @@ func (p Proxy) ServiceURL() string {
 	return httpsURL(ServiceHost(p.Server(), p.root.Namespace, ClusterDomain(p.root)), port)
 }
 
-// ReachesAllShardsAs says whether a user of a group reaches the workspaces of all shards through the proxy: it is for all shards, and
-// the group passes.
+// ReachesAllShardsAs reports whether a user in a group reaches the workspaces of all shards through the proxy: it routes to all
+// shards, and does not drop the group.
 func (p Proxy) ReachesAllShardsAs(group string) bool {
 	for _, arg := range p.spec.ExtraArgs {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch name {
 		case "shards", "shard-selector", "authentication-drop-groups", "authentication-pass-on-groups":
-			return false // what it comes to is for the proxy to say
+			return false // only the proxy can evaluate it
 		}
 	}
 	if p.front == nil || p.front.Spec.Auth == nil {
@@ -202,7 +202,7 @@ func (p Proxy) ReachesAllShardsAs(group string) bool {
 	return (groupList(auth.PassOnGroups) == "" || MatchesGroup(auth.PassOnGroups, group)) && !MatchesGroup(auth.DropGroups, group)
 }
 
-// MatchesGroup says whether a list of groups, in which a trailing "*" stands for any rest, has one.
+// MatchesGroup reports whether a list of groups, in which a trailing "*" matches any suffix, has a group.
 func MatchesGroup(patterns []string, group string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, wild := strings.CutSuffix(pattern, "*")
@@ -215,7 +215,7 @@ func ProxyService(p Proxy) *corev1.Service {
 	return service(p.meta(p.Server()), p.Labels(), p.spec.ServiceTemplate, httpsPort("https", p.servicePort(), ServerPort))
 }
 
-// servicePort is the port clients are told: the proxy's own, else the installation's.
+// servicePort is the port of the address of the proxy, else of that of the installation.
 func (p Proxy) servicePort() int32 {
 	if p.front == nil {
 		return ServerPort
@@ -232,7 +232,7 @@ func (p Proxy) servicePort() int32 {
 	return ServerPort
 }
 
-// ProxyConfig is the mapping file: which URL paths go to which server.
+// ProxyConfig is the ConfigMap with the path mappings: the backend of each URL path.
 func ProxyConfig(p Proxy) (*corev1.ConfigMap, error) {
 	ca := proxyCADir + "/tls.crt"
 	if p.CABundleRef() != nil {
@@ -260,13 +260,13 @@ func ProxyConfig(p Proxy) (*corev1.ConfigMap, error) {
 	}, nil
 }
 
-// Where a proxy finds its files.
+// Directories of the files of a proxy.
 const (
 	proxyDir   = "/etc/kcp-front-proxy"
 	proxyCADir = "/etc/kcp/tls/ca"
 )
 
-// ProxyDeployment is the server of a proxy.
+// ProxyDeployment is the Deployment of a proxy.
 func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 	line := p.commandLine()
 	var resources corev1.ResourceRequirements
@@ -282,8 +282,8 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		volumes:   line.volumes,
 		mounts:    line.mounts,
 		resources: resources,
-		// A proxy listens once it knows the shards. Without the first probe it would be killed, again and again, while
-		// the root shard starts; with it five minutes pass before.
+		// A proxy listens once it has synced the shards. Without the startup probe it would be restarted while the root shard
+		// starts; with it that takes five minutes.
 		probes:    probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
 		image:     image,
 		imageSpec: p.spec.Image,
@@ -304,7 +304,7 @@ func (p Proxy) commandLine() *commandLine {
 	named(secretVolume, p.Certificate("requestheader"), proxyDir+"/requestheader-client")
 	rootCA := CAName(p.root, RootCA)
 	c.mount(caVolume(rootCA, CASecret(p.root, RootCA)), proxyCADir)
-	// Manifests in the wild name the root CA by this path too.
+	// Existing manifests refer to the root CA by this path, too.
 	c.mounts = append(c.mounts, readOnly(rootCA, proxyDir+"/tls/ca"))
 	named(caVolume, CASecret(p.root, RequestHeaderCA), proxyCADir+"/requestheader-client")
 	if p.CABundleRef() != nil {
@@ -328,7 +328,7 @@ func (p Proxy) commandLine() *commandLine {
 		return c
 	}
 	if auth := p.front.Spec.Auth; auth != nil {
-		// An empty list is not the same as none: it says that no group is dropped, where none is the proxy's default.
+		// An empty list drops no group; without a list the proxy has defaults.
 		if auth.DropGroups != nil {
 			c.flag("authentication-drop-groups", groupList(auth.DropGroups))
 		}
@@ -342,7 +342,7 @@ func (p Proxy) commandLine() *commandLine {
 	return c
 }
 
-// groupList joins groups for a comma-separated flag. The empty group stands for an empty list.
+// groupList joins groups for a comma-separated flag. A list of the empty group is empty.
 func groupList(groups []string) string {
 	var out []string
 	for _, group := range groups {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certificateOnly are the places of certificates that servers read again while they run: the serving certificate, and
-// client certificates, which are read for new connections. What else is in such a Secret no server reads.
+// certificateOnly are the mount paths of certificates that servers reload: the serving certificate, and client certificates.
+// Servers read nothing else from such a Secret.
 var certificateOnly = []string{
 	shardTLS + "/server", shardTLS + "/client", shardTLS + "/mounts-proxy",
 	shardTLS + "/logical-cluster-admin", shardTLS + "/external-logical-cluster-admin",
@@ -16,20 +16,19 @@ var certificateOnly = []string{
 	cacheDir + "/tls/server", cacheDir + "/tls/client-certificate", cacheParentDir + "/client-certificate",
 }
 
-// clientCAs are the places of CAs whose clients are accepted. Servers read them again while they run, too.
+// clientCAs are the mount paths of client CAs, which servers reload, too.
 var clientCAs = []string{
 	shardTLS + "/ca/client", shardTLS + "/ca/requestheader-client", proxyDir + "/client-ca",
 }
 
-// etcdCredentials are the places of client certificates for etcd. They are read for each connection, the CA only once.
+// etcdCredentials are the mount paths of client certificates for etcd. They are read for each connection, the CA only once.
 var etcdCredentials = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
 
-// servers are the commands whose ways of reading files are known. Another program in their place is restarted whenever a
-// file changes.
+// servers are the commands that are known to reload files. Another command is restarted whenever a file changes.
 var servers = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
 
-// readOnce says which keys of the Secret mounted at a path a server reads only when it starts. all is true where nothing
-// is known about the path.
+// readOnce returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for a path
+// that is not known.
 func readOnce(container *corev1.Container, path string) (keys []string, all bool) {
 	switch {
 	case len(container.Command) == 0 || !slices.Contains(servers, container.Command[0]):
@@ -45,8 +44,8 @@ func readOnce(container *corev1.Container, path string) (keys []string, all bool
 	return nil, true
 }
 
-// keysReadOnce are, by the name of a Secret, the keys whose change restarts a pod. A Secret that restarts it with any
-// change is left out.
+// keysReadOnce returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any change restarts it
+// is left out.
 func keysReadOnce(pod *corev1.PodSpec) map[string][]string {
 	secrets := map[string]string{} // by volume
 	for _, volume := range pod.Volumes {
@@ -62,7 +61,7 @@ func keysReadOnce(pod *corev1.PodSpec) map[string][]string {
 				continue
 			}
 			keys, all := readOnce(&pod.Containers[i], mount.MountPath)
-			if all || mount.SubPath != "" { // a file mounted by itself does not change while the pod runs
+			if all || mount.SubPath != "" { // a file mounted by subPath is never updated
 				whole[name] = true
 			}
 			out[name] = append(out[name], keys...)

@@ -13,12 +13,12 @@ import (
 // Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
 type Mounts struct {
 	Secrets, ConfigMaps []string
-	// readOnce are the keys of Secrets that servers read only when they start; of a Secret that is not in it, all.
+	// readOnce has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these are all.
 	readOnce map[string][]string
 }
 
-// Revision is what a pod has to be restarted for when it changes: a hash of what the server reads from a Secret when it
-// starts. It is "" where the server reads everything again while it runs.
+// Revision hashes what a server reads from a Secret only when it starts: a change restarts the pods. It is "" for a Secret that
+// the server reloads.
 func (m Mounts) Revision(secret *corev1.Secret) string {
 	keys, known := m.readOnce[secret.Name]
 	if !known {
@@ -34,31 +34,31 @@ func (m Mounts) Revision(secret *corev1.Secret) string {
 	return contentHash(data)
 }
 
-// MountsOf finds what a pod mounts. Optional sources are left out: a pod starts without them.
+// MountsOf returns what a pod mounts, without optional sources.
 func MountsOf(pod *corev1.PodSpec) Mounts {
 	secrets, configMaps := map[string]bool{}, map[string]bool{}
-	// What has no name cannot be read; the API server says so about the pod.
-	note := func(names map[string]bool, name string, optional *bool) {
+	// The API server rejects a source without a name.
+	add := func(names map[string]bool, name string, optional *bool) {
 		if name != "" && (optional == nil || !*optional) {
 			names[name] = true
 		}
 	}
 	for _, volume := range pod.Volumes {
 		if s := volume.Secret; s != nil {
-			note(secrets, s.SecretName, s.Optional)
+			add(secrets, s.SecretName, s.Optional)
 		}
 		if c := volume.ConfigMap; c != nil {
-			note(configMaps, c.Name, c.Optional)
+			add(configMaps, c.Name, c.Optional)
 		}
 		if volume.Projected == nil {
 			continue
 		}
 		for _, source := range volume.Projected.Sources {
 			if s := source.Secret; s != nil {
-				note(secrets, s.Name, s.Optional)
+				add(secrets, s.Name, s.Optional)
 			}
 			if c := source.ConfigMap; c != nil {
-				note(configMaps, c.Name, c.Optional)
+				add(configMaps, c.Name, c.Optional)
 			}
 		}
 	}
@@ -68,10 +68,9 @@ func MountsOf(pod *corev1.PodSpec) Mounts {
 // Revisions are content hashes of mounted objects by name.
 type Revisions struct{ Secrets, ConfigMaps map[string]string }
 
-// LabelRevisions puts one label per mounted object on the pods, so that they are replaced when its content changes. What
-// has no revision needs no restart, and has no label.
-// The keys are those of existing installations; the values are hashes of the content where those have a
-// resourceVersion, so that a new label on a Secret, or a backup restored, does not restart every server.
+// LabelRevisions sets one label for each mounted object on the pods, so that they are replaced when its content changes.
+// Objects without a revision have no label. The keys are those of existing installations; the values are hashes of the
+// content and not a resourceVersion, so that a new label on a Secret, or a restored backup, does not restart servers.
 func LabelRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
 	labels := map[string]string{}
 	for name, revision := range revisions.Secrets {
@@ -99,7 +98,7 @@ func ConfigMapRevision(configMap *corev1.ConfigMap) string {
 	return contentHash(data)
 }
 
-// nameHash shortens an object name to what fits into a label key.
+// nameHash shortens an object name to fit into a label key.
 func nameHash(name string) string {
 	sum := sha3.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:])[:20]
@@ -108,7 +107,7 @@ func nameHash(name string) string {
 func contentHash(data map[string][]byte) string {
 	hash := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		// Every part is hashed to a fixed length first, so that no two contents run together to the same input.
+		// Each part is hashed to a fixed length, so that the boundaries between parts are unambiguous.
 		k, v := sha256.Sum256([]byte(key)), sha256.Sum256(data[key])
 		hash.Write(k[:])
 		hash.Write(v[:])

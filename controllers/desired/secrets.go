@@ -27,7 +27,7 @@ func bundleSecret(name, namespace string, labels map[string]string, owner []meta
 	return generatedSecret(name, namespace, labels, owner, nil)
 }
 
-// ShardKubeconfigs are the credentials of a shard's own server, which finds its certificates in files.
+// ShardKubeconfigs are the kubeconfigs that the server of a shard uses. They refer to certificate files.
 func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 	const serverCA = shardTLS + "/ca/server/tls.crt"
 	externalCA := serverCA
@@ -55,13 +55,13 @@ func ShardKubeconfigs(s Shard) ([]*corev1.Secret, error) {
 	return out, nil
 }
 
-// ProxyKubeconfig holds the credentials by which a proxy watches the shards.
+// ProxyKubeconfig is the kubeconfig with which a proxy watches the shards.
 func ProxyKubeconfig(p Proxy) (*corev1.Secret, error) {
 	files := fileKubeconfig("system:admin", "system:admin", "admin", RootShardBaseURL(p.root), proxyCADir+"/tls.crt", proxyDir+"/kubeconfig-client-cert")
 	return kubeconfigSecret(p.dynamicKubeconfig(), p.root.Namespace, p.SecretLabels(), p.Owner(), files)
 }
 
-// UserKubeconfig is what a Kubeconfig object asks for, with its credentials inside.
+// UserKubeconfig is the kubeconfig of a Kubeconfig object, with its credentials embedded.
 type UserKubeconfig struct {
 	User            string
 	Server          string // without a path
@@ -87,14 +87,14 @@ func (k UserKubeconfig) File() ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// UserSecret is the Secret that a Kubeconfig object writes. Keys that others put into it stay.
+// UserSecret is the Secret of a Kubeconfig object. Its other keys are kept.
 func UserSecret(kubeconfig *operatorv1alpha1.Kubeconfig, file []byte, owned bool) *corev1.Secret {
 	secret := generatedSecret(kubeconfig.Spec.SecretRef.Name, kubeconfig.Namespace,
 		map[string]string{operatorv1alpha1.LabelKubeconfig: kubeconfig.Name}, nil, map[string][]byte{KubeconfigKey: file})
 	if owned {
 		secret.OwnerReferences = OwnedBy("Kubeconfig", kubeconfig)
 	}
-	secret.Type = "" // that of a Secret which exists already stays
+	secret.Type = "" // immutable, and the Secret may exist
 	return secret
 }
 

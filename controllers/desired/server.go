@@ -18,7 +18,7 @@ import (
 // DefaultReplicas is the number of pods of a component whose spec leaves it to the operator or to an autoscaler.
 const DefaultReplicas int32 = 2
 
-// server is what the Deployments of all components have in common; each component fills it in.
+// server is what the Deployments of all components have in common.
 type server struct {
 	meta      metav1.ObjectMeta
 	selector  map[string]string
@@ -34,27 +34,27 @@ type server struct {
 
 	image     Image
 	imageSpec *operatorv1alpha1.ImageSpec
-	replicas  *int32 // nil: not decided here
+	replicas  *int32 // nil: left to an autoscaler
 	template  *operatorv1alpha1.DeploymentTemplate
 	extras    operatorv1alpha1.ContainerExtras
 }
 
-// A pod that is taken away serves on for a moment: new connections come until every node has heard that it is leaving its
-// Service. Then its server lets requests end that have begun.
+// A terminating pod serves for a while, until every node has removed it from its Service. Then its server drains the requests
+// in flight.
 const (
 	preStopSeconds        int64 = 5
-	requestTimeoutSeconds int64 = 60 // what servers give a request
+	requestTimeoutSeconds int64 = 60 // the request timeout of servers
 )
 
 type probes struct{ startup, readiness, liveness *corev1.Probe }
 
-// deployment renders a component. Replicas stay unset when the spec leaves them out, so that an autoscaler can own them.
+// deployment renders the Deployment. Replicas that the spec omits stay unset, so that an autoscaler can own them.
 func (s server) deployment() *appsv1.Deployment {
 	pod := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: union(s.podLabels, s.selector)},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{SeccompProfile: runtimeDefault()},
-			// No server asks the cluster it runs on anything.
+			// No server is a client of the cluster that it runs on.
 			AutomountServiceAccountToken: ptr.To(false),
 			ImagePullSecrets:             pullSecrets(s.imageSpec, nil),
 			TopologySpreadConstraints:    topologySpread(s.selector),
@@ -103,22 +103,22 @@ func (s server) deployment() *appsv1.Deployment {
 	}
 }
 
-// topologySpread wishes for the pods of a component to be on different nodes, and in different zones where there are any. It is no
-// demand: on a small cluster they share a node. One pod alone has it too, so that scaling does not replace the first.
+// topologySpread prefers to spread the pods of a component over nodes and zones. It is no requirement: on a small cluster they
+// share a node. A single replica has it, too, so that scaling does not replace the first pod.
 func topologySpread(selector map[string]string) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
 		out = append(out, corev1.TopologySpreadConstraint{
 			TopologyKey: key, MaxSkew: 1, WhenUnsatisfiable: corev1.ScheduleAnyway,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: selector},
-			// Pods that are being replaced do not count: where they are, nobody will be in a minute.
+			// Pods of older revisions do not count: they are being replaced.
 			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
 		})
 	}
 	return out
 }
 
-// applyPodTemplate sets what the template names and leaves the rest. Pull secrets add to those of the image.
+// applyPodTemplate sets the fields of the template. Pull secrets are added to those of the image.
 func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, template *operatorv1alpha1.PodSpecTemplate) {
 	if template == nil {
 		return
@@ -127,14 +127,14 @@ func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, te
 	pod.Affinity = template.Affinity
 	pod.Tolerations = template.Tolerations
 	pod.HostAliases = template.HostAliases
-	if template.TopologySpreadConstraints != nil { // an empty list is a wish for none
+	if template.TopologySpreadConstraints != nil { // an empty list turns the default off
 		pod.TopologySpreadConstraints = template.TopologySpreadConstraints
 	}
 	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
 }
 
-// VolumeConflict says which of the user's volumes or mounts stands where one of the operator's does, or is "". The API server
-// reports it as a failure of its own.
+// VolumeConflict is the message about a volume or mount of the user that conflicts with one of the operator, or "". The API
+// server would reject the Deployment.
 func VolumeConflict(pod *corev1.PodSpec) string {
 	names := map[string]bool{}
 	for _, volume := range pod.Volumes {
@@ -156,7 +156,7 @@ func VolumeConflict(pod *corev1.PodSpec) string {
 	return ""
 }
 
-// ContainerSecurity takes every privilege from a container that a server does not need.
+// ContainerSecurity drops the privileges that a server does not need.
 func ContainerSecurity() *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		SeccompProfile:           runtimeDefault(),
@@ -179,7 +179,7 @@ func httpsProbe(path string, delay, period, failures int32) *corev1.Probe {
 	}
 }
 
-// serverResources are the defaults of a shard, merged with a spec key by key.
+// serverResources are the default resources of a shard, merged with a spec.
 func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return mergedResources(corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
@@ -187,8 +187,8 @@ func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequireme
 	}, spec)
 }
 
-// mergedResources puts a spec over defaults. No container may ask for more than its limit: a default that does, beside what
-// the spec says, gives way.
+// mergedResources merges a spec into defaults, key by key. A default request above the limit of the spec is lowered to it, and
+// a default limit below the request of the spec is raised.
 func mergedResources(defaults corev1.ResourceRequirements, spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	if spec == nil {
 		return defaults
@@ -215,7 +215,7 @@ func secretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
-// caVolume mounts a CA's certificate and leaves its private key out: no server signs anything with it.
+// caVolume mounts the certificate of a CA without its private key.
 func caVolume(name, secret string) corev1.Volume {
 	volume := secretVolume(name, secret)
 	volume.Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}

@@ -9,7 +9,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// service renders a component's Service. Node ports are not set, so those that exist stay.
+// service renders the Service of a component. Node ports are not set, so that allocated ones stay.
 func service(meta metav1.ObjectMeta, selector map[string]string, template *operatorv1alpha1.ServiceTemplate, ports ...corev1.ServicePort) *corev1.Service {
 	out := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},

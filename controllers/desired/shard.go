@@ -9,37 +9,37 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// rootShardName is the name of every root shard inside its installation, whatever its RootShard is called.
+// rootShardName is the name of every root shard inside its installation, whatever the name of its RootShard.
 const rootShardName = "root"
 
-// Shard is the server of one shard: of a RootShard, which is the first of its installation, or of a Shard beside it. Both
-// run the same server and differ in names, and in whom they have to know.
+// Shard is the server of one shard: of a RootShard, or of a Shard that belongs to one. Both run the same server and differ in
+// names and dependencies.
 type Shard struct {
 	root  *operatorv1alpha1.RootShard
-	shard *operatorv1alpha1.Shard // nil for the root shard itself
+	shard *operatorv1alpha1.Shard // nil for the root shard
 }
 
-// NewRootShard is the shard of a RootShard.
+// NewRootShard returns the shard of a RootShard.
 func NewRootShard(root *operatorv1alpha1.RootShard) Shard { return Shard{root: root} }
 
-// NewShard is a shard beside the root shard of its installation.
+// NewShard returns the shard of a Shard in the installation of root.
 func NewShard(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) Shard {
 	return Shard{root: root, shard: shard}
 }
 
-// IsRoot says whether the shard is the first of its installation.
+// IsRoot reports whether the shard is the root shard of its installation.
 func (s Shard) IsRoot() bool { return s.shard == nil }
 
 // Root is the RootShard of the installation.
 func (s Shard) Root() *operatorv1alpha1.RootShard { return s.root }
 
-// Name is that of the custom resource. Names of everything made for the shard start with it.
+// Name is the name of the custom resource, the prefix of the names of its objects.
 func (s Shard) Name() string { return s.object().GetName() }
 
-// Namespace is that of the custom resource.
+// Namespace is the namespace of the custom resource.
 func (s Shard) Namespace() string { return s.object().GetNamespace() }
 
-// ShardName is the name by which the installation knows the shard.
+// ShardName is the name of the shard inside the installation.
 func (s Shard) ShardName() string {
 	if s.IsRoot() {
 		return rootShardName
@@ -55,8 +55,8 @@ func (s Shard) Spec() operatorv1alpha1.CommonShardSpec {
 	return s.shard.Spec.CommonShardSpec
 }
 
-// CacheRef names the CacheServer that the shard uses and the field that says so: its own choice, else that of the
-// installation. The name is empty where the root shard holds the cache.
+// CacheRef is the name of the CacheServer that the shard uses, with the field that names it: its own, else that of the
+// installation. The name is empty where the root shard embeds the cache.
 func (s Shard) CacheRef() (name, field string) {
 	if !s.IsRoot() {
 		if own := s.shard.Spec.Cache.Ref; own != nil && own.Name != "" {
@@ -110,7 +110,7 @@ func (s Shard) Component() string {
 // Labels are the app labels of the shard.
 func (s Shard) Labels() map[string]string { return AppLabels(s.Component(), s.Name()) }
 
-// SecretLabels are the labels of generated Secrets, which carry their owner's only.
+// SecretLabels are the labels of generated Secrets.
 func (s Shard) SecretLabels() map[string]string {
 	if s.IsRoot() {
 		return map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}
@@ -118,12 +118,12 @@ func (s Shard) SecretLabels() map[string]string {
 	return map[string]string{operatorv1alpha1.LabelShard: s.shard.Name}
 }
 
-// OwnerLabels are the labels of the Secrets made for the shard's certificates.
+// OwnerLabels are the labels of the Secrets of the certificates.
 func (s Shard) OwnerLabels() map[string]string {
 	return union(map[string]string{operatorv1alpha1.LabelRootShard: s.root.Name}, s.SecretLabels())
 }
 
-// Owner is the owner reference of everything made for the shard.
+// Owner is the owner reference of the objects of the shard.
 func (s Shard) Owner() []metav1.OwnerReference {
 	if s.IsRoot() {
 		return OwnedBy("RootShard", s.root)
@@ -131,8 +131,8 @@ func (s Shard) Owner() []metav1.OwnerReference {
 	return OwnedBy("Shard", s.shard)
 }
 
-// ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged. Those of the
-// RootShard count for all shards.
+// ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the RootShard
+// applies to all shards.
 func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	refs := []*corev1.LocalObjectReference{s.root.Spec.ClientCABundleRef}
 	if !s.IsRoot() {
@@ -165,7 +165,7 @@ func (s Shard) clientCA() string {
 	return CASecret(s.root, ClientCA)
 }
 
-// nonNil are the references that a spec sets.
+// nonNil are the references that are set.
 func nonNil(refs ...*corev1.LocalObjectReference) []*corev1.LocalObjectReference {
 	return slices.DeleteFunc(refs, func(ref *corev1.LocalObjectReference) bool { return ref == nil })
 }

@@ -7,30 +7,30 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Etcd is the store of a server as the server sees it.
+// Etcd is the connection of a server to its store.
 type Etcd struct {
 	Servers     []string // client URLs
-	Prefix      string   // "" is the server's own
+	Prefix      string   // "" is the default of the server
 	Credentials string   // Secret with tls.crt, tls.key and ca.crt; "" for none
 }
 
-// Dependencies is what a server must know of other objects of its installation, as they were observed.
+// Dependencies are the objects that the server of a shard depends on, as observed.
 type Dependencies struct {
-	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard holds the cache
+	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard embeds the cache
 	VirtualWorkspace *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
-	// Signers are the names of the RootShard and the Shards that sign tokens of service accounts: the root shard first,
-	// then sorted. A Secret called <name>-service-account holds the key of each.
+	// Signers are the names of the RootShard and the Shards that sign service account tokens: the root shard first, then
+	// sorted. The Secret <name>-service-account holds the key of each.
 	Signers []string
 }
 
-// Where a shard finds its files.
+// Directories of the files of a shard.
 const (
 	shardTLS        = "/etc/kcp/tls"
 	cacheDir        = "/etc/cache-server"
 	cacheKubeconfig = cacheDir + "/kubeconfig/" + KubeconfigKey
 )
 
-// ShardDeployment is the server of a shard.
+// ShardDeployment is the Deployment of a shard.
 func ShardDeployment(s Shard, image Image, etcd Etcd, dependencies Dependencies) *appsv1.Deployment {
 	line := s.commandLine(etcd, dependencies)
 	spec := s.Spec()
@@ -61,14 +61,14 @@ func ShardService(s Shard) *corev1.Service {
 	spec := s.Spec()
 	ports := []corev1.ServicePort{httpsPort("https", ServerPort, ServerPort)}
 	if spec.KCPVirtualWorkspace == nil {
-		// Nothing listens there; manifests of others refer to it.
+		// Nothing listens there; existing manifests refer to it.
 		ports = append(ports, httpsPort("https-virtual-workspaces", virtualWorkspacePort, virtualWorkspacePort))
 	}
 	return service(s.meta(s.Server()), s.Labels(), spec.ServiceTemplate, ports...)
 }
 
-// commandLine keeps the order that users of extraArgs rely on: of a flag given twice the last one counts, so extraArgs win
-// over what comes before them and lose against what comes after.
+// commandLine has the order that users of extraArgs rely on: the last value of a flag counts, so extraArgs override the flags
+// before them and are overridden by those after.
 func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c, spec := &commandLine{}, s.Spec()
 	s.mountFiles(c)
@@ -97,7 +97,7 @@ func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	return c
 }
 
-// mountFiles mounts the CAs of the installation and the shard's own certificates and credentials.
+// mountFiles mounts the CAs of the installation and the certificates and kubeconfigs of the shard.
 func (s Shard) mountFiles(c *commandLine) {
 	for _, ca := range []struct {
 		volume, dir, secret string
@@ -147,8 +147,8 @@ func (s Shard) fixedFlags(c *commandLine) {
 	c.flag("logging-format", "json")
 }
 
-// secondaryFlags tell a shard beside the root shard who it is and where the others are. Without a cache server the root shard
-// is where the cache is.
+// secondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard and of the
+// cache, which the root shard embeds if there is no cache server.
 func (s Shard) secondaryFlags(c *commandLine, dependencies Dependencies) {
 	const rootKubeconfig = "/etc/kcp/client-kubeconfig/" + KubeconfigKey
 	c.flag("shard-name", s.ShardName())
@@ -163,8 +163,8 @@ func (s Shard) secondaryFlags(c *commandLine, dependencies Dependencies) {
 	c.flag("mount-proxy-client-key-file", shardTLS+"/mounts-proxy/tls.key")
 }
 
-// cacheFiles mounts what a client of a cache server needs. certificate is the Secret with the client's own certificate:
-// a server that may do everything in the cache would hold power over all shards.
+// cacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of this client:
+// one with full access to the cache would have power over all shards.
 func (c *commandLine) cacheFiles(cache *operatorv1alpha1.CacheServer, certificate string) {
 	of := NewCacheServer(cache)
 	c.mount(secretVolume("cache-server-kubeconfig", of.Kubeconfig()), cacheDir+"/kubeconfig")

@@ -6,14 +6,14 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Where servers find their credentials for the shared index.
+// Directories of credentials for the shared index.
 const (
 	shardIndexDir = "/etc/kcp/shared-index/tls"
 	proxyIndexDir = proxyDir + "/shared-index"
 )
 
-// sharedIndex names the index of an installation and mounts the credentials for it into a directory: those of the component,
-// else those of the installation. It says whether there is an index.
+// sharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the component, else
+// those of the installation. It reports whether there is a shared index.
 func (c *commandLine) sharedIndex(index *operatorv1alpha1.SharedIndexConfig, own *operatorv1alpha1.SharedIndexClient, dir string) bool {
 	if index == nil {
 		return false
@@ -33,7 +33,7 @@ func (c *commandLine) sharedIndex(index *operatorv1alpha1.SharedIndexConfig, own
 	return true
 }
 
-// SharedIndex is what the shard's own spec says about the shared index of its installation.
+// SharedIndex is the shared index client in the spec of the shard, or nil.
 func (s Shard) SharedIndex() *operatorv1alpha1.SharedIndexClient {
 	if s.IsRoot() {
 		return nil
@@ -41,7 +41,7 @@ func (s Shard) SharedIndex() *operatorv1alpha1.SharedIndexClient {
 	return s.shard.Spec.SharedIndex
 }
 
-// sharedIndexFlags lets a shard write what is on it, and keep the index small.
+// sharedIndexFlags are the flags by which a shard writes to the shared index and compacts it.
 func (s Shard) sharedIndexFlags(c *commandLine) {
 	index := s.root.Spec.SharedIndex
 	if c.sharedIndex(index, s.SharedIndex(), shardIndexDir) && index.CompactionInterval != nil {

@@ -11,13 +11,13 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// VirtualWorkspace is a server of virtual workspaces beside a shard.
+// VirtualWorkspace is a virtual workspace server beside a shard.
 type VirtualWorkspace struct {
 	object *operatorv1alpha1.VirtualWorkspace
 	target Shard
 }
 
-// NewVirtualWorkspace is the server of a VirtualWorkspace, with the shard it stands beside.
+// NewVirtualWorkspace returns the server of a VirtualWorkspace, beside the shard target.
 func NewVirtualWorkspace(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, target Shard) VirtualWorkspace {
 	return VirtualWorkspace{object: virtualWorkspace, target: target}
 }
@@ -25,10 +25,10 @@ func NewVirtualWorkspace(virtualWorkspace *operatorv1alpha1.VirtualWorkspace, ta
 // Root is the RootShard of the installation.
 func (v VirtualWorkspace) Root() *operatorv1alpha1.RootShard { return v.target.root }
 
-// Target is the shard that the server stands beside.
+// Target is the shard that the server runs beside.
 func (v VirtualWorkspace) Target() Shard { return v.target }
 
-// Name is that of the custom resource.
+// Name is the name of the custom resource.
 func (v VirtualWorkspace) Name() string { return v.object.Name }
 
 // Server is the name of the Deployment and the Service.
@@ -44,10 +44,10 @@ func (v VirtualWorkspace) Host() string {
 	return ServiceHost(v.Server(), v.object.Namespace, orDefault(v.object.Spec.ClusterDomain, DefaultClusterDomain))
 }
 
-// ServiceURL is the address of the server's Service. Shards publish another one.
+// ServiceURL is the URL of the Service. Shards publish the external one.
 func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), ServerPort) }
 
-// IsStandard says whether it is our own server. What one of the user's own answers is not known.
+// IsStandard reports whether it is the server of this project, and not a command of the user, whose endpoints are unknown.
 func (v VirtualWorkspace) IsStandard() bool { return len(v.object.Spec.Command) == 0 }
 
 // Certificate is the name of one of the server's certificates, and of its Secret.
@@ -63,22 +63,22 @@ func (v VirtualWorkspace) SecretLabels() map[string]string {
 	return map[string]string{operatorv1alpha1.LabelVirtualWorkspace: v.object.Name}
 }
 
-// OwnerLabels are the labels of the Secrets made for certificates.
+// OwnerLabels are the labels of the Secrets of the certificates.
 func (v VirtualWorkspace) OwnerLabels() map[string]string {
 	return union(map[string]string{operatorv1alpha1.LabelRootShard: v.target.root.Name}, v.SecretLabels())
 }
 
-// Owner is the owner reference of everything made for the server.
+// Owner is the owner reference of the objects of the server.
 func (v VirtualWorkspace) Owner() []metav1.OwnerReference {
 	return OwnedBy("VirtualWorkspace", v.object)
 }
 
-// ClientCABundleRefs name the user's Secrets with further client CAs, in the order they are merged.
+// ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged.
 func (v VirtualWorkspace) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	return nonNil(v.target.root.Spec.ClientCABundleRef, v.object.Spec.ClientCABundleRef)
 }
 
-// CABundleRefs name the user's Secret with further server CAs, if there is one.
+// CABundleRefs name the Secret of the user with further server CAs, if there is one.
 func (v VirtualWorkspace) CABundleRefs() []*corev1.LocalObjectReference {
 	return nonNil(v.object.Spec.CABundleSecretRef)
 }
@@ -87,12 +87,12 @@ func (v VirtualWorkspace) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: v.object.Namespace, Labels: v.Labels(), OwnerReferences: v.Owner()}
 }
 
-// VirtualWorkspaceService is the Service of a server of virtual workspaces.
+// VirtualWorkspaceService is the Service of a virtual workspace server.
 func VirtualWorkspaceService(v VirtualWorkspace) *corev1.Service {
 	return service(v.meta(v.Server()), v.Labels(), v.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
-// VirtualWorkspaceDeployment is the pods of a server of virtual workspaces. cache is that of the target, or nil.
+// VirtualWorkspaceDeployment is the Deployment of a virtual workspace server. cache is the CacheServer of its target, or nil.
 func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operatorv1alpha1.CacheServer) *appsv1.Deployment {
 	spec := v.object.Spec
 	shared := &commandLine{} // what all containers mount
@@ -128,7 +128,7 @@ func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operator
 	return out
 }
 
-// addInitContainer adds a container that must end before the server starts, with the volumes that it brings.
+// addInitContainer adds an init container of the spec, with its volumes.
 func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1alpha1.VirtualWorkspaceInitContainer, shared []corev1.VolumeMount, image Image) {
 	own := &commandLine{}
 	credentials(own, "init-"+init.Name+"-kubeconfig", "/etc/kcp/init-kubeconfig", v.target, v.Certificate("client"), init.KubeconfigSecretRef)
@@ -148,12 +148,12 @@ func (v VirtualWorkspace) addInitContainer(pod *corev1.PodSpec, init operatorv1a
 		Args:            init.Args,
 		Resources:       serverResources(init.Resources),
 		VolumeMounts:    slices.Concat(shared, own.mounts, init.VolumeMounts),
-		// It is the user's own program, which may write where it likes within its container.
+		// A program of the user may write to the file system of its container.
 		SecurityContext: &corev1.SecurityContext{SeccompProfile: runtimeDefault(), AllowPrivilegeEscalation: ptr.To(false)},
 	})
 }
 
-// credentials mounts those that a container has of its own, else those of the target. A container never has both.
+// credentials mounts the credentials of a container: its own kubeconfig, else that of the target. It never has both.
 func credentials(c *commandLine, volume, dir string, target Shard, certificate string, own *corev1.LocalObjectReference) {
 	if own != nil {
 		c.mount(secretVolume(volume, own.Name), dir)
@@ -195,7 +195,7 @@ func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *comm
 	} else {
 		c.flag("kubeconfig", "/etc/kcp/logical-cluster-admin-kubeconfig/"+KubeconfigKey)
 	}
-	// Servers of others insist on one and use it for nothing.
+	// Other servers require it, and do not use it.
 	c.flag("shard-external-url", "https://127.0.0.1:6443")
 	if cache != nil {
 		c.flag("cache-kubeconfig", cacheKubeconfig)
@@ -205,7 +205,7 @@ func (v VirtualWorkspace) commandLine(cache *operatorv1alpha1.CacheServer) *comm
 	return c
 }
 
-// firstByName keeps the first of several volumes of one name: containers that share a volume each bring it.
+// firstByName keeps the first volume of each name: containers that share a volume each add it.
 func firstByName(volumes []corev1.Volume) []corev1.Volume {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(volumes, func(volume corev1.Volume) bool {

@@ -8,39 +8,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Refusal says why a wanted change cannot be made to an etcd that runs, and what the user can do.
-type Refusal struct{ Reason, Message string }
+// Rejection is why a change cannot be made to an etcd that runs, and what the user can do.
+type Rejection struct{ Reason, Message string }
 
-// ValidateUpdate decides whether the members that run can become those that are wanted. Both the number of members and what
-// they keep their data on are fixed at the first start: changing either by replacing pods would lose data.
-func ValidateUpdate(live, wanted *appsv1.StatefulSet) *Refusal {
+// ValidateUpdate rejects a change of the number of members or of their storage. Both are fixed at the first start: changing
+// either by replacing pods would lose data.
+func ValidateUpdate(live, wanted *appsv1.StatefulSet) *Rejection {
 	if have, want := replicas(live), replicas(wanted); have != want {
-		return &Refusal{"EtcdReplicasImmutable", fmt.Sprintf(
+		return &Rejection{"EtcdReplicasImmutable", fmt.Sprintf(
 			"etcd.managed.replicas is %d and etcd runs with %d: the number of members is fixed once etcd has started. Set it back to %d", want, have, have)}
 	}
 	have, want := storage(live), storage(wanted)
 	if have != want {
-		return &Refusal{"EtcdStorageImmutable", fmt.Sprintf(
+		return &Rejection{"EtcdStorageImmutable", fmt.Sprintf(
 			"etcd.managed.storage asks for %s and etcd runs on %s: storage is fixed once etcd has started, because its data would be lost. Set it back", want, have)}
 	}
 	return nil
 }
 
-// ValidateRemoval decides whether an etcd that runs can be left for another one that the spec now names.
-func ValidateRemoval(live *appsv1.StatefulSet) *Refusal {
+// ValidateRemoval rejects the change to another etcd while the one that the operator runs exists. live may be nil.
+func ValidateRemoval(live *appsv1.StatefulSet) *Rejection {
 	if live == nil {
 		return nil
 	}
-	return &Refusal{"EtcdHoldsData", fmt.Sprintf(
+	return &Rejection{"EtcdHoldsData", fmt.Sprintf(
 		"etcd.endpoints is set and StatefulSet %s still holds this shard's data. Copy the data to the new etcd, then delete the StatefulSet; or remove etcd.endpoints", live.Name)}
 }
 
-// versionAnnotation, on the StatefulSet, is the version of etcd that the operator came with when it chose the image.
+// versionAnnotation, on the StatefulSet, is the version of etcd in the default image when the image was chosen.
 const versionAnnotation = "operator.kcp.io/etcd-version"
 
-// KeepImage lets members go on with the image they run while a newer one brings the same etcd: a restart of the only
-// member is an outage, and most versions of the servers change nothing about their store. A version that the operator
-// does not know of, in an image of the user's, is not noticed; another repository is.
+// KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single member
+// is an outage, and most versions of the image do not change etcd. The version in an image of the user is unknown, and only
+// another repository changes it.
 func KeepImage(live, wanted *appsv1.StatefulSet) {
 	if live.Annotations[versionAnnotation] != wanted.Annotations[versionAnnotation] {
 		return
@@ -60,8 +60,8 @@ func replicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// storage describes what a member keeps its data on, in words that are equal when the storage is. A class left out stays
-// out of the StatefulSet: the cluster's default is filled in on the claims only.
+// storage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class is omitted in
+// the StatefulSet, too: the default of the cluster is set on the claims only.
 func storage(set *appsv1.StatefulSet) string {
 	for _, claim := range set.Spec.VolumeClaimTemplates {
 		if claim.Name != dataVolume {

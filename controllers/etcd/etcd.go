@@ -1,6 +1,5 @@
-// Package etcd computes the objects of an etcd that the operator runs for a shard or a cache server, and decides whether a
-// change of its spec can be made to a cluster that holds data. All of it is pure. Certificates are described here and made
-// by package pki; nothing here knows what is stored.
+// Package etcd renders the objects of an etcd that the operator runs for a shard or a cache server, and validates changes of
+// its spec against a cluster that holds data. All functions are pure. Package pki renders the certificates.
 package etcd
 
 import (
@@ -18,7 +17,7 @@ const (
 	clientPort  = 2379
 	peerPort    = 2380
 	metricsPort = 2381
-	// maxMembers is the most that a spec can ask for. Certificates name all of them from the start.
+	// maxMembers is the maximum of a spec. Certificates name all of them from the start.
 	maxMembers = 3
 )
 
@@ -29,25 +28,25 @@ type Cluster struct {
 	prefix  string
 	members int32
 	storage operatorv1alpha1.EtcdStorage
-	// retainVolumes says that the volumes stay when the StatefulSet is deleted.
+	// retainVolumes keeps the volumes when the StatefulSet is deleted.
 	retainVolumes bool
 }
 
-// IsManaged says whether the operator runs the etcd of a shard. That of a cache server is run only where its spec has one.
+// IsManaged reports whether the operator runs the etcd of a shard. That of a cache server is managed only if its spec says so.
 func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || spec.Managed != nil }
 
-// NewForShard is the etcd of a shard whose etcd is managed.
+// NewForShard returns the managed etcd of a shard.
 func NewForShard(s desired.Shard) Cluster {
 	spec := s.Spec()
 	c := New(s.AsOwner(), spec.Etcd, spec.Image)
-	// A Shard may be told to go while workspaces are on it, and then it waits. Whoever deletes in the foreground, as some
-	// tools do, has its StatefulSet deleted meanwhile: with the volumes kept, it is made anew with all data. The
-	// reconciler of the Shard deletes them in the end.
+	// The deletion of a Shard waits for its workspaces. A deletion in the foreground, as some tools do it, deletes the
+	// StatefulSet meanwhile: with retained volumes it is created again with all data. The finalizer of the Shard deletes
+	// them.
 	c.retainVolumes = !s.IsRoot()
 	return c
 }
 
-// New is an etcd that is managed, with defaults filled in. image is that of the owner's spec.
+// New returns a managed etcd, with defaults. image is from the spec of the owner.
 func New(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operatorv1alpha1.ImageSpec) Cluster {
 	c := Cluster{owner: owner, image: image, members: operatorv1alpha1.DefaultEtcdReplicas}
 	if spec != nil {
@@ -69,15 +68,15 @@ func New(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operator
 	return c
 }
 
-// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that nobody else's are deleted with it.
+// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that no others are deleted
+// with it.
 func ShardVolumeClaimLabels(name string) map[string]string {
 	labels := desired.AppLabels(desired.ComponentEtcd, name)
 	labels[operatorv1alpha1.LabelShard] = name
 	return labels
 }
 
-// claimLabels are those of the volume claims. Where there was no label from the start there can be none: a StatefulSet does
-// not let them be changed.
+// claimLabels are the labels of the volume claims. Those of a StatefulSet that exists are immutable.
 func (c Cluster) claimLabels() map[string]string {
 	if c.retainVolumes {
 		return ShardVolumeClaimLabels(c.owner.Name)
@@ -85,7 +84,7 @@ func (c Cluster) claimLabels() map[string]string {
 	return c.labels()
 }
 
-// Owner is the custom resource that the etcd is for.
+// Owner is the custom resource that the etcd belongs to.
 func (c Cluster) Owner() desired.Owner { return c.owner }
 
 // Name is the name of the StatefulSet and of the Service that gives members their names.
@@ -97,13 +96,13 @@ func StatefulSetName(owner desired.Owner) string { return owner.Name + "-etcd" }
 // Members is the number of members.
 func (c Cluster) Members() int32 { return c.members }
 
-// Quorum is the number of members without which nothing can be read or written.
+// Quorum is the number of members that reads and writes need.
 func (c Cluster) Quorum() int32 { return c.members/2 + 1 }
 
-// LosesRestartedMembers says whether a member whose pod is replaced comes back empty to the others, who then refuse it.
+// LosesRestartedMembers reports whether a member whose pod is replaced loses its data, so that it cannot join again.
 func (c Cluster) LosesRestartedMembers() bool { return c.members > 1 && c.storage.EmptyDir != nil }
 
-// Connection is how a server reaches its store, whoever runs that.
+// Connection is the connection of a server to its store, managed or not.
 func Connection(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig) desired.Etcd {
 	if IsManaged(spec) {
 		return New(owner, spec, nil).connection()
@@ -115,7 +114,7 @@ func Connection(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig) desired.
 	return out
 }
 
-// connection reaches each member by its own name, so that a client moves to another one by itself when a member goes.
+// connection names each member, so that clients fail over when one is lost.
 func (c Cluster) connection() desired.Etcd {
 	out := desired.Etcd{Credentials: c.certificates().Client, Prefix: c.prefix}
 	for i := range c.members {
@@ -147,8 +146,8 @@ func (c Cluster) memberHost(i int32) string {
 	return c.memberName(i) + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
 }
 
-// quotaBytes is the size at which etcd refuses writes. It leaves a quarter of the volume to the log, snapshots and
-// defragmentation; above 8 GiB etcd is not meant to be run.
+// quotaBytes is the backend quota. It leaves a quarter of the volume to the log, snapshots and defragmentation; 8 GiB is the
+// maximum that etcd recommends.
 func (c Cluster) quotaBytes() int64 {
 	const gib = int64(1) << 30
 	switch {

@@ -19,7 +19,7 @@ import (
 const (
 	dataVolume = "data"
 	dataMount  = "/var/lib/etcd"
-	// user of the image; volumes are made writable for its group.
+	// user of the image; volumes are writable for its group.
 	user int64 = 65532
 )
 
@@ -31,7 +31,7 @@ func (c Cluster) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: c.owner.Namespace, Labels: c.labels(), OwnerReferences: c.owner.References}
 }
 
-// Services are the one that gives members their names, ready or not, and the one that clients use.
+// Services are the headless Service with the names of members, ready or not, and the Service of clients.
 func (c Cluster) Services() []*corev1.Service {
 	port := func(name string, number int32) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromString(name), Protocol: corev1.ProtocolTCP}
@@ -44,7 +44,7 @@ func (c Cluster) Services() []*corev1.Service {
 		service(c.Name(), corev1.ServiceSpec{
 			Type:      corev1.ServiceTypeClusterIP,
 			ClusterIP: corev1.ClusterIPNone,
-			// Members find each other by these names before any of them is ready.
+			// Members resolve each other before any of them is ready.
 			PublishNotReadyAddresses: true,
 			Ports:                    []corev1.ServicePort{port("client", clientPort), port("peer", peerPort)},
 		}),
@@ -55,7 +55,7 @@ func (c Cluster) Services() []*corev1.Service {
 	}
 }
 
-// DisruptionBudget lets a drain take one member at a time. A single member has none: it would only block the drain.
+// DisruptionBudget lets a drain evict one member at a time. A single member has none: it would only block the drain.
 func (c Cluster) DisruptionBudget() *policyv1.PodDisruptionBudget {
 	if c.members < 2 {
 		return nil
@@ -71,7 +71,7 @@ func (c Cluster) DisruptionBudget() *policyv1.PodDisruptionBudget {
 	}
 }
 
-// StatefulSet is the members. All start at once: none is ready before most of them run.
+// StatefulSet is the StatefulSet of the members. All start in parallel: none is ready before a quorum runs.
 func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 	out := &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -107,8 +107,7 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 	return out
 }
 
-// whenDeleted is what becomes of the volumes. Unless they are kept, the data goes with its owner, like all else that is
-// made for it.
+// whenDeleted is the retention policy of the volumes. Unless retained, they are deleted with the owner, like all its objects.
 func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	if c.retainVolumes {
 		return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
@@ -116,7 +115,7 @@ func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	return appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// LabelCARevision has members restarted when their CA changes. Certificates need no restart: etcd reads them for every connection.
+// LabelCARevision restarts members when their CA changes. Certificates need no restart: etcd reads them for each connection.
 func (c Cluster) LabelCARevision(set *appsv1.StatefulSet, revisions desired.Revisions) {
 	ca := c.certificates().CA
 	desired.LabelRevisions(&set.Spec.Template, desired.Revisions{Secrets: map[string]string{ca: revisions.Secrets[ca]}})
@@ -125,8 +124,8 @@ func (c Cluster) LabelCARevision(set *appsv1.StatefulSet, revisions desired.Revi
 func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	names := c.certificates()
 	volumes := []corev1.Volume{secret("server", names.Server), secret("peer", names.Peer), secret("ca", names.CA)}
-	// The CA's key stays outside. Its own certificate is the only thing trusted: ca.crt of a leaf would be the same
-	// today, and wider the day the CA is signed by another.
+	// The key of the CA is not mounted. Only the certificate of the CA is trusted: ca.crt of a leaf is the same for a
+	// self-signed CA, and would trust more below another one.
 	volumes[2].Secret.Items = []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey}}
 	if c.storage.EmptyDir != nil {
 		volumes = append(volumes, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{EmptyDir: c.storage.EmptyDir}})
@@ -157,7 +156,7 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 			Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 			},
-			// A member that replays a large log answers late: ten minutes until it is taken for dead.
+			// A member that replays a large log may take ten minutes to start.
 			StartupProbe:   probe("/readyz", 2, 300),
 			ReadinessProbe: probe("/readyz", 5, 3),
 			LivenessProbe:  probe("/livez", 10, 6),
@@ -182,8 +181,8 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	return spec
 }
 
-// args start a member of a cluster whose members are all known: the list is the same on every member and at every
-// start, and etcd ignores it once a data directory exists.
+// args are the arguments of a member of a cluster of fixed size: the same for each member and each start. etcd ignores the list
+// of members once it has a data directory.
 func (c Cluster) args() []string {
 	const self = "$(POD_NAME)"
 	host := self + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
@@ -193,7 +192,7 @@ func (c Cluster) args() []string {
 	}
 	return []string{
 		"--name=" + self,
-		// A volume's own root may hold lost+found, which etcd takes for damage.
+		// The root of a volume may hold lost+found, which etcd rejects.
 		"--data-dir=" + dataMount + "/member-data",
 		fmt.Sprintf("--listen-client-urls=https://0.0.0.0:%d", clientPort),
 		fmt.Sprintf("--advertise-client-urls=https://%s:%d", host, clientPort),
@@ -202,7 +201,7 @@ func (c Cluster) args() []string {
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-state=new",
 		"--initial-cluster-token=" + c.owner.Namespace + "/" + c.Name(),
-		// Probes have no certificate: health and metrics stand on a port of their own, which serves no data.
+		// Probes have no certificate: health and metrics have a port of their own, which serves no data.
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", metricsPort),
 		"--cert-file=/etc/etcd/tls/server/tls.crt",
 		"--key-file=/etc/etcd/tls/server/tls.key",
@@ -212,11 +211,11 @@ func (c Cluster) args() []string {
 		"--peer-key-file=/etc/etcd/tls/peer/tls.key",
 		"--peer-trusted-ca-file=/etc/etcd/tls/ca/tls.crt",
 		"--peer-client-cert-auth=true",
-		// A peer is known by its certificate's name. Its address is not looked up: names of pods that restart lag behind.
+		// Peers are authenticated by their common name. Their addresses are not resolved: DNS of restarted pods lags behind.
 		"--peer-cert-allowed-cn=etcd-peer",
 		"--peer-skip-client-san-verification=true",
 		"--tls-min-version=TLS1.2",
-		// The server compacts every five minutes; this is the net below it.
+		// The server compacts every five minutes; this is the fallback.
 		"--auto-compaction-mode=periodic",
 		"--auto-compaction-retention=1h",
 		"--snapshot-count=10000",

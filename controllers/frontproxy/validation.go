@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/validation"
 )
 
-// validateSpec looks for what can never work, and else for what is not acted on.
+// validateSpec looks for what can never work and, if there is nothing, for fields that are ignored.
 func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	const longest = "-dynamic-kubeconfig" // names of volumes are at most 63 characters
@@ -37,14 +37,14 @@ func validateSpec(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.Roo
 	return status.SpecHonored(append(ignoredFields(front), validation.IgnoredSharedIndex(root, "sharedIndex", front.Spec.SharedIndex)...))
 }
 
-// ignoredFields lists what a FrontProxy asks for and does not get.
+// ignoredFields returns the fields of a FrontProxy that have no effect.
 func ignoredFields(front *operatorv1alpha1.FrontProxy) []status.IgnoredField {
 	out := status.IgnoredAuthFields(front.Spec.Auth)
 	if external := front.Spec.External; external != nil && (external.PrivateHostname != "" || external.PrivatePort != nil) {
 		out = append(out, status.IgnoredField{Field: "external.privateHostname", Advice: "shards take the private address from the RootShard; set it there"})
 	}
 	if auth := front.Spec.Auth; auth != nil {
-		const advice = "shards take no proxy's word that somebody is in " + status.SystemMasters + "; use a Kubeconfig that targets the RootShard where it is needed"
+		const advice = "shards do not accept " + status.SystemMasters + " from a proxy; use a Kubeconfig that targets the RootShard where it is needed"
 		if auth.DropGroups != nil && !desired.MatchesGroup(auth.DropGroups, status.SystemMasters) {
 			out = append(out, status.IgnoredField{Field: "auth.dropGroups without " + status.SystemMasters, Advice: advice})
 		}

@@ -22,7 +22,7 @@ func TestPhase(t *testing.T) {
 		"a target alone is not ready": {[]status.Result{status.OK(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseProvisioning},
 		"a written Secret is":         {[]status.Result{status.OK(reference, "R", ""), status.OK(available, "R", "")}, operatorv1alpha1.KubeconfigPhaseReady},
 		"no target is a failure":      {[]status.Result{status.Wait(reference, "R", "")}, operatorv1alpha1.KubeconfigPhaseFailed},
-		"nothing known is neither":    {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
+		"no condition is neither":     {nil, operatorv1alpha1.KubeconfigPhaseProvisioning},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			report := status.Report{Results: tc.results}
@@ -48,12 +48,12 @@ func TestOwnership(t *testing.T) {
 		owned    bool
 		taken    string
 	}{
-		"a new Secret is owned":                         {nil, true, ""},
-		"one with only the kubeconfig is taken over":    {with(metav1.ObjectMeta{}, "kubeconfig"), true, ""},
-		"one that holds more stays the user's":          {with(metav1.ObjectMeta{}, "kubeconfig", "mine"), false, ""},
-		"its own is its own":                            {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", k)}, "kubeconfig"), true, ""},
-		"another Kubeconfig's is left alone":            {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", other)}), false, "Kubeconfig other"},
-		"a certificate's is left alone, whoever has it": {with(metav1.ObjectMeta{Annotations: map[string]string{certmanagerv1.CertificateNameKey: "c"}}), false, "Certificate c"},
+		"a new Secret is owned":                     {nil, true, ""},
+		"one with only the kubeconfig is adopted":   {with(metav1.ObjectMeta{}, "kubeconfig"), true, ""},
+		"one with other keys is kept":               {with(metav1.ObjectMeta{}, "kubeconfig", "mine"), false, ""},
+		"its own is owned":                          {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", k)}, "kubeconfig"), true, ""},
+		"that of another Kubeconfig is not written": {with(metav1.ObjectMeta{OwnerReferences: desired.OwnedBy("Kubeconfig", other)}), false, "Kubeconfig other"},
+		"that of a Certificate is not written":      {with(metav1.ObjectMeta{Annotations: map[string]string{certmanagerv1.CertificateNameKey: "c"}}), false, "Certificate c"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if owned, taken := ownership(tc.existing, k); owned != tc.owned || taken != tc.taken {
@@ -105,7 +105,7 @@ func TestWhatIsNotHonored(t *testing.T) {
 		"two targets": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref, RootShardRef: ref}},
 			"spec.target.frontProxyRef: rootShardRef is set too and wins"},
 		"masters at a shard":            {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{RootShardRef: ref}, Groups: []string{"system:masters"}}, ""},
-		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: nobody is in system:masters"},
+		"masters through a front proxy": {operatorv1alpha1.KubeconfigSpec{Target: operatorv1alpha1.KubeconfigTarget{FrontProxyRef: ref}, Groups: []string{"system:masters"}}, "spec.groups: no user is in system:masters"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			result := status.SpecHonored(ignoredFields(&operatorv1alpha1.Kubeconfig{Spec: tc.spec}))

@@ -23,7 +23,7 @@ func ignoredFields(k *operatorv1alpha1.Kubeconfig) []status.IgnoredField {
 	if throughProxy && slices.Contains(k.Spec.Groups, status.SystemMasters) {
 		out = append(out, status.IgnoredField{
 			Field:  "groups",
-			Advice: "nobody is in " + status.SystemMasters + " through a front proxy; target the RootShard, or bind a role with authorization",
+			Advice: "no user is in " + status.SystemMasters + " through a front proxy; target the RootShard, or bind a role with authorization",
 		})
 	}
 	if k.Spec.Authorization != nil && k.Spec.TargetWorkspace != "" && k.Spec.Authorization.ClusterRoleBindings.Cluster != "" {

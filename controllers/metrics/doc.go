@@ -1,5 +1,4 @@
-// Package metrics is what the operator tells about itself on its metrics page, in the words that dashboards of
-// kcp-operator know. The series of objects are computed when they are asked for, from what the manager has in memory:
-// those of an object that is gone are gone with it. Nothing here is about what happens inside installations; their
-// servers have pages of their own.
+// Package metrics has the metrics of the operator itself, under the names that dashboards of kcp-operator use. Those of
+// objects are computed at each scrape from the caches of the manager: deleted objects have none. Servers of installations
+// have metrics endpoints of their own.
 package metrics

@@ -24,14 +24,14 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// closed is what a replica that leads has.
+// closed is the elected channel of the leader.
 func closed() <-chan struct{} {
 	out := make(chan struct{})
 	close(out)
 	return out
 }
 
-func TestObjectsAreCountedAndTheirConditionsTold(t *testing.T) {
+func TestObjects(t *testing.T) {
 	alpha := &operatorv1alpha1.Shard{ObjectMeta: meta("kcp", "alpha")}
 	alpha.Status.Phase = operatorv1alpha1.ShardPhaseRunning
 	alpha.Status.Conditions = []metav1.Condition{
@@ -70,24 +70,24 @@ kcp_operator_shard_count{namespace="other",phase="Unknown"} 1
 `)
 }
 
-func TestAReplicaThatDoesNotLeadTellsNothingOfObjects(t *testing.T) {
+func TestOnlyTheLeaderExportsObjects(t *testing.T) {
 	objects := metrics.NewObjects(memory.NewClient(t, &operatorv1alpha1.CacheServer{ObjectMeta: meta("kcp", "cache")}), make(chan struct{}))
 	if n := testutil.CollectAndCount(objects); n != 0 {
-		t.Errorf("it tells %d series", n)
+		t.Errorf("it exports %d series", n)
 	}
 }
 
 func TestAnErrorIsCountedByItsType(t *testing.T) {
 	work := metrics.NewReconciliations()
 	for _, err := range []error{nil, errors.New("no connection to 10.0.0.1:47112"), errors.New("no connection to 10.0.0.1:47113"), fmt.Errorf("%w: timeout", reconcile.ErrRead)} {
-		look := work.Around("shard", ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
-		if _, got := look.Reconcile(t.Context(), ctrl.Request{}); got != err {
+		wrapped := work.Around("shard", ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, err }))
+		if _, got := wrapped.Reconcile(t.Context(), ctrl.Request{}); got != err {
 			t.Errorf("the error becomes %v", got)
 		}
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(work)
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kcp_operator_reconciliation_errors_total Looks at an object that failed and are repeated. Waiting for something is no failure; conditions tell of it.
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kcp_operator_reconciliation_errors_total Reconciles that failed and are retried. Waiting is no failure; conditions report it.
 # TYPE kcp_operator_reconciliation_errors_total counter
 kcp_operator_reconciliation_errors_total{controller="shard",error_type="read_error"} 1
 kcp_operator_reconciliation_errors_total{controller="shard",error_type="reconcile_error"} 2
@@ -98,16 +98,16 @@ kcp_operator_reconciliation_errors_total{controller="shard",error_type="reconcil
 	if err != nil {
 		t.Fatal(err)
 	}
-	looks := map[string]uint64{}
+	counts := map[string]uint64{}
 	for _, family := range families {
 		if family.GetName() != "kcp_operator_reconciliation_duration_seconds" {
 			continue
 		}
 		for _, series := range family.GetMetric() {
-			looks[series.GetLabel()[0].GetValue()+" "+series.GetLabel()[1].GetValue()] = series.GetHistogram().GetSampleCount()
+			counts[series.GetLabel()[0].GetValue()+" "+series.GetLabel()[1].GetValue()] = series.GetHistogram().GetSampleCount()
 		}
 	}
-	if looks["shard success"] != 1 || looks["shard error"] != 3 || len(looks) != 2 {
-		t.Errorf("timed are %v", looks)
+	if counts["shard success"] != 1 || counts["shard error"] != 3 || len(counts) != 2 {
+		t.Errorf("timed are %v", counts)
 	}
 }

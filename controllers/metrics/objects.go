@@ -17,14 +17,13 @@ import (
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 )
 
-// readTimeout bounds how long a page waits for the caches of the manager, which fill at its start.
+// readTimeout bounds how long a scrape waits for the caches of the manager, which fill at its start.
 const readTimeout = 5 * time.Second
 
-// phaseUnknown is the phase of an object that nobody has looked at yet.
+// phaseUnknown is the phase of an object that was not reconciled yet.
 const phaseUnknown = "Unknown"
 
-// Objects are the series about custom resources: how many there are, and how their conditions stand. It is a
-// prometheus.Collector.
+// Objects are the metrics about custom resources: their number, and their conditions. It is a prometheus.Collector.
 type Objects struct {
 	reader    client.Reader
 	leads     <-chan struct{}
@@ -32,16 +31,16 @@ type Objects struct {
 	condition *prometheus.Desc
 }
 
-// kind is a kind of custom resource as its series tell of it.
+// kind is the metrics of one kind of custom resource.
 type kind struct {
-	name  string // as labels have it
+	name  string // in labels
 	list  client.ObjectList
 	count *prometheus.Desc
-	phase func(client.Object) string // nil where series have no phase
+	phase func(client.Object) string // nil for no label phase
 }
 
-// NewObjects tells of what reader, a cache, has. It tells nothing before leads is closed: of several replicas of the operator
-// one is enough, and sums over all pods would be wrong.
+// NewObjects returns the metrics of the objects in reader, a cache. They are empty until leads is closed: of several
+// replicas of the operator only the leader exports them, so that sums over all pods are right.
 func NewObjects(reader client.Reader, leads <-chan struct{}) *Objects {
 	count := func(name string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("kcp_operator_"+name+"_count", "Objects of this kind.", labels, nil)
@@ -86,8 +85,7 @@ func (o *Objects) Describe(out chan<- *prometheus.Desc) {
 	out <- o.condition
 }
 
-// Collect implements prometheus.Collector. A kind that cannot be read is left out: the rest of the page is worth more than
-// an error in its place.
+// Collect implements prometheus.Collector. A kind that cannot be listed is omitted, so that the scrape has all others.
 func (o *Objects) Collect(out chan<- prometheus.Metric) {
 	select {
 	case <-o.leads:
@@ -100,7 +98,7 @@ func (o *Objects) Collect(out chan<- prometheus.Metric) {
 		if err := o.collect(ctx, kind, out); err != nil {
 			var notStarted *cache.ErrCacheNotStarted
 			if !errors.As(err, &notStarted) {
-				ctrl.Log.WithName("metrics").Error(err, "cannot list objects for their series", "kind", kind.name)
+				ctrl.Log.WithName("metrics").Error(err, "cannot list objects for metrics", "kind", kind.name)
 			}
 		}
 	}

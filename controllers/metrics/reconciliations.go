@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/reconcile"
 )
 
-// Results of a reconcile, and types of its errors. The texts of errors have names and addresses in them and would make a
-// series each; they are in the log.
+// Results of a reconcile, and types of its errors. The texts of errors are in the log: as labels, with their names and
+// addresses, each would be a series.
 const (
 	resultSuccess = "success"
 	resultError   = "error"
@@ -22,24 +22,24 @@ const (
 	errorReconcile = "reconcile_error" // any other
 )
 
-// Reconciliations are the series about the work of reconcilers. It is a prometheus.Collector.
+// Reconciliations are the metrics about reconciles. It is a prometheus.Collector.
 type Reconciliations struct {
 	duration *prometheus.HistogramVec
 	errors   *prometheus.CounterVec
 }
 
-// NewReconciliations returns series without values.
+// NewReconciliations returns metrics without values.
 func NewReconciliations() *Reconciliations {
 	return &Reconciliations{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kcp_operator_reconciliation_duration_seconds",
-			Help: "How long one look at an object took.",
-			// From a look at what is in memory up to a rollout's probe of every shard.
+			Help: "Duration of one reconcile of an object.",
+			// From a reconcile that changes nothing to one that probes every shard for a rollout.
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"controller", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kcp_operator_reconciliation_errors_total",
-			Help: "Looks at an object that failed and are repeated. Waiting for something is no failure; conditions tell of it.",
+			Help: "Reconciles that failed and are retried. Waiting is no failure; conditions report it.",
 		}, []string{"controller", "error_type"}),
 	}
 }
@@ -56,20 +56,20 @@ func (r *Reconciliations) Collect(out chan<- prometheus.Metric) {
 	r.errors.Collect(out)
 }
 
-// Around counts and times what a reconciler does. The counters of its errors begin at 0, so that the first one is a change.
+// Around measures a reconciler. The counters of its errors begin at 0, so that the first error is an increase.
 func (r *Reconciliations) Around(controller string, inner ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
 	for _, errorType := range []string{errorRead, errorReconcile} {
 		r.errors.WithLabelValues(controller, errorType)
 	}
 	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-		started := time.Now()
+		start := time.Now()
 		answer, err := inner.Reconcile(ctx, req)
 		result := resultSuccess
 		if err != nil {
 			result = resultError
 			r.errors.WithLabelValues(controller, errorType(err)).Inc()
 		}
-		r.duration.WithLabelValues(controller, result).Observe(time.Since(started).Seconds())
+		r.duration.WithLabelValues(controller, result).Observe(time.Since(start).Seconds())
 		return answer, err
 	})
 }

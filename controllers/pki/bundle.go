@@ -14,8 +14,8 @@ type Part struct {
 	PEM    []byte
 }
 
-// Merge joins PEM files of certificates. Each part must hold at least one certificate and nothing that is none, so that
-// a wrong Secret is found here and not by a server that does not start.
+// Merge joins PEM files of certificates. Each part must hold at least one certificate and nothing else, so that an invalid
+// Secret is reported here and not by a server that does not start.
 func Merge(parts ...Part) ([]byte, error) {
 	var out bytes.Buffer
 	for _, part := range parts {
@@ -44,7 +44,7 @@ func Merge(parts ...Part) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Expiry is the end of the first certificate of a PEM file: the leaf's, where the file holds its chain too.
+// Expiry is the end of validity of the first certificate of a PEM file, which is the leaf of a chain.
 func Expiry(file []byte) (time.Time, error) {
 	block, _ := pem.Decode(file)
 	if block == nil {

@@ -15,7 +15,7 @@ const (
 	leafRenewBefore = 168 * time.Hour
 )
 
-// Owner is whom certificates are made for: where they stand and what they carry.
+// Owner is the owner of certificates: their namespace, owner references and labels.
 type Owner struct {
 	Namespace    string
 	References   []metav1.OwnerReference
@@ -23,7 +23,7 @@ type Owner struct {
 	SecretLabels map[string]string // labels of their Secrets
 }
 
-// usages of the leaf certificates, named after what the holder does with them.
+// Key usages of leaf certificates, by purpose.
 var (
 	servingUsages     = []certmanagerv1.KeyUsage{certmanagerv1.UsageServerAuth, certmanagerv1.UsageKeyEncipherment, certmanagerv1.UsageDigitalSignature}
 	serverOnlyUsages  = []certmanagerv1.KeyUsage{certmanagerv1.UsageServerAuth}
@@ -39,8 +39,8 @@ type leaf struct {
 	commonName    string
 	organizations []string
 	usages        []certmanagerv1.KeyUsage
-	dnsNames      []string // or IP addresses; each goes where it belongs
-	keepKey       bool     // a renewal keeps the private key
+	dnsNames      []string // and IP addresses
+	keepKey       bool     // renewals keep the private key
 	ecdsa         bool
 }
 
@@ -66,8 +66,8 @@ func (s Owner) leaf(l leaf) *certmanagerv1.Certificate {
 	return out
 }
 
-// authority is a CA with an issuer of the same name. Its key stays when it is renewed: what it signed before, and every
-// bundle that holds it, stays valid.
+// authority is a CA with an issuer of the same name. Renewals keep its key, so that the certificates it signed, and every
+// bundle that holds it, stay valid.
 func (s Owner) authority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
 	out := s.certificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true

@@ -14,7 +14,7 @@ import (
 // ProxyTemplateKeys are the keys of a proxy's certificateTemplates.
 func ProxyTemplateKeys() []string { return []string{"kubeconfig", "requestheader", "server"} }
 
-// Proxy is the certificates of a front proxy or internal proxy.
+// Proxy returns the certificates of a front proxy or internal proxy.
 func Proxy(p desired.Proxy, root *operatorv1alpha1.RootShard) Objects {
 	s := Owner{Namespace: root.Namespace, References: p.Owner(), Labels: p.Labels(), SecretLabels: p.OwnerLabels()}
 	var out Objects
@@ -39,13 +39,13 @@ func KubeconfigCertificate(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 	return "kubeconfig-cert-" + kubeconfig.Name
 }
 
-// KubeconfigGroup is the group that a Kubeconfig's bindings name. Its user is in it and nobody else is.
+// KubeconfigGroup is the subject of the bindings of a Kubeconfig. Only its user is in this group.
 func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 	return "kubeconfig:" + kubeconfig.Name
 }
 
-// Kubeconfig is the client certificate of a Kubeconfig. It carries the object's own labels, and the root shard's name so
-// that the installation is still known when the target is gone.
+// Kubeconfig returns the client certificate of a Kubeconfig. It has the labels of the object, and one with the name of the
+// RootShard: by it the installation is found after the target is deleted.
 func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) *certmanagerv1.Certificate {
 	s := Owner{
 		Namespace:    kubeconfig.Namespace,
@@ -60,7 +60,7 @@ func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.
 		organizations: sortedSet(kubeconfig.Spec.Groups, []string{KubeconfigGroup(kubeconfig)}),
 		usages:        clientUsages,
 	})
-	// The validity can be any; cert-manager's own choice, the last third, fits all.
+	// The default of cert-manager, to renew in the last third, fits every validity.
 	certificate.Spec.Duration, certificate.Spec.RenewBefore = ptr.To(kubeconfig.Spec.Validity), nil
 	if kubeconfig.Spec.CertificateTemplate != nil {
 		applyTemplate(certificate, *kubeconfig.Spec.CertificateTemplate)
@@ -68,17 +68,17 @@ func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.
 	return certificate
 }
 
-// Etcd names what a managed etcd needs certificates for.
+// Etcd has the names in the certificates of a managed etcd.
 type Etcd struct {
 	CA, Server, Peer, Client string   // names of the Certificates
-	Hosts                    []string // names members and their Services are reached by
+	Hosts                    []string // of members and their Services
 }
 
-// EtcdPeerName is the common name that members accept as a peer.
+// EtcdPeerName is the common name of peers.
 const EtcdPeerName = "etcd-peer"
 
-// ManagedEtcd is the certificates of an etcd. Its CA signs itself: no other certificate of the installation, a user's
-// least of all, can ever open the store.
+// ManagedEtcd returns the certificates of an etcd. Its CA is self-signed: no other certificate of the installation gives access
+// to the store.
 func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
 	s := Owner{
 		Namespace: owner.Namespace, References: owner.References,
@@ -90,7 +90,7 @@ func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
 	ca.Spec.PrivateKey.Algorithm, ca.Spec.PrivateKey.Size = certmanagerv1.ECDSAKeyAlgorithm, 256
 	out.Issuers = append(out.Issuers, s.SelfSigned(self), issuer)
 	out.Certificates = append(out.Certificates, ca,
-		// etcd's own gateway calls the server with the server's certificate, so that one is a client's too.
+		// The gateway inside etcd is a client with the serving certificate.
 		s.leaf(leaf{name: etcd.Server, issuer: etcd.CA, commonName: "etcd-server", usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
 		s.leaf(leaf{name: etcd.Peer, issuer: etcd.CA, commonName: EtcdPeerName, usages: servingPeerUsages, dnsNames: etcd.Hosts, ecdsa: true}),
 		s.leaf(leaf{name: etcd.Client, issuer: etcd.CA, commonName: "etcd-client", usages: clientUsages, ecdsa: true}),

@@ -1,6 +1,6 @@
-// Package pki computes the cert-manager objects of an installation: the tree of issuers below the root CA and every
-// certificate of every component, with the changes that a spec's certificate templates make. It also merges bundles of
-// CA certificates and reads what cert-manager reports. All of it is pure; the reconcilers apply what it returns.
+// Package pki renders the cert-manager objects of an installation: the issuers below the root CA and the certificates of all
+// components, with the certificate templates of specs applied. It also merges bundles of CA certificates and reads the status
+// of certificates. All functions are pure; the reconcilers apply what they return.
 package pki
 
 import (
@@ -15,7 +15,7 @@ type Objects struct {
 	Certificates []*certmanagerv1.Certificate
 }
 
-// Append adds the objects of another part. An issuer that both need is there once, as the first part has it.
+// Append adds objects. Issuers that exist are not added again.
 func (o *Objects) Append(more Objects) {
 	for _, issuer := range more.Issuers {
 		if !slices.ContainsFunc(o.Issuers, func(have *certmanagerv1.Issuer) bool { return have.Name == issuer.Name }) {

@@ -9,7 +9,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 )
 
-// NotReady says of each certificate that is not issued as its spec wants what cert-manager reports; sorted by name.
+// NotReady returns the certificates that are not issued as specified, with the status from cert-manager; sorted by name.
 func NotReady(certificates []*certmanagerv1.Certificate) []string {
 	var out []string
 	for _, certificate := range certificates {
@@ -37,7 +37,7 @@ func notReady(certificate *certmanagerv1.Certificate) string {
 	return "waiting for cert-manager"
 }
 
-// Summary says in one sentence what is not ready, with the first few by name.
+// Summary is the message about certificates that are not ready, with the first few by name.
 func Summary(notReady []string, total int) string {
 	const shown = 3
 	first := notReady

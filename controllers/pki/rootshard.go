@@ -8,17 +8,17 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
-// OperatorCertificate is the certificate by which the operator itself is known inside an installation.
+// OperatorCertificate is the name of the client certificate of the operator for an installation.
 func OperatorCertificate(root *operatorv1alpha1.RootShard) string { return root.Name + "-kcp-operator" }
 
 // OperatorGroup is the group of that certificate.
 const OperatorGroup = "system:kcp:admin"
 
-// SelfSignedIssuer is the issuer of an owner's CAs that nobody else signs.
+// SelfSignedIssuer is the name of the issuer of self-signed CAs of an owner.
 func SelfSignedIssuer(owner string) string { return owner + "-selfsigned" }
 
-// RootShard is the tree of CAs of an installation and the certificates of its root shard and internal proxy. cache is the
-// cache server that the root shard uses, or nil.
+// RootShard returns the CAs of an installation and the certificates of its root shard and internal proxy. cache is the
+// CacheServer that the root shard uses, or nil.
 func RootShard(root *operatorv1alpha1.RootShard, cache *operatorv1alpha1.CacheServer) Objects {
 	shard := desired.NewRootShard(root)
 	out := authorities(root, shardScope(shard))
@@ -28,7 +28,7 @@ func RootShard(root *operatorv1alpha1.RootShard, cache *operatorv1alpha1.CacheSe
 	return out
 }
 
-// authorities are the root CA, unless the user brought one, and those below it.
+// authorities are the root CA, unless the user provides one, and the CAs below it.
 func authorities(root *operatorv1alpha1.RootShard, s Owner) Objects {
 	var out Objects
 	rootName := desired.CAName(root, desired.RootCA)
@@ -59,7 +59,7 @@ func (o *Objects) addAuthority(s Owner, root *operatorv1alpha1.RootShard, templa
 	o.Issuers = append(o.Issuers, issuer)
 }
 
-// SelfSigned is an issuer that lets every certificate sign itself.
+// SelfSigned returns a self-signed issuer.
 func (s Owner) SelfSigned(name string) *certmanagerv1.Issuer {
 	return s.issuer(name, certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}})
 }

@@ -14,10 +14,10 @@ func ShardTemplateKeys() []string {
 	}
 }
 
-// cacheClientGroup holds who may read a cache server whole, and write there what is published under their own name.
+// cacheClientGroup is the group of clients that may read everything in a cache server, and write objects under their own name.
 const cacheClientGroup = "system:kcp:shard"
 
-// Shard is the certificates of a shard's server. cache is the cache server that it uses, or nil.
+// Shard returns the certificates of the server of a shard. cache is the CacheServer that it uses, or nil.
 func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 	s := shardScope(shard)
 	leaves := secondaryShardLeaves(shard)
@@ -30,7 +30,7 @@ func Shard(shard desired.Shard, cache *operatorv1alpha1.CacheServer) Objects {
 	return s.leaves(leaves, shard.Certificate, shard.Spec().CertificateTemplates)
 }
 
-// cacheClientLeaf is the certificate by which a cache server knows one of its clients.
+// cacheClientLeaf is the client certificate of a server for a cache server.
 func cacheClientLeaf(cache *operatorv1alpha1.CacheServer, user string) leaf {
 	return leaf{issuer: desired.NewCacheServer(cache).CA(), commonName: user, organizations: []string{cacheClientGroup}, usages: clientUsages}
 }
@@ -39,7 +39,7 @@ func shardScope(shard desired.Shard) Owner {
 	return Owner{Namespace: shard.Namespace(), References: shard.Owner(), Labels: shard.Labels(), SecretLabels: shard.OwnerLabels()}
 }
 
-// leaves are certificates by template key, each as its template changes it.
+// leaves returns the certificates of leaves by template key, with the templates applied.
 func (s Owner) leaves(leaves map[string]leaf, name func(key string) string, templates operatorv1alpha1.CertificateTemplates) Objects {
 	var out Objects
 	for key, l := range leaves {
@@ -54,7 +54,7 @@ func (s Owner) leaves(leaves map[string]leaf, name func(key string) string, temp
 	return out
 }
 
-// rootShardLeaves are the certificates of a root shard by template key, with those by which others know the installation.
+// rootShardLeaves are the certificates of a root shard by template key, with the client certificate of the operator.
 func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	root := shard.Root()
 	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
@@ -73,7 +73,7 @@ func rootShardLeaves(shard desired.Shard) map[string]leaf {
 	}
 }
 
-// secondaryShardLeaves are the certificates of a shard beside the root shard by template key.
+// secondaryShardLeaves are the certificates of a shard that is not the root shard, by template key.
 func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 	root, suffix := shard.Root(), "-shard-"+shard.Name()
 	ca := func(ca desired.CA) string { return desired.CAName(root, ca) }
@@ -91,7 +91,7 @@ func secondaryShardLeaves(shard desired.Shard) map[string]leaf {
 	}
 }
 
-// signingLeaf signs tokens, which live as long as the key that signed them is known: a renewal must not change it.
+// signingLeaf signs tokens. They are valid as long as their key is, so renewals keep it.
 func signingLeaf(shard desired.Shard) leaf {
 	return leaf{
 		issuer: desired.CAName(shard.Root(), desired.ServiceAccountCA), commonName: shard.Name() + "-service-account",
@@ -111,8 +111,7 @@ func VirtualWorkspaceTemplateKeys() []string {
 	return []string{desired.CacheClient, "client", "server"}
 }
 
-// VirtualWorkspace is the certificates of a server of virtual workspaces at the address external. cache is the cache
-// server of its target, or nil.
+// VirtualWorkspace returns the certificates of a virtual workspace server. cache is the CacheServer of its target, or nil.
 func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
 	root := v.Root()
 	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.Owner(), Labels: v.Labels(), SecretLabels: v.OwnerLabels()}
@@ -126,7 +125,7 @@ func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1al
 		},
 	}
 	if cache != nil {
-		// Whoever is no shard reads, and has no part of the cache to write.
+		// A client that is no shard only reads.
 		leaves[desired.CacheClient] = cacheClientLeaf(cache, "system:kcp:virtual-workspace:"+v.Name())
 	}
 	out := s.leaves(leaves, v.Certificate, virtualWorkspace.Spec.CertificateTemplates)
@@ -143,11 +142,12 @@ func CacheServerTemplateKeys() []string {
 	return []string{"client", desired.ParentClient, "root-ca", "server"}
 }
 
-// cacheGroup holds caches that bring the objects of their shards to the one above them. Nobody gets it through a proxy.
+// cacheGroup is the group of caches that publish the objects of their shards to the cache above. Proxies drop it.
 const cacheGroup = "system:kcp:cache"
 
-// CacheServer is a cache server's own certificate authority and the certificates below it. Its clients are known by the
-// same authority, so no certificate of an installation opens a cache by accident. parent is the cache above it, or nil.
+// CacheServer returns the certificate authority of a cache server and the certificates below it. The authority also signs the
+// certificates of its clients, so that no other certificate of an installation gives access. parent is the cache above it, or
+// nil.
 func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
 	c := desired.NewCacheServer(cache)
 	s := Owner{Namespace: cache.Namespace, References: c.Owner(), Labels: c.Labels(), SecretLabels: c.SecretLabels()}

@@ -13,9 +13,9 @@ import (
 
 const groupName = "cert-manager.io"
 
-// applyTemplate changes a certificate as its template says. Maps are united and the operator's own keys stay; lists are
-// united and sorted; single fields of the template win. Common name and usages cannot be changed: they are what makes
-// the certificate trusted for its part.
+// applyTemplate applies a template to a certificate. Maps are merged, and keys of the operator keep their value; lists are
+// merged and sorted; other fields are replaced. Common name and usages are fixed: they are what the certificate is trusted
+// for.
 func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1alpha1.CertificateTemplate) {
 	if m := template.Metadata; m != nil {
 		certificate.Annotations = mergeMissing(certificate.Annotations, m.Annotations)
@@ -28,7 +28,7 @@ func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1al
 	spec := &certificate.Spec
 	switch {
 	case t.IssuerRef != nil && len(t.DNSNames) > 0:
-		// Another issuer, often a public one, signs only the names that its template lists. An address is a name too.
+		// Another issuer, often a public one, signs only the names and addresses in the template.
 		spec.DNSNames, spec.IPAddresses = sortedSet(t.DNSNames), sortedSet(t.IPAddresses)
 	default:
 		spec.DNSNames, spec.IPAddresses = sortedSet(spec.DNSNames, t.DNSNames), sortedSet(spec.IPAddresses, t.IPAddresses)
@@ -85,7 +85,7 @@ func applyPrivateKey(spec *certmanagerv1.CertificateSpec, t *operatorv1alpha1.Ce
 		key.Encoding = certmanagerv1.PrivateKeyEncoding(t.Encoding)
 	}
 	if t.Algorithm != "" && certmanagerv1.PrivateKeyAlgorithm(t.Algorithm) != key.Algorithm {
-		// The size that goes with the operator's algorithm means nothing to another: cert-manager chooses.
+		// The size is for the default algorithm; cert-manager chooses one for another.
 		key.Algorithm, key.Size = certmanagerv1.PrivateKeyAlgorithm(t.Algorithm), 0
 	}
 	if t.Size != 0 {
@@ -97,7 +97,7 @@ func issuerReference(ref operatorv1alpha1.IssuerReference) cmmeta.IssuerReferenc
 	return cmmeta.IssuerReference{Name: ref.Name, Kind: ref.Kind, Group: ref.Group}
 }
 
-// mergeMissing adds the entries of more whose keys are not taken.
+// mergeMissing adds the entries of more whose keys are missing in base.
 func mergeMissing(base, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return base
@@ -107,7 +107,7 @@ func mergeMissing(base, more map[string]string) map[string]string {
 	return out
 }
 
-// sortedSet unites lists: sorted, each element once, without empty ones. It is nil when there are none.
+// sortedSet merges lists: sorted, without duplicates and empty elements. It is nil if there are none.
 func sortedSet(lists ...[]string) []string {
 	var out []string
 	for _, element := range slices.Sorted(slices.Values(slices.Concat(lists...))) {
@@ -118,7 +118,7 @@ func sortedSet(lists ...[]string) []string {
 	return out
 }
 
-// splitNames sorts host names and IP addresses apart: a certificate holds them in different places.
+// splitNames separates DNS names from IP addresses, which are different fields of a certificate.
 func splitNames(hosts []string) (names, addresses []string) {
 	for _, host := range sortedSet(hosts) {
 		if net.ParseIP(host) != nil {

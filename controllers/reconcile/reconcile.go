@@ -67,7 +67,7 @@ type Step struct {
 var (
 	// ErrRead marks the error of a reconcile that could not read its object.
 	ErrRead = errors.New("reading the object")
-	// ErrStop skips the steps that follow. A result in the report says why.
+	// ErrStop skips the steps that follow. A result in the report has the reason.
 	ErrStop = errors.New("stop")
 	// ErrFinalized ends the reconcile of an object whose finalizer is removed: it has no status any more.
 	ErrFinalized = errors.New("finalized")
@@ -81,7 +81,7 @@ type Reconciler[T Object] struct {
 	NewScope func(object T, report *status.Report) Scope
 }
 
-// Reconcile brings one object to its spec. Its status is patched once, at the end, whatever the steps came to.
+// Reconcile brings one object to its spec. Its status is patched once, at the end, also after an error.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := r.Watches.For.DeepCopyObject().(T)
 	if err := r.Cluster.Get(ctx, req.NamespacedName, object); err != nil {
@@ -131,7 +131,7 @@ func run(ctx context.Context, scope Scope, deleting bool) error {
 
 // writeStatus patches the status if it changed, and records events for what changed in the conditions.
 func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) error {
-	// A step may have changed the finalizers, which is a write of its own.
+	// A step may have changed the finalizers, which is a separate write.
 	before.SetFinalizers(after.GetFinalizers())
 	before.SetResourceVersion(after.GetResourceVersion())
 	was, is := before.GetConditions(), after.GetConditions()

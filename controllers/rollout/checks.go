@@ -16,7 +16,7 @@ var Preconditions = Chain{
 	changesGathered,           // what is applied together is ordered together
 	earlierStagesRolledOut,    // shards follow their root, proxies follow shards, caches those above them
 	firstInItsStage,           // the order does not depend on the order of reconciles
-	otherComponentsReady,      // pods that are missing elsewhere are missed more during a rollout
+	otherComponentsReady,      // missing pods of another component matter more during a rollout
 }
 
 var (

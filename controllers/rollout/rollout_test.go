@@ -10,7 +10,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// fine is a component that is as its spec wants it.
+// fine is a component that matches its spec.
 func fine(title string, stage rollout.Stage) rollout.State {
 	return rollout.State{
 		Component: rollout.Component{Title: title, Workload: strings.ToLower(strings.ReplaceAll(title, " ", "-")), Stage: stage},
@@ -18,7 +18,7 @@ func fine(title string, stage rollout.Stage) rollout.State {
 	}
 }
 
-// change is a small installation in which alpha is to be replaced, and nothing speaks against it.
+// change is a small installation in which alpha is to be replaced, and every check passes.
 func change() rollout.Input {
 	self := fine("Shard alpha", rollout.StageShard)
 	self.Pending = true
@@ -37,49 +37,49 @@ const (
 	cache = iota
 	root
 	beta
-	door
+	proxy
 )
 
-func TestMayRoll(t *testing.T) {
+func TestPreconditions(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		given   func(*rollout.Input)
 		outcome rollout.Outcome
 		reason  string
-		says    string
+		message string
 	}{
-		"allows a change on a healthy base": {func(*rollout.Input) {}, rollout.Pass, "", ""},
-		"refuses while the installation is paused": {func(in *rollout.Input) { in.Paused = true },
+		"admits a change of a healthy installation": {func(*rollout.Input) {}, rollout.Pass, "", ""},
+		"blocks while the installation is paused": {func(in *rollout.Input) { in.Paused = true },
 			rollout.Blocked, rollout.ReasonPaused, "paused"},
-		"refuses while the component is paused": {func(in *rollout.Input) { in.Self.Paused = true },
+		"blocks while the component is paused": {func(in *rollout.Input) { in.Self.Paused = true },
 			rollout.Blocked, rollout.ReasonPaused, "paused"},
-		"does not mind that a component beside it is paused": {func(in *rollout.Input) { in.Others[beta].Paused = true },
+		"ignores that a component of the same stage is paused": {func(in *rollout.Input) { in.Others[beta].Paused = true },
 			rollout.Pass, "", ""},
-		"allows what the user wants now, whatever is wrong": {func(in *rollout.Input) {
+		"exempts an immediate rollout, whatever is wrong": {func(in *rollout.Input) {
 			in.Now, in.Paused, in.Slot = true, true, rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
-		"allows a component that serves nobody, as on a first start": {func(in *rollout.Input) {
+		"exempts a component without ready pods, as at a first start": {func(in *rollout.Input) {
 			in.Self.Serving, in.Others[root].Ready, in.Slot = false, false, rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
-		"refuses a component that serves nobody while paused": {func(in *rollout.Input) { in.Self.Serving, in.Paused = false, true },
+		"blocks a component without ready pods while paused": {func(in *rollout.Input) { in.Self.Serving, in.Paused = false, true },
 			rollout.Blocked, rollout.ReasonPaused, ""},
-		"refuses while another shard holds the slot": {func(in *rollout.Input) { in.Slot = rollout.Slot{Holder: "shard-beta", Since: now} },
+		"blocks while another shard holds the slot": {func(in *rollout.Input) { in.Slot = rollout.Slot{Holder: "shard-beta", Since: now} },
 			rollout.Blocked, rollout.ReasonSlotHeld, "waiting for Shard beta"},
-		"says that a rollout has stopped when the holder's time is over": {func(in *rollout.Input) {
+		"reports that a rollout has stopped once the timeout of the holder is over": {func(in *rollout.Input) {
 			in.Slot = rollout.Slot{Holder: "shard-beta", Since: now.Add(-time.Hour)}
 		}, rollout.Blocked, rollout.ReasonStopped, "stopped at Shard beta"},
-		"takes the slot of a component that is gone": {func(in *rollout.Input) {
+		"acquires the slot of a component that does not exist": {func(in *rollout.Input) {
 			in.Slot = rollout.Slot{Holder: "shard-gamma", Since: now}
 		}, rollout.Pass, "", ""},
-		"allows the holder of the slot to go on with a newer revision": {func(in *rollout.Input) {
-			in.Slot, in.Self.Ready, in.Others[door].Ready = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}, false, false
+		"lets the holder of the slot continue with a newer revision": {func(in *rollout.Input) {
+			in.Slot, in.Self.Ready, in.Others[proxy].Ready = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Hour)}, false, false
 		}, rollout.Continue, "", ""},
 		"waits for changes that are applied together": {func(in *rollout.Input) { in.ChangedAt = now.Add(-time.Second) },
 			rollout.Blocked, rollout.ReasonGatheringChanges, ""},
-		"refuses before the cache server has rolled": {func(in *rollout.Input) { in.Others[cache].Pending = true },
+		"blocks before the cache server has rolled": {func(in *rollout.Input) { in.Others[cache].Pending = true },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "CacheServer cache"},
-		"refuses while the root shard is not ready": {func(in *rollout.Input) { in.Others[root].Ready = false },
+		"blocks while the root shard is not ready": {func(in *rollout.Input) { in.Others[root].Ready = false },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "RootShard root, which rolls out first: its pods"},
-		"refuses while it is not known what the root shard wants": {func(in *rollout.Input) { in.Others[root].UnknownReason = "its spec is new" },
+		"blocks while the state of the root shard is unknown": {func(in *rollout.Input) { in.Others[root].UnknownReason = "its spec is new" },
 			rollout.Blocked, rollout.ReasonWaitingForTurn, "its spec is new"},
 		"waits for the cache above": {func(in *rollout.Input) {
 			in.Self = fine("CacheServer europe", rollout.StageCache)
@@ -91,36 +91,36 @@ func TestMayRoll(t *testing.T) {
 			in.Self.Pending = true
 			in.Others[cache].Pending, in.Others[cache].Depth = true, 1
 		}, rollout.Pass, "", ""},
-		"does not wait for proxies that wait for it": {func(in *rollout.Input) { in.Others[door].Pending, in.Others[door].UnknownReason = true, "new" },
+		"does not wait for later stages": {func(in *rollout.Input) { in.Others[proxy].Pending, in.Others[proxy].UnknownReason = true, "new" },
 			rollout.Pass, "", ""},
-		"goes before a shard that comes later": {func(in *rollout.Input) { in.Others[beta].Pending = true },
+		"precedes a shard that is later in the order": {func(in *rollout.Input) { in.Others[beta].Pending = true },
 			rollout.Pass, "", ""},
-		"waits for a shard that comes earlier": {func(in *rollout.Input) {
+		"waits for a shard that is earlier in the order": {func(in *rollout.Input) {
 			in.Others[beta].Workload, in.Others[beta].Pending = "shard-aaa", true
 		}, rollout.Blocked, rollout.ReasonWaitingForTurn, "Shard beta"},
-		"goes before an earlier shard that is paused": {func(in *rollout.Input) {
+		"precedes an earlier shard that is paused": {func(in *rollout.Input) {
 			in.Others[beta].Workload, in.Others[beta].Pending, in.Others[beta].Paused = "shard-aaa", true, true
 		}, rollout.Pass, "", ""},
-		"never rolls while pods are missing elsewhere": {func(in *rollout.Input) { in.Others[door].Ready = false },
+		"blocks while pods of another component are missing": {func(in *rollout.Input) { in.Others[proxy].Ready = false },
 			rollout.Blocked, rollout.ReasonInstallationWeakened, "FrontProxy door"},
-		"rolls although pods are missing where the cure waits for it": {func(in *rollout.Input) {
-			in.Others[door].Ready, in.Others[door].Pending = false, true
+		"ignores missing pods of a component that is pending": {func(in *rollout.Input) {
+			in.Others[proxy].Ready, in.Others[proxy].Pending = false, true
 		}, rollout.Pass, "", ""},
-		"rolls although its own pods are missing, which may be the cure": {func(in *rollout.Input) { in.Self.Ready = false },
+		"ignores its own missing pods": {func(in *rollout.Input) { in.Self.Ready = false },
 			rollout.Pass, "", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			in := change()
 			tc.given(&in)
 			verdict := rollout.Preconditions.Decide(in)
-			if verdict.Outcome != tc.outcome || verdict.Reason != tc.reason || !strings.Contains(verdict.Message, tc.says) {
+			if verdict.Outcome != tc.outcome || verdict.Reason != tc.reason || !strings.Contains(verdict.Message, tc.message) {
 				t.Errorf("got %+v", verdict)
 			}
 		})
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestProgress(t *testing.T) {
 	problem := func(check rollout.Check) func(*rollout.Input) {
 		return func(in *rollout.Input) {
 			in.Problems = []rollout.Problem{{Check: check, Title: "Shard alpha", Message: "boom"}}
@@ -135,16 +135,16 @@ func TestJudge(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		given   func(*rollout.Input)
 		outcome rollout.Outcome
-		says    string
+		message string
 	}{
 		"done when pods are replaced and all servers are healthy": {func(*rollout.Input) {}, rollout.Pass, ""},
-		"goes on while pods are replaced":                         {func(in *rollout.Input) { in.Self.Ready = false }, rollout.Blocked, "pods are being replaced"},
-		"waits for the server's own word":                         {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha is not ready: boom"},
+		"waits while pods are replaced":                           {func(in *rollout.Input) { in.Self.Ready = false }, rollout.Blocked, "pods are being replaced"},
+		"waits for readyz":                                        {problem(rollout.CheckReadyz), rollout.Blocked, "Shard alpha is not ready: boom"},
 		"waits for a workspace to be written and read":            {problem(rollout.CheckProbe), rollout.Blocked, "written and read: boom"},
 		"waits for replication":                                   {problem(rollout.CheckLag), rollout.Blocked, "in time: boom"},
 		"stops when pods are not ready in time":                   {late(func(in *rollout.Input) { in.Self.Ready = false }), rollout.Stopped, "within 10m0s"},
 		"stops with the reason":                                   {late(problem(rollout.CheckProbe)), rollout.Stopped, "written and read: boom. Correct the spec"},
-		"is done although it took longer":                         {late(func(*rollout.Input) {}), rollout.Pass, ""},
+		"is done after the timeout, too":                          {late(func(*rollout.Input) {}), rollout.Pass, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			in := change()
@@ -152,14 +152,14 @@ func TestJudge(t *testing.T) {
 			in.Slot = rollout.Slot{Holder: "shard-alpha", Since: now.Add(-time.Minute)}
 			tc.given(&in)
 			verdict := rollout.Progress(in)
-			if verdict.Outcome != tc.outcome || !strings.Contains(verdict.Message, tc.says) {
+			if verdict.Outcome != tc.outcome || !strings.Contains(verdict.Message, tc.message) {
 				t.Errorf("got %+v", verdict)
 			}
 		})
 	}
 }
 
-func TestBaseNamesTheServerThatIsWrong(t *testing.T) {
+func TestBaselineNamesTheServer(t *testing.T) {
 	in := change()
 	in.Problems = []rollout.Problem{
 		{Check: rollout.CheckLag, Title: "Shard beta", Message: "no heartbeat"},

@@ -51,7 +51,7 @@ func (s *shardScope) finalize(ctx context.Context) error {
 }
 
 // isDeletedInForeground reports whether the garbage collector is deleting the dependents of the Shard first. Creating them
-// again meanwhile is in vain; once they are gone they are created again, with their data.
+// again meanwhile has no effect; once they are deleted they are created again, with their data.
 func isDeletedInForeground(shard *operatorv1alpha1.Shard) bool {
 	return controllerutil.ContainsFinalizer(shard, metav1.FinalizerDeleteDependents)
 }

@@ -56,8 +56,8 @@ func ignoredRootShardFields(root *operatorv1alpha1.RootShard) []status.IgnoredFi
 		}
 	}
 	add(spec.Cache.Ref != nil && spec.Cache.Ref.Name == "", "cache.ref", "it names no CacheServer; set its name or remove it")
-	add(spec.Cache.Embedded != nil && !spec.Cache.Embedded.Enabled, "cache.embedded", "without cache.ref the root shard holds the cache; remove it")
-	add(spec.External.PrivatePort != nil && spec.External.PrivateHostname == "", "external.privatePort", "it counts only with privateHostname")
+	add(spec.Cache.Embedded != nil && !spec.Cache.Embedded.Enabled, "cache.embedded", "without cache.ref the root shard embeds the cache; remove it")
+	add(spec.External.PrivatePort != nil && spec.External.PrivateHostname == "", "external.privatePort", "it has an effect only with privateHostname; set that or remove it")
 	if spec.Proxy != nil {
 		out = append(out, validation.IgnoredSharedIndex(root, "proxy.sharedIndex", spec.Proxy.SharedIndex)...)
 		out = append(out, status.UnknownTemplateKeys("proxy.certificateTemplates", spec.Proxy.CertificateTemplates, pki.ProxyTemplateKeys())...)

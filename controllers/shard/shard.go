@@ -45,7 +45,7 @@ func NewShardReconciler(config reconcile.Config, registry Registry) *reconcile.R
 			For:  &operatorv1alpha1.Shard{},
 			List: &operatorv1alpha1.ShardList{},
 			Owns: slices.Concat(reconcile.ServerKinds(), reconcile.StoreKinds()),
-			// An event of another Shard comes by its Secrets.
+			// Events of other Shards arrive through their Secrets.
 			References: []client.Object{&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.VirtualWorkspace{}},
 			Files:      reconcile.FileKinds(),
 		},

@@ -25,46 +25,46 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// site is a Shard on a cluster of memory, in an installation that answers as the test says.
-type site struct {
-	t      *testing.T
-	client client.Client
-	clock  time.Time
-	asked  []string
-	known  bool
-	count  int
-	fails  error // of every call into the installation
+// env is a Shard in an in-memory cluster, with an installation whose answers the test sets.
+type env struct {
+	t          *testing.T
+	client     client.Client
+	clock      time.Time
+	calls      []string
+	registered bool
+	count      int
+	fails      error // of every request to the installation
 }
 
-func (s *site) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
-	return s.known, s.fails
+func (s *env) Registered(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (bool, error) {
+	return s.registered, s.fails
 }
 
-func (s *site) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
-	s.asked = append(s.asked, "count")
+func (s *env) LogicalClusters(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) (int, error) {
+	s.calls = append(s.calls, "count")
 	return s.count, s.fails
 }
 
-func (s *site) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
-	s.asked = append(s.asked, "cordon")
+func (s *env) Cordon(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
+	s.calls = append(s.calls, "cordon")
 	return s.fails
 }
 
-func (s *site) Unregister(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
-	s.asked = append(s.asked, "unregister")
+func (s *env) Unregister(context.Context, *operatorv1alpha1.RootShard, *operatorv1alpha1.Shard) error {
+	s.calls = append(s.calls, "unregister")
 	if s.fails == nil {
-		s.known = false
+		s.registered = false
 	}
 	return s.fails
 }
 
-func newSite(t *testing.T, objects ...client.Object) *site {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	return &site{t: t, clock: time.Now(), known: true, client: memory.NewClient(t, objects...)}
+	return &env{t: t, clock: time.Now(), registered: true, client: memory.NewClient(t, objects...)}
 }
 
-// reconcile looks at Shard alpha once.
-func (s *site) reconcile() {
+// reconcile reconciles Shard alpha once.
+func (s *env) reconcile() {
 	s.t.Helper()
 	r := NewShardReconciler(reconcile.Config{
 		Cluster: apply.Cluster{Client: s.client}, Recorder: events.NewFakeRecorder(100), Now: func() time.Time { return s.clock },
@@ -76,8 +76,8 @@ func (s *site) reconcile() {
 	}
 }
 
-// get reads Shard alpha; it is nil once the Shard is gone.
-func (s *site) get() *operatorv1alpha1.Shard {
+// get reads Shard alpha; it is nil once the Shard is deleted.
+func (s *env) get() *operatorv1alpha1.Shard {
 	s.t.Helper()
 	shard := &operatorv1alpha1.Shard{}
 	err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "kcp", Name: "alpha"}, shard)
@@ -114,45 +114,45 @@ func TestDeletion(t *testing.T) {
 	}
 	for sentence, tc := range map[string]struct {
 		change func(*operatorv1alpha1.Shard)
-		site   func(*site)
+		env    func(*env)
 		after  time.Duration // since the deletion
-		text   string        // of what it waits for; "" is gone
-		asked  string
+		text   string        // of the condition; "" once it is deleted
+		calls  string
 	}{
-		"a shard without workspaces goes":        {asked: "cordon count unregister"},
-		"a shard with one waits and counts":      {site: func(s *site) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", asked: "cordon count"},
-		"a shard with several waits for ever":    {site: func(s *site) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", asked: "cordon count"},
-		"a shard that was never registered goes": {site: func(s *site) { s.known = false }},
-		"a shard that cannot be asked waits":     {site: func(s *site) { s.fails = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
-		"in the foreground nobody is asked who is going down": {
-			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "then they come back", asked: "cordon"},
-		"force takes workspaces with it":          {change: force, site: func(s *site) { s.count = 12 }, asked: "unregister"},
-		"force waits a moment for the root shard": {change: force, site: func(s *site) { s.fails = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", asked: "unregister"},
-		"force does not wait for ever":            {change: force, site: func(s *site) { s.fails = errors.New("no connection") }, after: 3 * time.Minute, asked: "unregister"},
-		"any other value of the annotation is none": {change: func(s *operatorv1alpha1.Shard) {
+		"a shard without workspaces is deleted":        {calls: "cordon count unregister"},
+		"a shard with one waits and counts":            {env: func(s *env) { s.count = 1 }, text: "deletion waits for 1 workspace on the shard", calls: "cordon count"},
+		"a shard with several waits without limit":     {env: func(s *env) { s.count = 12 }, after: 24 * time.Hour, text: "12 workspaces", calls: "cordon count"},
+		"a shard that was never registered is deleted": {env: func(s *env) { s.registered = false }},
+		"a shard that does not answer waits":           {env: func(s *env) { s.fails = errors.New("no connection") }, after: 24 * time.Hour, text: "no connection; see to it, or set the annotation operator.kcp.io/force-delete=true"},
+		"in the foreground workspaces are not counted": {
+			change: func(s *operatorv1alpha1.Shard) { s.Finalizers = append(s.Finalizers, metav1.FinalizerDeleteDependents) }, text: "then they come back", calls: "cordon"},
+		"force deletes workspaces, too":  {change: force, env: func(s *env) { s.count = 12 }, calls: "unregister"},
+		"force waits for the root shard": {change: force, env: func(s *env) { s.fails = errors.New("no connection") }, text: "deletion is forced and waits 2m0s", calls: "unregister"},
+		"force waits for a limited time": {change: force, env: func(s *env) { s.fails = errors.New("no connection") }, after: 3 * time.Minute, calls: "unregister"},
+		"any other value of the annotation is ignored": {change: func(s *operatorv1alpha1.Shard) {
 			s.Annotations = map[string]string{operatorv1alpha1.AnnotationForceDelete: "yes"}
-		}, site: func(s *site) { s.count = 2 }, text: "2 workspaces", asked: "cordon count"},
-		"the installation went first": {
-			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "gone" }, site: func(s *site) { s.count = 12 }},
-		"a shard of no installation goes": {change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }},
+		}, env: func(s *env) { s.count = 2 }, text: "2 workspaces", calls: "cordon count"},
+		"the installation was deleted first": {
+			change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "gone" }, env: func(s *env) { s.count = 12 }},
+		"a shard without an installation is deleted": {change: func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newSite(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) {
+			s := newEnv(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) {
 				shard.Finalizers = []string{operatorv1alpha1.FinalizerShard}
 				if tc.change != nil {
 					tc.change(shard)
 				}
 			}))
-			if tc.site != nil {
-				tc.site(s)
+			if tc.env != nil {
+				tc.env(s)
 			}
 			if err := s.client.Delete(t.Context(), s.get()); err != nil {
 				t.Fatal(err)
 			}
 			s.clock = s.clock.Add(tc.after)
 			s.reconcile()
-			if asked := strings.Join(s.asked, " "); asked != tc.asked {
-				t.Errorf("the installation was asked to %q, want %q", asked, tc.asked)
+			if calls := strings.Join(s.calls, " "); calls != tc.calls {
+				t.Errorf("calls are %q, want %q", calls, tc.calls)
 			}
 			shard := s.get()
 			if (shard == nil) != (tc.text == "") {
@@ -169,26 +169,26 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-func TestAShardThatIsNamedAsItsRootShardNeverTakesThatOneWithIt(t *testing.T) {
+func TestAShardWithTheNameOfItsRootShardIsDeletedAlone(t *testing.T) {
 	shard := alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} })
 	root := rootShard()
 	root.Name, shard.Spec.RootShard.Reference.Name = "alpha", "alpha"
-	s := newSite(t, root, shard)
+	s := newEnv(t, root, shard)
 	if err := s.client.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)
 	}
 	s.reconcile()
-	if s.get() != nil || len(s.asked) > 0 {
-		t.Errorf("there still: %t, asked %v", s.get() != nil, s.asked)
+	if s.get() != nil || len(s.calls) > 0 {
+		t.Errorf("exists: %t, calls %v", s.get() != nil, s.calls)
 	}
 }
 
-func TestOnlyTheVolumesOfTheShardGoWithIt(t *testing.T) {
+func TestOnlyTheVolumesOfTheShardAreDeleted(t *testing.T) {
 	claim := func(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kcp", Labels: labels}}
 	}
 	others := desired.AppLabels(desired.ComponentEtcd, "alpha") // of a RootShard or CacheServer of that name
-	s := newSite(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }),
+	s := newEnv(t, rootShard(), alpha(func(shard *operatorv1alpha1.Shard) { shard.Finalizers = []string{operatorv1alpha1.FinalizerShard} }),
 		claim("own", etcd.ShardVolumeClaimLabels("alpha")), claim("others", others))
 	s.count = 1
 	if err := s.client.Delete(t.Context(), s.get()); err != nil {
@@ -216,24 +216,24 @@ func TestOnlyTheVolumesOfTheShardGoWithIt(t *testing.T) {
 	}
 }
 
-func TestBringingUp(t *testing.T) {
+func TestConditions(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		change    func(*operatorv1alpha1.Shard)
 		condition string
 		text      string
 	}{
-		"a Shard that names nobody says so": {
+		"a Shard without a RootShard is reported": {
 			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference = nil }, operatorv1alpha1.ConditionRootShard, "rootShard.ref.name is empty"},
-		"a RootShard that is not there is named": {
+		"a RootShard that does not exist is named": {
 			func(s *operatorv1alpha1.Shard) { s.Spec.RootShard.Reference.Name = "nobody" }, operatorv1alpha1.ConditionRootShard, "RootShard nobody does not exist in namespace kcp"},
-		"a CacheServer that is not there is named": {
+		"a CacheServer that does not exist is named": {
 			func(s *operatorv1alpha1.Shard) { s.Spec.Cache.Ref = &corev1.LocalObjectReference{Name: "c"} }, operatorv1alpha1.ConditionSpecHonored, "CacheServer c, which cache.ref names, does not exist"},
-		"a VirtualWorkspace that is not there is named": {
+		"a VirtualWorkspace that does not exist is named": {
 			func(s *operatorv1alpha1.Shard) { s.Spec.KCPVirtualWorkspace = &corev1.LocalObjectReference{Name: "v"} }, operatorv1alpha1.ConditionSpecHonored, "VirtualWorkspace v, which kcpVirtualWorkspace names, does not exist"},
 		"without certificates it waits": {nil, operatorv1alpha1.ConditionCertificatesReady, "certificates are not issued yet"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newSite(t, rootShard(), alpha(tc.change))
+			s := newEnv(t, rootShard(), alpha(tc.change))
 			s.reconcile()
 			shard := s.get()
 			condition := meta.FindStatusCondition(shard.Status.Conditions, tc.condition)
@@ -252,7 +252,7 @@ func TestNames(t *testing.T) {
 		"an ordinary name":              {"alpha", ""},
 		"the root shard's own":          {"root", "inside the installation the shard of RootShard main is called root"},
 		"the RootShard's":               {"main", "have the names of those of its RootShard"},
-		"a directory of the server's":   {"server", "stand in a directory"},
+		"a directory of the server's":   {"server", "would be in a directory"},
 		"a dot":                         {"a.b", "contains a dot"},
 		"the longest":                   {strings.Repeat("a", 27), ""},
 		"one character more than that":  {strings.Repeat("a", 28), "has 28 characters and may have 27"},

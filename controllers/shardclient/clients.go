@@ -1,6 +1,5 @@
-// Package shardclient is the operator's way into the installations it runs: whether their servers are healthy, what is on
-// a shard, and the few objects of theirs that the operator looks after. It holds no connection and no state: an
-// installation is asked seldom, and its certificates change.
+// Package shardclient is the client of the operator for the installations that it runs: the health of their servers, the
+// registry of shards, and what is on a shard. It keeps no connection and no state: requests are rare, and certificates change.
 package shardclient
 
 import (
@@ -27,17 +26,17 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// callTimeout bounds every call into an installation: one that hangs must not hold a worker.
+// callTimeout bounds every request to an installation: one that hangs must not block a worker.
 const callTimeout = 10 * time.Second
 
-// Clients makes clients for the installations of a cluster.
+// Clients connects to the installations of a cluster.
 type Clients struct{ cluster apply.Cluster }
 
 // New returns clients whose credentials are in Secrets of the cluster.
 func New(cluster apply.Cluster) *Clients { return &Clients{cluster: cluster} }
 
-// Connect makes a client of a server of an installation, which authenticates as the operator. url has no path. The
-// caller closes the idle connections of the client.
+// Connect returns a client of a server of an installation, which authenticates as the operator. url has no path. The caller
+// closes the idle connections of the client.
 func (c *Clients) Connect(ctx context.Context, root *operatorv1alpha1.RootShard, url string) (*rest.Config, *http.Client, error) {
 	return c.connectAs(ctx, root, pki.OperatorCertificate(root), url)
 }
@@ -66,8 +65,8 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, httpClient(cas, pair), nil
 }
 
-// connectPinned makes a client of a server whose certificate the user may have had issued by anybody, for any name: one that
-// shows the certificate in the Secret serving is believed, whoever signed it. The client authenticates as the operator.
+// connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the certificate
+// in the Secret serving is trusted itself. The client authenticates as the operator.
 func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) (*rest.Config, *http.Client, error) {
 	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
 	if err != nil {
@@ -96,17 +95,17 @@ func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.Root
 	return config, connections, nil
 }
 
-// httpClient is made for a few calls and dropped: a shared one would keep every certificate that ever was.
+// httpClient returns a client for a few requests: a shared one would keep every certificate that ever existed.
 func httpClient(cas []byte, certificates ...tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(cas)
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // in-cluster names mean nothing to an egress proxy
+	transport.Proxy = nil // an egress proxy cannot resolve in-cluster names
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: certificates}
 	return &http.Client{Transport: transport, Timeout: callTimeout}
 }
 
-// withCluster calls do with a client of one logical cluster at a server, as the operator.
+// withCluster calls do with a client of one logical cluster of a server, as the operator.
 func (c *Clients) withCluster(ctx context.Context, root *operatorv1alpha1.RootShard, url string, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
 	return c.withClusterAs(ctx, root, pki.OperatorCertificate(root), url, cluster, do)
 }
@@ -119,7 +118,7 @@ func (c *Clients) withClusterAs(ctx context.Context, root *operatorv1alpha1.Root
 	return withClient(config, connections, cluster, do)
 }
 
-// withClient calls do with a client of one logical cluster, and closes the connections.
+// withClient calls do with a client of one logical cluster, and closes its connections.
 func withClient(config *rest.Config, connections *http.Client, cluster logicalcluster.Path, do func(dynamic.Interface) error) error {
 	defer connections.CloseIdleConnections()
 	config.Host += cluster.URLPath()
@@ -130,8 +129,7 @@ func withClient(config *rest.Config, connections *http.Client, cluster logicalcl
 	return do(client)
 }
 
-// StableMessage says of an error what stays the same from one attempt to the next, for conditions. Ports and request numbers are
-// left out.
+// StableMessage returns a message for conditions, which is the same for each attempt: without ports and request numbers.
 func StableMessage(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var wrongName x509.HostnameError
@@ -154,7 +152,7 @@ func StableMessage(err error) string {
 	return "no connection"
 }
 
-// stableError is an error whose text stays the same; cause may say more.
+// stableError is an error whose text is the same for each attempt; cause may have more.
 type stableError struct {
 	text  string
 	cause error
@@ -164,14 +162,14 @@ func (t *stableError) Error() string { return t.text }
 
 func (t *stableError) Unwrap() error { return t.cause }
 
-// Errorf is an error whose text stays the same.
+// Errorf returns an error whose text is the same for each attempt.
 func Errorf(format string, args ...any) error {
 	return &stableError{text: fmt.Sprintf(format, args...)}
 }
 
-// describeError is err with a text that stays the same. What it leaves out is logged.
+// describeError wraps err with a text that is the same for each attempt. What it omits is logged.
 func describeError(ctx context.Context, err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
-	ctrl.LoggerFrom(ctx).Info("call into the installation failed", "attempt", what, "error", err.Error())
+	ctrl.LoggerFrom(ctx).Info("request to the installation failed", "attempt", what, "error", err.Error())
 	return &stableError{text: what + ": " + StableMessage(err), cause: err}
 }

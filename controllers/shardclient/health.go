@@ -23,7 +23,7 @@ import (
 
 var shardsResource = corev1alpha1.SchemeGroupVersion.WithResource("shards")
 
-// ShardReady asks a server of an installation whether it is ready. The error names the checks that fail.
+// ShardReady checks /readyz of a shard. The error names the checks that fail.
 func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootShard, url string) error {
 	_, connections, err := c.Connect(ctx, root, url)
 	if err != nil {
@@ -33,8 +33,8 @@ func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootSha
 	return readyz(ctx, connections, url)
 }
 
-// CacheReady asks a cache server whether it is ready. It shows no certificate: the server has CAs of its own, and this
-// question needs none.
+// CacheReady checks /readyz of a cache server, without a client certificate: the server has a CA of its own, and /readyz needs
+// none.
 func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error {
 	server := desired.NewCacheServer(cache)
 	cas, err := c.cluster.ReadBundle(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, desired.Bundle{CA: server.CASecret()})
@@ -46,12 +46,12 @@ func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheS
 	return readyz(ctx, connections, server.URL())
 }
 
-// ProxyReady asks a front proxy whether it is ready.
+// ProxyReady checks /readyz of a front proxy.
 func (c *Clients) ProxyReady(ctx context.Context, proxy desired.Proxy) error {
 	return c.readyAt(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
 }
 
-// VirtualWorkspaceReady asks a server of virtual workspaces, one of our own, whether it is ready.
+// VirtualWorkspaceReady checks /readyz of a standard virtual workspace server.
 func (c *Clients) VirtualWorkspaceReady(ctx context.Context, virtualWorkspace desired.VirtualWorkspace) error {
 	return c.readyAt(ctx, virtualWorkspace.Root(), virtualWorkspace.ServiceURL(), virtualWorkspace.Certificate("server"))
 }
@@ -68,11 +68,11 @@ func (c *Clients) readyAt(ctx context.Context, root *operatorv1alpha1.RootShard,
 func readyz(ctx context.Context, connections *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz?verbose", nil)
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", url, err)
+		return fmt.Errorf("requesting %s: %w", url, err)
 	}
 	res, err := connections.Do(req)
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", url, err)
+		return fmt.Errorf("requesting %s: %w", url, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusOK {
@@ -81,12 +81,12 @@ func readyz(ctx context.Context, connections *http.Client, url string) error {
 	const enough = 16 << 10
 	body, err := io.ReadAll(io.LimitReader(res.Body, enough))
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", url, err)
+		return fmt.Errorf("requesting %s: %w", url, err)
 	}
 	return Errorf("/readyz is %d%s", res.StatusCode, failedChecks(string(body)))
 }
 
-// failedChecks are the names of the checks that fail, as servers list them: "[-]etcd failed: reason withheld".
+// failedChecks returns the names of the checks that fail, from lines like "[-]etcd failed: reason withheld".
 func failedChecks(page string) string {
 	var names []string
 	for line := range strings.SplitSeq(page, "\n") {
@@ -101,11 +101,11 @@ func failedChecks(page string) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// MissingHeartbeats says of shards of an installation, by the names they have inside it, why what they publish does not reach the
-// root shard. Their heartbeats go the way of everything that shards tell one another; the root shard notes on
-// each Shard when they fail to come.
+// MissingHeartbeats returns the shards of an installation, by their names inside it, whose heartbeats do not reach the root
+// shard, with the reason. Heartbeats are replicated like everything that shards publish; the root shard reports a missing one
+// in the condition Ready of the Shard.
 func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
-	unheard := map[string]string{}
+	missing := map[string]string{}
 	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		list, err := client.Resource(shardsResource).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -117,20 +117,18 @@ func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.
 				return fmt.Errorf("reading shard %s: %w", list.Items[i].GetName(), err)
 			}
 			if why := heartbeatProblem(shard); why != "" {
-				unheard[shard.Name] = why
+				missing[shard.Name] = why
 			}
 		}
 		return nil
 	})
-	return unheard, err
+	return missing, err
 }
 
-// lagMetric is, on the page of a shard, for how many seconds it has been behind with reading what other shards have and
-// with publishing what it has itself.
+// lagMetric is the metric of a shard for its replication lag, in reading and in publishing.
 const lagMetric = "atoll_replication_lag_seconds"
 
-// Lag is how far a shard is behind with replication, at the replica that happens to be asked. A shard whose version does
-// not tell lags by nothing.
+// Lag returns the replication lag of a shard, from the replica that answers. It is 0 for a version without the metric.
 func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, error) {
 	_, connections, err := c.connectAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL())
 	if err != nil {
@@ -139,11 +137,11 @@ func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, 
 	defer connections.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, shard.BaseURL()+"/metrics", nil)
 	if err != nil {
-		return 0, fmt.Errorf("asking %s: %w", shard.BaseURL(), err)
+		return 0, fmt.Errorf("requesting %s: %w", shard.BaseURL(), err)
 	}
 	res, err := connections.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("asking %s: %w", shard.BaseURL(), err)
+		return 0, fmt.Errorf("requesting %s: %w", shard.BaseURL(), err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -152,7 +150,7 @@ func (c *Clients) Lag(ctx context.Context, shard desired.Shard) (time.Duration, 
 	return maxMetric(res.Body, lagMetric)
 }
 
-// maxMetric is the largest value, in seconds, of a metric on a page.
+// maxMetric returns the maximum value, in seconds, of a metric on a page.
 func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	var out time.Duration
 	lines := bufio.NewScanner(page)
@@ -175,7 +173,7 @@ func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	return out, nil
 }
 
-// heartbeatProblem says why a shard is not heard of. One without the condition was never heard of or has nobody to be heard by.
+// heartbeatProblem is why the heartbeats of a shard are missing, or "". A shard without the condition has none to expect.
 func heartbeatProblem(shard *corev1alpha1.Shard) string {
 	for _, condition := range shard.Status.Conditions {
 		if condition.Type == conditionsv1alpha1.Ready && condition.Status != "True" {

@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// probeLabel marks the workspaces that Probe makes in root. Its value is the shard that they are on.
+	// probeLabel marks the workspaces that Probe creates in root. Its value is the name of their shard.
 	probeLabel  = "operator.kcp.io/rollout-probe"
 	probePrefix = "rollout-probe-"
-	// probeTimeout is how long a workspace may take from being wished for to being read.
+	// probeTimeout bounds one probe, from creating the workspace to reading from it.
 	probeTimeout = 20 * time.Second
 	probePoll    = 200 * time.Millisecond
 )
@@ -38,18 +38,19 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// Probe makes a workspace on one shard, through the internal proxy, writes an object in it, reads it, there and through the
-// front proxies that are given, and deletes the workspace. What a probe that failed has left, the next one uses. A shard that takes no new workspaces is asked directly,
-// in the logical cluster that every shard has for itself. The error says which step failed, in words that stay the same.
-func (c *Clients) Probe(ctx context.Context, shard desired.Shard, doors ...desired.Proxy) error {
+// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through front
+// proxies, and deletes the workspace. A workspace that a failed probe left is used again. A shard that accepts no new workspaces
+// is probed directly, in the logical cluster system:shard. The error names the step that failed, and is the same for each
+// attempt.
+func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	takes, err := c.schedulable(ctx, shard)
+	schedulable, err := c.schedulable(ctx, shard)
 	switch {
 	case err != nil:
 		return err
-	case takes:
-		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName(), doors)
+	case schedulable:
+		return c.probeThrough(ctx, shard.Root(), desired.InternalProxyURL(shard.Root()), shard.ShardName(), proxies)
 	}
 	return c.withClusterAs(ctx, shard.Root(), shard.Certificate("client"), shard.BaseURL(), logicalcluster.Shard.Path(),
 		func(inside dynamic.Interface) error {
@@ -61,32 +62,32 @@ func (c *Clients) Probe(ctx context.Context, shard desired.Shard, doors ...desir
 		})
 }
 
-// schedulable says whether new workspaces may go to a shard: nobody keeps them off, and it is not full.
+// schedulable reports whether new workspaces may be scheduled to a shard: it is neither cordoned nor full.
 func (c *Clients) schedulable(ctx context.Context, shard desired.Shard) (bool, error) {
-	takes := false
+	schedulable := false
 	err := c.withCluster(ctx, shard.Root(), desired.RootShardBaseURL(shard.Root()), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		object, err := client.Resource(shardsResource).Get(ctx, shard.ShardName(), metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("looking for the shard: %w", err)
+			return fmt.Errorf("reading the shard: %w", err)
 		}
 		found := &corev1alpha1.Shard{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, found); err != nil {
 			return fmt.Errorf("reading shard %s: %w", shard.ShardName(), err)
 		}
 		_, cordoned := found.Annotations[corev1alpha1.UnschedulableAnnotationKey]
-		takes = !cordoned && !conditionsv1alpha1.IsFalse(found, corev1alpha1.ShardSchedulable)
+		schedulable = !cordoned && !conditionsv1alpha1.IsFalse(found, corev1alpha1.ShardSchedulable)
 		return nil
 	})
-	return takes, err
+	return schedulable, err
 }
 
-// probeThrough probes with a workspace that is made through the proxy at url.
-func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, url, shard string, doors []desired.Proxy) error {
+// probeThrough probes with a workspace that it creates through the proxy at url.
+func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootShard, url, shard string, proxies []desired.Proxy) error {
 	return c.withCluster(ctx, root, url, logicalcluster.Root.Path(), func(inRoot dynamic.Interface) error {
 		workspaces := inRoot.Resource(workspacesResource)
 		probe, err := probeWorkspace(ctx, workspaces, shard)
 		if err != nil {
-			return fmt.Errorf("making a workspace: %w", err)
+			return fmt.Errorf("creating a workspace: %w", err)
 		}
 		if err := waitReady(ctx, workspaces, probe); err != nil {
 			return err
@@ -102,9 +103,9 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 		if err != nil {
 			return err
 		}
-		for _, door := range doors {
-			if err := c.readThroughProxy(ctx, door, path, value); err != nil {
-				return Errorf("through FrontProxy %s: %s", door.Name(), StableMessage(err))
+		for _, proxy := range proxies {
+			if err := c.readThroughProxy(ctx, proxy, path, value); err != nil {
+				return Errorf("through FrontProxy %s: %s", proxy.Name(), StableMessage(err))
 			}
 		}
 		if err := workspaces.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -114,7 +115,7 @@ func (c *Clients) probeThrough(ctx context.Context, root *operatorv1alpha1.RootS
 	})
 }
 
-// probeWorkspace finds the workspace that an earlier probe has left, or makes one.
+// probeWorkspace returns a workspace that a failed probe left, or creates one.
 func probeWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, shard string) (string, error) {
 	left, err := workspaces.List(ctx, metav1.ListOptions{LabelSelector: probeLabel + "=" + shard})
 	if err != nil {
@@ -134,11 +135,11 @@ func probeWorkspace(ctx context.Context, workspaces dynamic.ResourceInterface, s
 	wanted.SetGroupVersionKind(tenancyv1alpha1.SchemeGroupVersion.WithKind("Workspace"))
 	wanted.SetGenerateName(probePrefix)
 	wanted.SetLabels(map[string]string{probeLabel: shard})
-	made, err := workspaces.Create(ctx, wanted, metav1.CreateOptions{})
+	created, err := workspaces.Create(ctx, wanted, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
-	return made.GetName(), nil
+	return created.GetName(), nil
 }
 
 func waitReady(ctx context.Context, workspaces dynamic.ResourceInterface, name string) error {
@@ -155,9 +156,9 @@ func waitReady(ctx context.Context, workspaces dynamic.ResourceInterface, name s
 	})
 }
 
-// readThroughProxy reads, through a front proxy, what a probe has written.
-func (c *Clients) readThroughProxy(ctx context.Context, door desired.Proxy, path logicalcluster.Path, value string) error {
-	config, connections, err := c.connectPinned(ctx, door.Root(), door.ServiceURL(), door.Certificate("server"))
+// readThroughProxy reads through a front proxy what a probe wrote.
+func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, path logicalcluster.Path, value string) error {
+	config, connections, err := c.connectPinned(ctx, proxy.Root(), proxy.ServiceURL(), proxy.Certificate("server"))
 	if err != nil {
 		return err
 	}
@@ -167,8 +168,8 @@ func (c *Clients) readThroughProxy(ctx context.Context, door desired.Proxy, path
 // probeObject is the ConfigMap that probes write.
 const probeObject = "rollout-probe"
 
-// write writes what was never written before, and returns it. The proxy hears of a workspace, and the workspace has its
-// default namespace, a moment after it is ready, so that it is tried again.
+// write writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has its default
+// namespace, a moment after it is ready.
 func write(ctx context.Context, inside dynamic.Interface) (string, error) {
 	value := string(uuid.NewUUID())
 	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, probeObject, value)
@@ -180,7 +181,7 @@ func write(ctx context.Context, inside dynamic.Interface) (string, error) {
 	})
 }
 
-// read reads it until it is what was written: each proxy hears of a workspace in its own time.
+// read retries until it reads the value: each proxy indexes a workspace in its own time.
 func read(ctx context.Context, inside dynamic.Interface, value string) error {
 	return poll(ctx, "an object cannot be read", func(ctx context.Context) error {
 		read, err := inside.Resource(configMapsResource).Namespace(metav1.NamespaceDefault).Get(ctx, probeObject, metav1.GetOptions{})
@@ -194,7 +195,7 @@ func read(ctx context.Context, inside dynamic.Interface, value string) error {
 	})
 }
 
-// poll tries until it works or the context ends. Its error is what, with the last error that was not the context's.
+// poll retries until the context ends. Its error is what, with the last error that was not from the context.
 func poll(ctx context.Context, what string, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, probePoll, true, func(ctx context.Context) (bool, error) {
@@ -213,7 +214,7 @@ func poll(ctx context.Context, what string, try func(context.Context) error) err
 	return Errorf("%s: %s", what, StableMessage(last))
 }
 
-// removeProbes deletes the workspaces that failed probes have left on a shard.
+// removeProbes deletes the workspaces that failed probes left on a shard.
 func (c *Clients) removeProbes(ctx context.Context, root *operatorv1alpha1.RootShard, shard string) error {
 	return c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
 		workspaces := client.Resource(workspacesResource)

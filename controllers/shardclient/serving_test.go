@@ -21,9 +21,9 @@ import (
 	"github.com/atoll-dev/atoll/controllers/internal/memory"
 )
 
-// TestAServerIsKnownByItsCertificateWhoeverSignedIt: that of a front proxy may come from a public authority, for public
+// TestAServerIsTrustedByItsCertificate: that of a front proxy may come from a public authority, for public
 // names, and the operator calls the Service.
-func TestAServerIsKnownByItsCertificateWhoeverSignedIt(t *testing.T) {
+func TestAServerIsTrustedByItsCertificate(t *testing.T) {
 	// Its certificate is for example.com and signs itself.
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	defer server.Close()
@@ -49,7 +49,7 @@ func TestAServerIsKnownByItsCertificateWhoeverSignedIt(t *testing.T) {
 	}{
 		"at the name it is for":                     {shown, "127.0.0.1", ""},
 		"at another name":                           {shown, "localhost", ""},
-		"not with a certificate that was not made":  {anothers, "127.0.0.1", "its certificate is signed by an unknown authority"},
+		"not with another certificate":              {anothers, "127.0.0.1", "its certificate is signed by an unknown authority"},
 		"not while the Secret holds no certificate": {[]byte("none"), "127.0.0.1", "Secret serving holds no certificate"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAServerIsKnownByItsCertificateWhoeverSignedIt(t *testing.T) {
 	}
 }
 
-// selfSigned is a certificate of nobody here.
+// selfSigned is an unrelated certificate.
 func selfSigned(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -18,16 +18,16 @@ import (
 
 var logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
 
-// LogicalClusters counts the logical clusters on a shard that somebody would miss: all but those every shard has for
-// itself ("system:..."). The error says why they cannot be counted.
+// LogicalClusters counts the logical clusters on a shard, without those that every shard has ("system:..."). The error is why
+// they cannot be counted.
 func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error) {
-	member := desired.NewShard(shard, root)
-	if err := c.removeProbes(ctx, root, member.ShardName()); err != nil {
-		return 0, describeError(ctx, err, "asking RootShard %s", root.Name)
+	server := desired.NewShard(shard, root)
+	if err := c.removeProbes(ctx, root, server.ShardName()); err != nil {
+		return 0, describeError(ctx, err, "requesting RootShard %s", root.Name)
 	}
 	count := 0
-	// Nobody but a shard itself may ask about all logical clusters at once.
-	err := c.withClusterAs(ctx, root, member.Certificate("client"), member.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
+	// Only a shard itself may list all logical clusters at once.
+	err := c.withClusterAs(ctx, root, server.Certificate("client"), server.BaseURL(), logicalcluster.Wildcard.Path(), func(client dynamic.Interface) error {
 		options := metav1.ListOptions{Limit: 500}
 		for {
 			page, err := client.Resource(logicalClustersResource).List(ctx, options)
@@ -45,12 +45,12 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 		}
 	})
 	if err != nil {
-		return 0, describeError(ctx, err, "asking Shard %s", shard.Name)
+		return 0, describeError(ctx, err, "requesting Shard %s", shard.Name)
 	}
 	return count, nil
 }
 
-// Registered says whether a shard is known inside the installation. One that never came up is not, and holds nothing.
+// Registered reports whether a shard is registered in the installation. One that never started is not, and holds no data.
 func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error) {
 	found := false
 	err := c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
@@ -61,7 +61,7 @@ func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootSha
 	return found, err
 }
 
-// Cordon keeps new workspaces off a shard. One that is not registered gets none anyway.
+// Cordon keeps new workspaces off a shard. One that is not registered has none.
 func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"being deleted"}}}`, corev1alpha1.UnschedulableAnnotationKey)
 	return c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
@@ -70,7 +70,7 @@ func (c *Clients) Cordon(ctx context.Context, root *operatorv1alpha1.RootShard, 
 	})
 }
 
-// Unregister deletes the Shard object that stands for a shard inside the installation.
+// Unregister deletes the Shard object of a shard inside the installation.
 func (c *Clients) Unregister(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) error {
 	return c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {
 		return shards.Delete(ctx, name, metav1.DeleteOptions{})
@@ -83,7 +83,7 @@ func (c *Clients) registration(ctx context.Context, root *operatorv1alpha1.RootS
 		return do(client.Resource(shardsResource), name)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return describeError(ctx, err, "asking RootShard %s about shard %s", root.Name, name)
+		return describeError(ctx, err, "requesting shard %s from RootShard %s", name, root.Name)
 	}
 	return nil
 }

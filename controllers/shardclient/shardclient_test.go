@@ -64,20 +64,20 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-func TestTextStaysTheSame(t *testing.T) {
+func TestStableMessage(t *testing.T) {
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "workspaces"}, "w")
 	for sentence, tc := range map[string]struct {
 		err  error
 		want string
 	}{
-		"what a server says":               {fmt.Errorf("attempt 7: %w", missing), missing.Error()},
-		"what was found before":            {status.Wait("C", "R", "waiting for Secret s").AsError(), "waiting for Secret s"},
-		"what has a text already":          {fmt.Errorf("attempt 7: %w", Errorf("it is so")), "it is so"},
-		"an explanation of a server's":     {describeError(context.Background(), missing, "asking Shard alpha"), "asking Shard alpha: " + missing.Error()},
-		"a server that does not answer":    {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
-		"a certificate of somebody else's": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
-		"a certificate for another name":   {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},
-		"no connection at all":             {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "no connection"},
+		"the status of a server":                {fmt.Errorf("attempt 7: %w", missing), missing.Error()},
+		"a result":                              {status.Wait("C", "R", "waiting for Secret s").AsError(), "waiting for Secret s"},
+		"a stable error":                        {fmt.Errorf("attempt 7: %w", Errorf("it is so")), "it is so"},
+		"a described error":                     {describeError(context.Background(), missing, "asking Shard alpha"), "asking Shard alpha: " + missing.Error()},
+		"a server that does not answer":         {fmt.Errorf("port 4711: %w", context.DeadlineExceeded), "no answer within 10s"},
+		"a certificate of an unknown authority": {fmt.Errorf("port 4711: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an unknown authority"},
+		"a certificate for another name":        {fmt.Errorf("port 4711: %w", x509.HostnameError{Certificate: &x509.Certificate{}}), "its certificate is for another name"},
+		"no connection at all":                  {fmt.Errorf("port 4711: %w", io.ErrUnexpectedEOF), "no connection"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if have := StableMessage(tc.err); have != tc.want {

@@ -10,11 +10,11 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Event is something that happened between two states of an object.
+// Event is a change between two states of an object.
 type Event struct{ Type, Reason, Note string }
 
-// Transitions are what a user wants to be told: that the object became ready, stopped being it, or got stuck, and that
-// a part changed for the worse. States that stay the same make no event.
+// Transitions returns the events of a change of conditions: the object became ready, is not ready any more, or is stalled, and
+// a part became ready. Conditions that stay the same are no event.
 func Transitions(before, after []metav1.Condition) []Event {
 	var out []Event
 	for _, now := range after {
@@ -47,7 +47,7 @@ func Transitions(before, after []metav1.Condition) []Event {
 	return out
 }
 
-// RecordEvents records the transitions on an object.
+// RecordEvents records the transitions of an object as events.
 func RecordEvents(recorder events.EventRecorder, object runtime.Object, before, after []metav1.Condition) {
 	const maxNote = 1024
 	for _, event := range Transitions(before, after) {

@@ -7,20 +7,20 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// SystemMasters is the group that may do everything. Shards believe it of client certificates, and never of a proxy.
+// SystemMasters is the group with all permissions. Shards accept it from client certificates, and never from a proxy.
 const SystemMasters = "system:masters"
 
-// IgnoredField is a field of a spec that is set and not acted on.
+// IgnoredField is a field of a spec that is set and has no effect.
 type IgnoredField struct {
 	Field  string // its path below spec
 	Advice string // why, and what to do
 }
 
-// SpecHonored is the result about fields that are not acted on.
+// SpecHonored returns the result about fields without effect.
 func SpecHonored(fields []IgnoredField) Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	if len(fields) == 0 {
-		return OK(condition, "AllFieldsHonored", "every field of the spec is acted on")
+		return OK(condition, "AllFieldsHonored", "every field of the spec has its effect")
 	}
 	slices.SortFunc(fields, func(a, b IgnoredField) int { return strings.Compare(a.Field, b.Field) })
 	parts := make([]string, len(fields))
@@ -30,7 +30,7 @@ func SpecHonored(fields []IgnoredField) Result {
 	return Warn(condition, "FieldsNotHonored", "these fields have no effect: %s", strings.Join(parts, "; "))
 }
 
-// UnknownTemplateKeys are the keys of a map of certificate templates that name no certificate.
+// UnknownTemplateKeys returns the keys of certificate templates that name no certificate.
 func UnknownTemplateKeys(field string, templates operatorv1alpha1.CertificateTemplates, known []string) []IgnoredField {
 	var out []IgnoredField
 	for key := range templates {
@@ -41,7 +41,7 @@ func UnknownTemplateKeys(field string, templates operatorv1alpha1.CertificateTem
 	return out
 }
 
-// IgnoredAuthFields are the settings of authentication that no server acts on.
+// IgnoredAuthFields returns the settings of authentication that no server uses.
 func IgnoredAuthFields(auth *operatorv1alpha1.AuthSpec) []IgnoredField {
 	if auth == nil || auth.OIDC == nil || auth.OIDC.ClientSecret == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// ForDeployment is the result about a component's pods. live is nil while there is no Deployment.
+// ForDeployment returns the result about the pods of a Deployment. live is nil while there is none.
 func ForDeployment(conditionType, name string, live *appsv1.Deployment) Result {
 	if live == nil {
 		return Wait(conditionType, operatorv1alpha1.ReasonDeploymentUnavailable, "Deployment %s does not exist yet", name)
@@ -39,7 +39,7 @@ func ForDeployment(conditionType, name string, live *appsv1.Deployment) Result {
 	return Wait(conditionType, operatorv1alpha1.ReasonReplicasUnavailable, "%s", message)
 }
 
-// Version is the image tag that all pods of a Deployment run, or "" while they differ.
+// Version returns the image tag that all pods of a Deployment run, or "" while they differ.
 func Version(live *appsv1.Deployment) string {
 	if live == nil || len(live.Spec.Template.Spec.Containers) == 0 || ForDeployment("", "", live).State != Satisfied {
 		return ""

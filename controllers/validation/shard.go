@@ -14,8 +14,7 @@ import (
 
 const specHonored = operatorv1alpha1.ConditionSpecHonored
 
-// Shard looks for what can never work in what RootShards and Shards have in common. The result has no type where nothing
-// is wrong.
+// Shard validates what RootShards and Shards have in common.
 func Shard(spec operatorv1alpha1.CommonShardSpec) status.Result {
 	if result := Etcd(spec.Etcd); result.Type != "" {
 		return result
@@ -26,7 +25,7 @@ func Shard(spec operatorv1alpha1.CommonShardSpec) status.Result {
 	return status.Result{}
 }
 
-// SharedIndex looks for what can never work about the shared index: credentials without a name.
+// SharedIndex validates the credentials for the shared index.
 func SharedIndex(field string, client *operatorv1alpha1.SharedIndexClient) status.Result {
 	if client != nil && client.TLSConfig != nil && client.TLSConfig.SecretRef.Name == "" {
 		return status.Stall(specHonored, "InvalidSpec", "%s.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig", field)
@@ -34,7 +33,7 @@ func SharedIndex(field string, client *operatorv1alpha1.SharedIndexClient) statu
 	return status.Result{}
 }
 
-// IgnoredSharedIndex lists credentials for a shared index that the installation does not have.
+// IgnoredSharedIndex returns credentials for a shared index that the installation does not have.
 func IgnoredSharedIndex(root *operatorv1alpha1.RootShard, field string, client *operatorv1alpha1.SharedIndexClient) []status.IgnoredField {
 	if client == nil || root.Spec.SharedIndex != nil {
 		return nil
@@ -42,43 +41,42 @@ func IgnoredSharedIndex(root *operatorv1alpha1.RootShard, field string, client *
 	return []status.IgnoredField{{Field: field, Advice: "the installation has no shared index; set sharedIndex on RootShard " + root.Name + ", or remove it here"}}
 }
 
-// Etcd looks for what can never work about a store.
+// Etcd validates the store of a server.
 func Etcd(spec *operatorv1alpha1.EtcdConfig) status.Result {
 	switch {
 	case spec != nil && spec.Managed == nil && len(spec.Endpoints) == 0:
-		return status.Stall(specHonored, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have one made")
+		return status.Stall(specHonored, "InvalidSpec", "etcd.endpoints is empty: list the client URLs of an etcd, or leave etcd out to have the operator run one")
 	case spec != nil && spec.TLSConfig != nil && spec.TLSConfig.SecretRef.Name == "":
 		return status.Stall(specHonored, "InvalidSpec", "etcd.tlsConfig.secretRef.name is empty: name a Secret with tls.crt, tls.key and ca.crt, or remove tlsConfig")
 	}
 	return status.Result{}
 }
 
-// maxShardName lets the longest common name that is made from it stay within the 64 characters of a certificate.
+// maxShardName keeps the longest common name, which is made from it, within the 64 characters of a certificate.
 const maxShardName = 64 - len("external-logical-cluster-admin-shard-")
 
-// reservedDirectories are those in which a server has files of its own. Those of a shard with such a name would be put
-// into them.
+// reservedDirectories are directories of the files of a server, beside those that are named after shards.
 var reservedDirectories = []string{"ca", "client", "external-logical-cluster-admin", "logical-cluster-admin", "mounts-proxy", "oidc", "server", "service-account"}
 
-// ShardName says whether a Shard can go by its name in an installation. The result has no type where it can.
+// ShardName validates the name of a Shard in an installation.
 func ShardName(shard *operatorv1alpha1.Shard, root *operatorv1alpha1.RootShard) status.Result {
-	const again = "recreate the Shard under another name"
+	const advice = "recreate the Shard under another name"
 	switch name := shard.Name; {
 	case name == desired.NewRootShard(root).ShardName():
-		return status.Stall(specHonored, "NameTaken", "inside the installation the shard of RootShard %s is called %s: %s", root.Name, name, again)
+		return status.Stall(specHonored, "NameTaken", "inside the installation the shard of RootShard %s is called %s: %s", root.Name, name, advice)
 	case name == root.Name:
-		return status.Stall(specHonored, "NameTaken", "the certificates of a Shard named %s have the names of those of its RootShard: %s", name, again)
+		return status.Stall(specHonored, "NameTaken", "the certificates of a Shard named %s have the names of those of its RootShard: %s", name, advice)
 	case slices.Contains(reservedDirectories, name):
-		return status.Stall(specHonored, "InvalidName", "the keys of a Shard named %s stand in a directory that servers have for something else: %s", name, again)
+		return status.Stall(specHonored, "InvalidName", "the keys of a Shard named %s would be in a directory that servers use for other files: %s", name, advice)
 	case strings.Contains(name, "."):
-		return status.Stall(specHonored, "InvalidName", "the name contains a dot, and names of Services made from it must not: %s", again)
+		return status.Stall(specHonored, "InvalidName", "the name contains a dot, and names of Services made from it must not: %s", advice)
 	case len(name) > maxShardName:
-		return status.Stall(specHonored, "InvalidName", "the name has %d characters and may have %d, because names of certificates are made from it: %s", len(name), maxShardName, again)
+		return status.Stall(specHonored, "InvalidName", "the name has %d characters and may have %d, because names of certificates are made from it: %s", len(name), maxShardName, advice)
 	}
 	return status.Result{}
 }
 
-// IgnoredShardFields lists what RootShards and Shards ask for alike and do not get.
+// IgnoredShardFields returns the fields without effect that RootShards and Shards have in common.
 func IgnoredShardFields(shard desired.Shard, templates []string) []status.IgnoredField {
 	spec := shard.Spec()
 	out := status.IgnoredAuthFields(spec.Auth)
@@ -97,7 +95,7 @@ func IgnoredShardFields(shard desired.Shard, templates []string) []status.Ignore
 	}
 	if spec.Authorization != nil && spec.Authorization.Webhook != nil && spec.Authorization.Webhook.ConfigSecretName == "" {
 		webhook := spec.Authorization.Webhook
-		const advice = "there is no webhook to ask; set authorization.webhook.configSecretName"
+		const advice = "there is no webhook to call; set authorization.webhook.configSecretName"
 		add(webhook.CacheAuthorizedTTL != nil, "authorization.webhook.cacheAuthorizedTTL", advice)
 		add(webhook.CacheUnauthorizedTTL != nil, "authorization.webhook.cacheUnauthorizedTTL", advice)
 		add(webhook.Version != "", "authorization.webhook.version", advice)
@@ -109,7 +107,7 @@ func IgnoredShardFields(shard desired.Shard, templates []string) []status.Ignore
 	return append(out, status.UnknownTemplateKeys("certificateTemplates", spec.CertificateTemplates, templates)...)
 }
 
-// IgnoredCertificateFields lists what is asked of the trust that an object makes of its own and not given.
+// IgnoredCertificateFields returns the fields without effect of a certificate authority.
 func IgnoredCertificateFields(spec operatorv1alpha1.Certificates, templates operatorv1alpha1.CertificateTemplates) []status.IgnoredField {
 	var out []status.IgnoredField
 	add := func(set bool, field, advice string) {
@@ -117,10 +115,10 @@ func IgnoredCertificateFields(spec operatorv1alpha1.Certificates, templates oper
 			out = append(out, status.IgnoredField{Field: field, Advice: advice})
 		}
 	}
-	brought := spec.CASecretRef != nil && spec.CASecretRef.Name != ""
-	add(spec.IssuerRef != nil && brought, "certificates.issuerRef", "caSecretRef is set too and wins; remove one of them")
-	add(spec.CASecretRef != nil && !brought, "certificates.caSecretRef", "it names no Secret; set its name or remove it")
+	provided := spec.CASecretRef != nil && spec.CASecretRef.Name != ""
+	add(spec.IssuerRef != nil && provided, "certificates.issuerRef", "caSecretRef is set too and wins; remove one of them")
+	add(spec.CASecretRef != nil && !provided, "certificates.caSecretRef", "it names no Secret; set its name or remove it")
 	_, rootTemplate := templates["root-ca"]
-	add(rootTemplate && brought, "certificateTemplates.root-ca", "the root CA comes from caSecretRef; remove the template")
+	add(rootTemplate && provided, "certificateTemplates.root-ca", "the root CA comes from caSecretRef; remove the template")
 	return out
 }

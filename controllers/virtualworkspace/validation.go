@@ -8,10 +8,10 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// maxNameLength lets the longest name of a Service, which is at most 63 characters, be made from it.
+// maxNameLength keeps the names of Services, which are made from it, within 63 characters.
 const maxNameLength = 63 - len("-virtual-workspace")
 
-// validateSpec looks for what can never work, and else for what is not acted on.
+// validateSpec looks for what can never work and, if there is nothing, for fields that are ignored.
 func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Result {
 	const condition = operatorv1alpha1.ConditionSpecHonored
 	external := virtualWorkspace.Spec.External
@@ -21,16 +21,16 @@ func validateSpec(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) status.Re
 	case strings.Contains(virtualWorkspace.Name, "."):
 		return status.Stall(condition, "InvalidName", "the name contains a dot, and names of Services made from it must not: recreate the VirtualWorkspace under a name without dots")
 	case external.Hostname == "" || external.Port < 1 || external.Port > 65535:
-		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address that clients are given, with a port from 1 to 65535")
+		return status.Stall(condition, "InvalidSpec", "external.hostname and external.port must name the address for clients, with a port from 1 to 65535")
 	}
 	return status.SpecHonored(ignoredFields(virtualWorkspace))
 }
 
-// ignoredFields lists what a VirtualWorkspace asks for and does not get.
+// ignoredFields returns the fields of a VirtualWorkspace that have no effect.
 func ignoredFields(virtualWorkspace *operatorv1alpha1.VirtualWorkspace) []status.IgnoredField {
 	var out []status.IgnoredField
 	if external := virtualWorkspace.Spec.External; external.PrivateHostname != "" || external.PrivatePort != nil {
-		out = append(out, status.IgnoredField{Field: "external.privateHostname", Advice: "all clients are given one address; remove it"})
+		out = append(out, status.IgnoredField{Field: "external.privateHostname", Advice: "all clients use the public address; remove it"})
 	}
 	return append(out, status.UnknownTemplateKeys("certificateTemplates", virtualWorkspace.Spec.CertificateTemplates, pki.VirtualWorkspaceTemplateKeys())...)
 }

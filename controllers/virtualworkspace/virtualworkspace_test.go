@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-func TestBringingUp(t *testing.T) {
+func TestConditions(t *testing.T) {
 	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	address := operatorv1alpha1.ExternalConfig{Hostname: "views.example.com", Port: 443}
 	for sentence, tc := range map[string]struct {
@@ -32,14 +32,14 @@ func TestBringingUp(t *testing.T) {
 			operatorv1alpha1.ConditionCertificatesReady, "2 of 2 certificates are not issued yet"},
 		"beside a shard too": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("alpha") },
 			operatorv1alpha1.ConditionSpecHonored, "CacheServer world, which cache.ref names, does not exist"},
-		"a shard that is not there is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("beta") },
+		"a shard that does not exist is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("beta") },
 			operatorv1alpha1.ConditionReferenceValid, "Shard beta does not exist in namespace kcp: create it, or correct target.shardRef"},
-		"a shard that names nobody is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("of-nobody") },
+		"a shard without a RootShard is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.ShardRef = ref("of-nobody") },
 			operatorv1alpha1.ConditionReferenceValid, "of Shard of-nobody: rootShard.ref.name is empty"},
-		"a root shard that is not there is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.RootShardRef = ref("nobody") },
+		"a root shard that does not exist is named": {func(v *operatorv1alpha1.VirtualWorkspace) { v.Spec.Target.RootShardRef = ref("nobody") },
 			operatorv1alpha1.ConditionReferenceValid, "RootShard nobody does not exist in namespace kcp"},
-		"no target is told": {func(*operatorv1alpha1.VirtualWorkspace) {}, operatorv1alpha1.ConditionReferenceValid, "target names nothing"},
-		"no address is refused": {func(v *operatorv1alpha1.VirtualWorkspace) {
+		"no target is reported": {func(*operatorv1alpha1.VirtualWorkspace) {}, operatorv1alpha1.ConditionReferenceValid, "target names nothing"},
+		"no address is rejected": {func(v *operatorv1alpha1.VirtualWorkspace) {
 			v.Spec.Target.RootShardRef, v.Spec.External = ref("root"), operatorv1alpha1.ExternalConfig{}
 		}, operatorv1alpha1.ConditionSpecHonored, "external.hostname and external.port must name the address"},
 	} {

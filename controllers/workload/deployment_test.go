@@ -17,15 +17,15 @@ func TestAvailableIsAboutPods(t *testing.T) {
 		running          bool
 		pods, honored    string // messages; "" is no result
 	}{
-		"a rollout that was just begun counts before what was observed": {
+		"a rollout that began counts before the observed pods": {
 			status.Wait(available, operatorv1alpha1.ReasonReplicasUnavailable, "being updated"), serving, true, "being updated", ""},
-		"a Secret that is missing leaves pods that serve available": {
+		"a missing Secret does not change pods that serve": {
 			status.Wait(available, "SecretNotFound", "create it"), serving, true, "all pods are ready", "create it"},
-		"so does a Deployment that is refused": {
+		"nor does a rejected Deployment": {
 			status.Stall(available, "Rejected", "correct it"), serving, true, "all pods are ready", "correct it"},
-		"without pods both are told": {
+		"without pods both are reported": {
 			status.Wait(available, "SecretNotFound", "create it"), none, false, "no Deployment yet", "create it"},
-		"certificates on their way are nobody's fault": {
+		"pending certificates are no obstacle": {
 			status.Wait(available, apply.ReasonWaitingForCertificates, "waiting for a CA"), none, false, "waiting for a CA", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {

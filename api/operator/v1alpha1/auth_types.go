@@ -10,7 +10,7 @@ type AuthSpec struct {
 	// +optional
 	OIDC *OIDCConfig `json:"oidc,omitempty"`
 
-	// webhook asks a remote service about tokens.
+	// webhook authenticates tokens with a remote service.
 	// +optional
 	Webhook *AuthenticationWebhook `json:"webhook,omitempty"`
 
@@ -115,7 +115,7 @@ type ServiceAccountAuthentication struct {
 
 // AuthorizationSpec adds an authorizer to those that are built in.
 type AuthorizationSpec struct {
-	// webhook asks a remote service.
+	// webhook authorizes requests with a remote service.
 	// +optional
 	Webhook *AuthorizationWebhook `json:"webhook,omitempty"`
 }

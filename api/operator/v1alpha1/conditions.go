@@ -5,17 +5,17 @@ package v1alpha1
 const (
 	// ConditionReady is True when the object does what its spec says, False with the reason why it does not.
 	ConditionReady = "Ready"
-	// ConditionReconciling is True while the operator moves towards the spec without needing anybody's help.
+	// ConditionReconciling is True while the operator works towards the spec without the user.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when nothing will move until the user changes what the message names.
+	// ConditionStalled is True when nothing moves until the user changes what the message names.
 	ConditionStalled = "Stalled"
 
 	// ConditionAvailable is True when all wanted pods of the newest revision are ready; on a Kubeconfig, when its
 	// Secret is written. Existing tools wait for this one.
 	ConditionAvailable = "Available"
-	// ConditionRootShard says whether the RootShard that a Shard or FrontProxy refers to was found.
+	// ConditionRootShard is True when the RootShard of a Shard or FrontProxy exists.
 	ConditionRootShard = "RootShard"
-	// ConditionReferenceValid says whether the target of a Kubeconfig or VirtualWorkspace was found.
+	// ConditionReferenceValid is True when the target of a Kubeconfig or VirtualWorkspace exists.
 	ConditionReferenceValid = "ReferenceValid"
 
 	// ConditionCertificatesReady is True when every Certificate of the object is issued.
@@ -25,18 +25,18 @@ const (
 	// ConditionProxyAvailable is True when the internal proxy of a RootShard has all its pods ready.
 	ConditionProxyAvailable = "ProxyAvailable"
 	// ConditionRolledOut is False while pods wait for their turn to be replaced, are being replaced, or did not become
-	// healthy when they were.
+	// healthy after that.
 	ConditionRolledOut = "RolledOut"
-	// ConditionWorkspacesGone is there while a Shard is being deleted, and False while workspaces are on it.
+	// ConditionWorkspacesGone exists while a Shard is being deleted, and is False while workspaces are on it.
 	ConditionWorkspacesGone = "WorkspacesGone"
-	// ConditionAuthorizationProvisioned says whether the bindings a Kubeconfig asks for exist in its workspace.
+	// ConditionAuthorizationProvisioned is True when the bindings of a Kubeconfig exist in its workspace.
 	ConditionAuthorizationProvisioned = "AuthorizationProvisioned"
-	// ConditionSpecHonored is False when the spec sets fields this version of the operator does not act on; the message
+	// ConditionSpecHonored is False when the spec sets fields that this version of the operator ignores; the message
 	// lists them.
 	ConditionSpecHonored = "SpecHonored"
 )
 
-// Condition reasons that existing tools know.
+// Condition reasons that existing tools use.
 const (
 	ReasonReplicasUp            = "ReplicasUp"            // Available=True
 	ReasonReplicasUnavailable   = "ReplicasUnavailable"   // Available=False: the Deployment is there, its counts differ

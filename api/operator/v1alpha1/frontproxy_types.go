@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FrontProxy is the door through which clients reach all shards of a kcp installation.
+// FrontProxy is the proxy through which clients reach all shards of a kcp installation.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=fp,categories={atoll,kcp}

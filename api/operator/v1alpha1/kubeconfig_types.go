@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kubeconfig asks for a kubeconfig with a client certificate, written into a Secret.
+// Kubeconfig requests a kubeconfig with a client certificate, written into a Secret.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=kc,categories={atoll,kcp}

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Labels by which the objects made for a custom resource are found. The value is the custom resource's name.
+// Labels of the objects of a custom resource. The value is the name of the custom resource.
 const (
 	LabelRootShard        = "operator.kcp.io/rootshard"
 	LabelShard            = "operator.kcp.io/shard"
@@ -18,7 +18,7 @@ const AnnotationForceDelete = "operator.kcp.io/force-delete"
 // Annotations by which a user takes a hand in rollouts: on a RootShard for its whole installation, on another object for
 // that one alone.
 const (
-	// AnnotationPauseRollout with the value "true" keeps pods from being replaced. What is being replaced goes on.
+	// AnnotationPauseRollout with the value "true" keeps pods from being replaced. A rollout that has begun continues.
 	AnnotationPauseRollout = "operator.kcp.io/pause-rollout"
 	// AnnotationRolloutNow with the value "true" lets pods be replaced at once, without turn and checks.
 	AnnotationRolloutNow = "operator.kcp.io/rollout-now"

@@ -1,5 +1,5 @@
-// Package golden compares rendered objects with files. `go test ./controllers/... -update` writes the files anew; read
-// the difference before you commit it.
+// Package golden compares rendered objects with files. `go test ./controllers/... -update` rewrites the files; review the
+// difference before committing it.
 package golden
 
 import (
@@ -47,13 +47,13 @@ func Check[T client.Object](t *testing.T, name string, objects ...T) {
 	}
 }
 
-// Sample reads an object from config/samples. Its UID is one that golden files can hold.
+// Sample reads an object from config/samples. Its UID is constant, for golden files.
 func Sample[T any, P interface {
 	*T
 	client.Object
 }](t *testing.T, name string) P {
 	t.Helper()
-	// Tests run in their own folder: the samples are found from the module's root upwards.
+	// Tests run in the folder of their package.
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

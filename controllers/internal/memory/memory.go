@@ -1,4 +1,4 @@
-// Package memory is a cluster of memory for tests of reconcilers: it stores what they apply, and nobody acts on it.
+// Package memory has an in-memory client for tests of reconcilers. No controller acts on what is applied.
 package memory
 
 import (
@@ -13,7 +13,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// NewClient holds the objects. The status of our kinds is a subresource, as it is in a cluster.
+// NewClient returns a client of a cluster with these objects. The status of the kinds of the operator is a subresource.
 func NewClient(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
-func TestCachesFollowThoseAboveThem(t *testing.T) {
+func TestCacheOrder(t *testing.T) {
 	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	cache := func(name string, parent *operatorv1alpha1.CacheParent) operatorv1alpha1.CacheServer {
 		return operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: operatorv1alpha1.CacheServerSpec{Parent: parent}}

@@ -30,9 +30,9 @@ import (
 
 const namespace = "kcp"
 
-// site is a small installation on a cluster of memory: six components, an operator that can be ended, servers that are
-// as healthy as the test says, and a clock.
-type site struct {
+// env is a small installation in an in-memory cluster: six components, an operator that can be restarted, servers with the
+// health that the test sets, and a clock.
+type env struct {
 	t       *testing.T
 	client  client.Client
 	cluster apply.Cluster
@@ -44,7 +44,7 @@ type site struct {
 	order   []string                 // in which new pods came
 }
 
-// health is what the servers say of themselves, by title of the check.
+// health is the result of each health check.
 type health struct {
 	shard, cache, proxy, virtualWorkspace, probe, door, heartbeats error
 	lag                                                            time.Duration
@@ -71,7 +71,7 @@ func (h *health) Lag(context.Context, desired.Shard) (time.Duration, error) { re
 
 var all = []string{"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "views-virtual-workspace", "door-front-proxy"}
 
-func newSite(t *testing.T) *site {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, operatorv1alpha1.AddToScheme} {
@@ -99,31 +99,31 @@ func newSite(t *testing.T) *site {
 	for _, owner := range owners {
 		builder = builder.WithObjects(owner)
 	}
-	s := &site{t: t, client: builder.Build(), clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), owners: owners, image: map[string]string{}}
+	s := &env{t: t, client: builder.Build(), clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), owners: owners, image: map[string]string{}}
 	s.startOperator()
 	s.want("example.com/atoll:v1")
 	for _, name := range all {
 		s.reconcile(name)
-		s.podsFollow(name, true)
+		s.updatePods(name, true)
 	}
 	s.order = nil
 	return s
 }
 
-// startOperator begins with an empty memory, as a new process does.
-func (s *site) startOperator() {
+// startOperator starts with empty trackers, as a new process does.
+func (s *env) startOperator() {
 	s.cluster = apply.Cluster{Client: s.client}
 	s.gate = gate.New(s.cluster, &s.health, func() time.Time { return s.clock })
 }
 
-func (s *site) want(image string) {
+func (s *env) want(image string) {
 	for _, name := range all {
 		s.image[name] = image
 	}
 }
 
-// reconcile looks at one component, and returns what it says about the rollout.
-func (s *site) reconcile(name string) status.Result {
+// reconcile reconciles one component, and returns the result for RolledOut.
+func (s *env) reconcile(name string) status.Result {
 	s.t.Helper()
 	kind := kindOf(s.owners[name])
 	labels := desired.AppLabels(kind, s.owners[name].GetName())
@@ -158,7 +158,7 @@ func (s *site) reconcile(name string) status.Result {
 	}
 	if after := s.running(name); after != before {
 		s.order = append(s.order, name)
-		s.podsFollow(name, false)
+		s.updatePods(name, false)
 	}
 	return report.Get(operatorv1alpha1.ConditionRolledOut)
 }
@@ -177,7 +177,7 @@ func kindOf(object client.Object) string {
 	return "FrontProxy"
 }
 
-func (s *site) deployment(name string) *appsv1.Deployment {
+func (s *env) deployment(name string) *appsv1.Deployment {
 	s.t.Helper()
 	live, err := apply.Get[appsv1.Deployment](s.t.Context(), s.client, namespace, name)
 	if err != nil {
@@ -186,16 +186,16 @@ func (s *site) deployment(name string) *appsv1.Deployment {
 	return live
 }
 
-// running is the image of a component's pods, "" before there are any.
-func (s *site) running(name string) string {
+// running is the image of the pods of a component, "" before there are any.
+func (s *env) running(name string) string {
 	if live := s.deployment(name); live != nil {
 		return live.Spec.Template.Spec.Containers[0].Image
 	}
 	return ""
 }
 
-// podsFollow lets the Deployment's pods be those of its template: all of them ready, or one old one still there.
-func (s *site) podsFollow(name string, ready bool) {
+// updatePods sets the status of the Deployment: all pods are new and ready, or one is still old.
+func (s *env) updatePods(name string, ready bool) {
 	s.t.Helper()
 	live := s.deployment(name)
 	live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2}
@@ -207,8 +207,8 @@ func (s *site) podsFollow(name string, ready bool) {
 	}
 }
 
-// pass looks at every component, those of the end first, which is the least helpful order.
-func (s *site) pass(between func(name string)) {
+// reconcileAll reconciles every component, in reverse order of the rollout.
+func (s *env) reconcileAll(between func(name string)) {
 	s.clock = s.clock.Add(6 * time.Second)
 	for _, name := range slices.Backward(all) {
 		s.reconcile(name)
@@ -216,7 +216,7 @@ func (s *site) pass(between func(name string)) {
 	}
 }
 
-func (s *site) annotate(name, key, value string) {
+func (s *env) annotate(name, key, value string) {
 	s.t.Helper()
 	owner := s.owners[name]
 	owner.SetAnnotations(map[string]string{key: value})
@@ -226,19 +226,19 @@ func (s *site) annotate(name, key, value string) {
 }
 
 func TestANewVersionRollsOutInOrder(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.want("example.com/atoll:v2")
 	for range 3 * len(all) {
-		moving := 0
-		s.pass(func(string) {})
+		rolling := 0
+		s.reconcileAll(func(string) {})
 		for _, name := range all {
 			if live := s.deployment(name); live.Status.UpdatedReplicas < 2 {
-				moving++
-				s.podsFollow(name, true)
+				rolling++
+				s.updatePods(name, true)
 			}
 		}
-		if moving > 1 {
-			t.Fatalf("%d components move at once", moving)
+		if rolling > 1 {
+			t.Fatalf("%d components roll out at once", rolling)
 		}
 	}
 	if !slices.Equal(s.order, all) {
@@ -254,16 +254,16 @@ func TestANewVersionRollsOutInOrder(t *testing.T) {
 	}
 }
 
-func TestAnOperatorThatWasKilledGoesOn(t *testing.T) {
-	s := newSite(t)
+func TestARestartedOperatorContinues(t *testing.T) {
+	s := newEnv(t)
 	s.want("example.com/atoll:v2")
 	for range 4 * len(all) {
-		s.pass(func(string) { s.startOperator() }) // a new process after every single step
-		// Nothing but the new process's own waiting for changes may hold it up; it gets there with one life of its own.
-		s.pass(func(string) {})
-		s.pass(func(string) {})
+		s.reconcileAll(func(string) { s.startOperator() }) // a new process after every step
+		// Only the gathering of changes delays the new process.
+		s.reconcileAll(func(string) {})
+		s.reconcileAll(func(string) {})
 		for _, name := range all {
-			s.podsFollow(name, true)
+			s.updatePods(name, true)
 		}
 	}
 	if !slices.Equal(s.order, all) {
@@ -272,11 +272,11 @@ func TestAnOperatorThatWasKilledGoesOn(t *testing.T) {
 }
 
 func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
 	s.want("example.com/atoll:broken")
 	for range 5 {
-		s.pass(func(string) {})
+		s.reconcileAll(func(string) {})
 	}
 	if result := s.reconcile("cache-cache-server"); result.State != status.Waiting || result.Reason != rollout.ReasonRollingOut {
 		t.Errorf("while there is time: %+v", result)
@@ -288,12 +288,12 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 	if result := s.reconcile("root-kcp"); result.State != status.Waiting || result.Reason != rollout.ReasonStopped || !strings.Contains(result.Message, "CacheServer cache") {
 		t.Errorf("behind it: %+v", result)
 	}
-	// What it was is put back: at once, and then all is as before.
+	// The change is reverted, which rolls out at once.
 	s.want("example.com/atoll:v1")
 	s.reconcile("cache-cache-server")
-	s.podsFollow("cache-cache-server", true)
+	s.updatePods("cache-cache-server", true)
 	for range 2 {
-		s.pass(func(string) {})
+		s.reconcileAll(func(string) {})
 	}
 	if want := []string{"cache-cache-server", "cache-cache-server"}; !slices.Equal(s.order, want) {
 		t.Errorf("rolled %v", s.order)
@@ -303,19 +303,19 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 	}
 }
 
-// TestAnotherOperatorsClock: the slot was taken by an operator whose clock was an hour ahead. The one that goes on gives the
-// new pods the time that they have, not an hour more.
-func TestAnotherOperatorsClock(t *testing.T) {
-	s := newSite(t)
+// TestAnOperatorWithAnotherClock: the slot was acquired by an operator whose clock was an hour ahead. The next one applies the
+// timeout to the new pods, not an hour more.
+func TestAnOperatorWithAnotherClock(t *testing.T) {
+	s := newEnv(t)
 	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")
 	s.clock = s.clock.Add(time.Hour)
 	s.want("example.com/atoll:broken")
 	for range 3 {
-		s.pass(func(string) {})
+		s.reconcileAll(func(string) {})
 	}
 	s.clock = s.clock.Add(-time.Hour)
 	s.startOperator()
-	s.pass(func(string) {})
+	s.reconcileAll(func(string) {})
 	if result := s.reconcile("cache-cache-server"); result.State != status.Waiting || result.Reason != rollout.ReasonRollingOut {
 		t.Errorf("while there is time: %+v", result)
 	}
@@ -328,7 +328,7 @@ func TestAnotherOperatorsClock(t *testing.T) {
 func TestARolloutWaitsForHealth(t *testing.T) {
 	boom := errors.New("boom")
 	for sentence, tc := range map[string]struct {
-		ill    health
+		health health
 		reason string
 	}{
 		"of cache servers":                      {health{cache: boom}, rollout.ReasonNotReady},
@@ -337,20 +337,20 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 		"of servers of virtual workspaces":      {health{virtualWorkspace: boom}, rollout.ReasonNotReady},
 		"of workspaces through the front proxy": {health{door: boom}, rollout.ReasonProbeFails},
 		"of workspaces":                         {health{probe: boom}, rollout.ReasonProbeFails},
-		"of what shards tell one another":       {health{heartbeats: boom}, rollout.ReasonLag},
+		"of heartbeats":                         {health{heartbeats: boom}, rollout.ReasonLag},
 		"of replication":                        {health{lag: time.Minute}, rollout.ReasonLag},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newSite(t)
-			s.health = tc.ill
+			s := newEnv(t)
+			s.health = tc.health
 			s.want("example.com/atoll:v2")
-			s.pass(func(string) {})
-			s.pass(func(string) {})
+			s.reconcileAll(func(string) {})
+			s.reconcileAll(func(string) {})
 			if result := s.reconcile("cache-cache-server"); result.Reason != tc.reason || len(s.order) != 0 {
 				t.Errorf("got %+v, rolled %v", result, s.order)
 			}
 			s.health = health{}
-			s.pass(func(string) {})
+			s.reconcileAll(func(string) {})
 			if len(s.order) != 1 {
 				t.Errorf("healthy again, rolled %v", s.order)
 			}
@@ -358,12 +358,12 @@ func TestARolloutWaitsForHealth(t *testing.T) {
 	}
 }
 
-func TestAPauseHoldsPodsAndNothingElse(t *testing.T) {
-	s := newSite(t)
+func TestAPauseDelaysOnlyPods(t *testing.T) {
+	s := newEnv(t)
 	s.annotate("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "true")
 	s.want("example.com/atoll:v2")
 	for range 3 {
-		s.pass(func(string) {})
+		s.reconcileAll(func(string) {})
 	}
 	if result := s.reconcile("alpha-shard-kcp"); result.Reason != rollout.ReasonPaused || len(s.order) != 0 {
 		t.Errorf("got %+v, rolled %v", result, s.order)
@@ -373,7 +373,7 @@ func TestAPauseHoldsPodsAndNothingElse(t *testing.T) {
 		t.Errorf("%d components have %d disruption budgets: %v", len(all), len(budgets.Items), err)
 	}
 	s.annotate("root-kcp", operatorv1alpha1.AnnotationPauseRollout, "false")
-	s.pass(func(string) {})
+	s.reconcileAll(func(string) {})
 	if !slices.Equal(s.order, all[:1]) {
 		t.Errorf("after the pause, rolled %v", s.order)
 	}
