@@ -13,19 +13,16 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// BoundCRDsCluster holds the definitions that are made of schemas. They are served wherever a binding binds
-// them, and never there.
-var BoundCRDsCluster = logicalcluster.MustParseName("system:bound-crds")
-
-// NameValidationAnnotationKey stands on the definition of a schema that asks for another validation of the names of its
-// objects than definitions know, which have no field for it. Its value is that of spec.nameValidation.
+// NameValidationAnnotationKey holds spec.nameValidation of an APIResourceSchema on the CustomResourceDefinition made of
+// it, which has no field for it.
 const NameValidationAnnotationKey = "apis.kcp.io/name-validation"
 
-// ErrNoConversion says that a schema has several versions and does not say how objects become those of another.
+// ErrNoConversion means that a schema has several versions but no conversion.
 var ErrNoConversion = errors.New("a schema of several versions must say in spec.conversion how to convert between them")
 
-// BoundCRD returns the definition that serves what a schema describes, with the schema's UID as its name. It
-// fails with ErrNoConversion, or for a version whose schema is no JSON schema.
+// BoundCRD returns the CustomResourceDefinition that serves an APIResourceSchema. It is stored in
+// logicalcluster.BoundCRDs under the UID of the schema and served in every logical cluster that binds the schema. It
+// fails with ErrNoConversion, or for a version with an invalid JSON schema.
 func BoundCRD(schema *apisv1alpha1.APIResourceSchema) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if len(schema.Spec.Versions) > 1 && schema.Spec.Conversion == nil {
 		return nil, fmt.Errorf("APIResourceSchema %q: %w", schema.Name, ErrNoConversion)
@@ -105,7 +102,7 @@ func crdConversion(conversion *apisv1alpha1.CustomResourceConversion) *apiextens
 	return converted
 }
 
-// StorageVersion returns the version in which objects of a schema are stored, or "" if it has none.
+// StorageVersion returns the storage version of a schema, or "" if it has none.
 func StorageVersion(schema *apisv1alpha1.APIResourceSchema) string {
 	for _, version := range schema.Spec.Versions {
 		if version.Storage {

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// builtInResources are the resources of Kubernetes, and of the system itself, that every logical cluster has: claims of them name
-// no identity.
+// builtInResources are the resources of Kubernetes and kcp that every logical cluster serves. Claims on them carry no
+// identity hash.
 var builtInResources = sets.New(
 	schema.GroupResource{Resource: "configmaps"},
 	schema.GroupResource{Resource: "events"},
@@ -34,8 +34,8 @@ var builtInResources = sets.New(
 	schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"},
 )
 
-// NeedsIdentity tells whether a claim of a resource must say by its identity which of the resources of that name it
-// means. Those that every logical cluster has are known without.
+// NeedsIdentity reports whether a claim on a resource must carry an identity hash, because several exports may offer a
+// resource of that name. Built-in resources need none.
 func NeedsIdentity(resource schema.GroupResource) bool {
 	return !builtInResources.Has(resource) && resource.Group != exports.Group
 }

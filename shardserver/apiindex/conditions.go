@@ -7,13 +7,13 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// ConditionStatus is what a condition of an export says.
+// ConditionStatus is the type and status of a condition of an export.
 type ConditionStatus struct {
 	Type   conditionsv1alpha1.Type
 	Status corev1.ConditionStatus
 }
 
-// conditionsOf returns what the conditions of an export say, as far as they are the server's own.
+// conditionsOf returns the statuses of the conditions that the server sets on an export.
 func conditionsOf(export *apisv1alpha2.APIExport) []ConditionStatus {
 	var all []ConditionStatus
 	for _, condition := range []conditionsv1alpha1.Type{apisv1alpha2.APIExportIdentityValid, apisv1alpha2.APIExportVirtualWorkspaceURLsReady} {
@@ -24,7 +24,7 @@ func conditionsOf(export *apisv1alpha2.APIExport) []ConditionStatus {
 	return all
 }
 
-// CountConditions returns how many exports have conditions that say the same.
+// CountConditions returns the number of exports by condition status.
 func (c *Resolver) CountConditions() map[ConditionStatus]int {
 	counts := map[ConditionStatus]int{}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {

@@ -10,8 +10,9 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-// DiscoveryDefinition returns the definition that stands for a schema in documents about virtual workspaces: without what
-// those do not serve, and without what documents are not made of.
+// DiscoveryDefinition returns the definition of a schema that discovery and OpenAPI of virtual workspaces are built
+// from. It leaves out the scale subresource, which virtual workspaces do not serve, and conversion, which neither
+// document shows.
 func DiscoveryDefinition(described *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
 	external, err := BoundCRD(described)
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package apiexport knows the exports of APIs: where they are found, what they offer, which claims hold between an
-// export and a binding, what definition follows from a schema, and by which labels and hashes objects are told to
-// belong together.
+// Package apiindex holds read-only indexes over APIExports and over the objects that refer to them, and the pure
+// functions that several packages share: which permission claims are effective between an export and a binding, which
+// CustomResourceDefinition an APIResourceSchema is served by, and the labels and hashes that link claimed objects and
+// bindings to an export.
 //
-// It reads and decides, for requests, admission, authorization, virtual workspaces and controllers alike. It must not
-// write: that is for the controllers in the packages below this one. What is bound where is known by package bindings.
+// Request handlers, admission, authorization, virtual workspaces and controllers read it. It must not write to the API:
+// that is for the controllers in package apiexport. Package bindings indexes which resources are bound where.
 package apiindex

@@ -6,21 +6,21 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// EffectiveClaim is a claim that both sides agree on.
+// EffectiveClaim is a claim that an export makes and a binding accepts.
 type EffectiveClaim struct {
 	// ScopedPermissionClaim is the claim as the consumer accepted it.
 	apisv1alpha2.ScopedPermissionClaim
-	// Allowed are the verbs that both sides name. They may be none.
+	// Allowed are the verbs that both sides name. May be empty.
 	Allowed sets.Set[string]
 }
 
-// Allows tells whether the provider may do something by the claim. The verb for all counts if both sides name it.
+// Allows reports whether the claim allows a verb. The verb "*" counts if both sides name it.
 func (c EffectiveClaim) Allows(verb string) bool {
 	return c.Allowed.HasAny(verb, apisv1alpha2.VerbAll)
 }
 
-// EffectiveClaims returns the claims that a binding accepts and its export has, in the order of the binding. Claims
-// are the same if group, resource and identity are, and those of events of either group are.
+// EffectiveClaims returns the claims that a binding accepts and its export makes, in the order of the binding. Claims
+// match by group, resource and identity; the two groups of events match each other.
 func EffectiveClaims(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) []EffectiveClaim {
 	exported := make(map[claimKey][]string, len(export.Spec.PermissionClaims))
 	for _, claim := range export.Spec.PermissionClaims {
@@ -41,7 +41,7 @@ func EffectiveClaims(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIE
 	return effective
 }
 
-// claimKey is what a claim is about.
+// claimKey identifies a claim within an export or a binding.
 type claimKey struct{ group, resource, identity string }
 
 func claimKeyOf(claim apisv1alpha2.PermissionClaim) claimKey {

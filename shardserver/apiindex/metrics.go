@@ -8,7 +8,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// How long bindings and exports took from their creation until they could be used. No label names a logical cluster.
+// Time from creation to readiness of bindings and exports. No label names a logical cluster.
 var (
 	bindingsReady = newReadyDuration("kcp_apibinding_ready_duration_ms", "Time from the creation of an APIBinding until it was ready for the first time, in milliseconds.")
 	exportsReady  = newReadyDuration("kcp_apiexport_ready_duration_ms", "Time from the creation of an APIExport until it had an identity, in milliseconds.")
@@ -24,17 +24,17 @@ func init() {
 	legacyregistry.MustRegister(bindingsReady, exportsReady)
 }
 
-// ObserveBindingReady notes that a binding is ready for the first time.
+// ObserveBindingReady records that a binding is ready for the first time.
 func ObserveBindingReady(shard string, created metav1.Time, now time.Time) {
 	observe(bindingsReady, shard, created, now)
 }
 
-// ObserveExportReady notes that an export has its identity.
+// ObserveExportReady records that an export has its identity.
 func ObserveExportReady(shard string, created metav1.Time, now time.Time) {
 	observe(exportsReady, shard, created, now)
 }
 
-// observe notes a duration. Times of creation are whole seconds, so it is that much too long at most.
+// observe records a duration. Creation timestamps are truncated to seconds, so it is up to one second too long.
 func observe(of *metrics.HistogramVec, shard string, created metav1.Time, now time.Time) {
 	of.WithLabelValues(shard).Observe(float64(max(0, now.Sub(created.Time)).Milliseconds()))
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Reference names an export as an object of some logical cluster does.
+// Reference names an export by workspace path or logical cluster, as bindings and endpoint slices do.
 type Reference struct {
-	// Path is the path or the name of the export's logical cluster.
+	// Path is the workspace path or the name of the export's logical cluster.
 	Path logicalcluster.Path
 	Name string
 }
 
-// String returns the reference as messages show it.
+// String returns "<path>:<name>".
 func (r Reference) String() string { return r.Path.String() + ":" + r.Name }
 
-// ReferenceOf reads the reference of a binding. It fails for a binding that names no export, or by no path.
+// ReferenceOf returns the reference of a binding. It fails if the binding names no export or an invalid path.
 func ReferenceOf(binding *apisv1alpha2.APIBinding) (Reference, error) {
 	export := binding.Spec.Reference.Export
 	if export == nil {
@@ -25,12 +25,12 @@ func ReferenceOf(binding *apisv1alpha2.APIBinding) (Reference, error) {
 	return NewReference(logicalcluster.Of(binding), export.Path, export.Name)
 }
 
-// ReferenceOfSlice reads the reference of an endpoint slice, as ReferenceOf.
+// ReferenceOfSlice returns the reference of an endpoint slice. It fails like ReferenceOf.
 func ReferenceOfSlice(slice *apisv1alpha1.APIExportEndpointSlice) (Reference, error) {
 	return NewReference(logicalcluster.Of(slice), slice.Spec.APIExport.Path, slice.Spec.APIExport.Name)
 }
 
-// NewReference makes a reference out of what an object in a logical cluster says: no path means that very cluster.
+// NewReference returns the reference of an object in the logical cluster own. An empty path means own.
 func NewReference(own logicalcluster.Name, path, name string) (Reference, error) {
 	if name == "" {
 		return Reference{}, errNoReference
@@ -48,7 +48,7 @@ func NewReference(own logicalcluster.Name, path, name string) (Reference, error)
 	return Reference{parsed, name}, nil
 }
 
-// referencesTo returns the references that lead to an export.
+// referencesTo returns all references that resolve to an export: by logical cluster and, last, by canonical path.
 func referencesTo(export *apisv1alpha2.APIExport) []Reference {
 	cluster := logicalcluster.Of(export).Path()
 	all := []Reference{{cluster, export.Name}}

@@ -15,8 +15,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// ReferenceIndex knows which objects of one resource refer to which exports, whether or not those exist: a key per object,
-// gone with it. It is safe for concurrent use.
+// ReferenceIndex indexes the objects of one resource by the export that they refer to, whether or not it exists. It
+// stores one key per object until the object is deleted. It is safe for concurrent use.
 type ReferenceIndex[T client.Object] struct {
 	referenceOf func(T) (Reference, error)
 	informer    *informer.Informer[T]
@@ -27,12 +27,12 @@ type ReferenceIndex[T client.Object] struct {
 	added sets.Set[controller.Key]
 }
 
-// NewConsumerIndex returns an index of the APIBindings by export.
+// NewConsumerIndex returns an index of APIBindings by export.
 func NewConsumerIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha2.APIBinding] {
 	return newReferenceIndex(storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")), ReferenceOf)
 }
 
-// NewSliceIndex returns an index of the APIExportEndpointSlices by export.
+// NewSliceIndex returns an index of APIExportEndpointSlices by export.
 func NewSliceIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice] {
 	return newReferenceIndex(storage.NewReader[*apisv1alpha1.APIExportEndpointSlice](registry, apisv1alpha1.Resource("apiexportendpointslices")), ReferenceOfSlice)
 }
@@ -79,8 +79,8 @@ func (r *ReferenceIndex[T]) Take(object T, deleted bool) {
 	}
 }
 
-// KeysFor returns the keys of all objects that refer to an export, by its canonical path or its logical cluster, in no
-// order.
+// KeysFor returns the keys of all objects that refer to an export by its canonical path or by its logical cluster, in
+// no order.
 func (r *ReferenceIndex[T]) KeysFor(export *apisv1alpha2.APIExport) []controller.Key {
 	return r.KeysForReferences(referencesTo(export)...)
 }
@@ -96,7 +96,7 @@ func (r *ReferenceIndex[T]) KeysForReferences(references ...Reference) []control
 	return keys
 }
 
-// HasReferences tells whether an object refers to an export.
+// HasReferences reports whether any object refers to an export.
 func (r *ReferenceIndex[T]) HasReferences(export *apisv1alpha2.APIExport) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -108,7 +108,7 @@ func (r *ReferenceIndex[T]) HasReferences(export *apisv1alpha2.APIExport) bool {
 	return false
 }
 
-// Sizes returns how many references and objects are known: what the memory of the index follows.
+// Sizes returns the number of indexed references and objects, which bound the memory of the index.
 func (r *ReferenceIndex[T]) Sizes() (references, objects int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -28,16 +28,15 @@ var (
 	errNoReference = errors.New("the reference names no export")
 )
 
-// LocateCluster returns the logical cluster that a path leads to, or a Kubernetes NotFound error.
+// LocateCluster returns the logical cluster of a workspace path, or a Kubernetes NotFound error.
 type LocateCluster func(context.Context, logicalcluster.Path) (logicalcluster.Name, error)
 
-// Resolver finds exports and their schemas, in whatever logical cluster of whatever shard they are. Objects come from the
-// watch cache, or from what other shards have published, and are shared; of each export the catalog itself keeps under
-// what it can be found. It is safe for concurrent use.
+// Resolver finds exports and their schemas by logical cluster, workspace path or identity, on every shard. It returns
+// shared objects of the watch cache or of the replicas of other shards; the resolver itself stores only the index keys
+// of each export. It is safe for concurrent use.
 //
-// Every method that returns an object fails with a Kubernetes NotFound error for what does not exist, and with
-// ServiceUnavailable for what may exist on a shard of which nothing is known yet. The logical cluster of the context does
-// not matter.
+// Methods that return an object fail with a Kubernetes NotFound error for an object that does not exist, and with
+// ServiceUnavailable while the exports of another shard are not synced. They ignore the logical cluster of the context.
 type Resolver struct {
 	registry      *storage.Registry
 	exports       *storage.Reader[*apisv1alpha2.APIExport]
@@ -52,14 +51,15 @@ type Resolver struct {
 	subscribers []func(bindings.ExportKey)
 }
 
-// entry is under what an export is found, and what its conditions say.
+// entry holds the index keys and the condition statuses of an export.
 type entry struct {
 	path       Reference
 	identity   string
 	conditions []ConditionStatus
 }
 
-// NewResolver returns a catalog. Until Run has begun it finds exports by what Locate says, and none by identity.
+// NewResolver returns a resolver. Before Run is called it resolves references with locateCluster only, and finds no
+// export by identity.
 func NewResolver(registry *storage.Registry, locate LocateCluster) *Resolver {
 	c := &Resolver{
 		registry:      registry,
@@ -89,14 +89,14 @@ func (c *Resolver) Run(ctx context.Context) { c.informer.Run(ctx) }
 // WaitForSync returns when every export that existed at the start is known.
 func (c *Resolver) WaitForSync(ctx context.Context) error { return c.informer.WaitForSync(ctx) }
 
-// Subscribe has the function called after an export came, changed or went. It must not block for long.
+// Subscribe registers a function that is called after every add, update and delete of an export. It must not block.
 func (c *Resolver) Subscribe(changed func(bindings.ExportKey)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribers = append(c.subscribers, changed)
 }
 
-// ExportKeyOf returns the name of an export for package bindings.
+// ExportKeyOf returns the key of an export.
 func ExportKeyOf(export *apisv1alpha2.APIExport) bindings.ExportKey {
 	return bindings.ExportKey{Cluster: logicalcluster.Of(export), Name: export.Name}
 }
@@ -106,9 +106,9 @@ func (c *Resolver) Get(ctx context.Context, export bindings.ExportKey) (*apisv1a
 	return c.exports.Get(logicalcluster.With(ctx, export.Cluster), "", export.Name)
 }
 
-// Resolve returns the export that a reference leads to: its path is the export's canonical path (annotation kcp.io/path)
-// or the name of its logical cluster. What the watch has not brought yet is asked for, so that an export is found as
-// soon as its creation was answered.
+// Resolve returns the export of a reference, whose path is the export's canonical path (annotation kcp.io/path) or the
+// name of its logical cluster. It falls back to a consistent read, so that an export is found as soon as its creation
+// was acknowledged.
 func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alpha2.APIExport, error) {
 	c.mu.RLock()
 	found := sortedKeys(c.paths[reference])
@@ -133,16 +133,16 @@ func (c *Resolver) Resolve(ctx context.Context, reference Reference) (*apisv1alp
 	return c.exports.GetLatest(logicalcluster.With(ctx, cluster), "", reference.Name)
 }
 
-// checkSynced returns nil if the exports of all shards are known, else a ServiceUnavailable error.
+// checkSynced returns a ServiceUnavailable error unless the exports of all shards are synced.
 func (c *Resolver) checkSynced() error {
 	if err := c.registry.Elsewhere().Known(exports); err != nil {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which exports other shards have: %v", err))
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("the exports of other shards are not synced yet: %v", err))
 	}
 	return nil
 }
 
-// ListByIdentity returns the exports with an identity, ordered by logical cluster and name. It fails while those of other
-// shards are not known: each of them may set bounds.
+// ListByIdentity returns the exports with an identity, ordered by logical cluster and name. It fails while the exports
+// of other shards are not synced, because each of them may carry a maximal permission policy.
 func (c *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error) {
 	if err := c.checkSynced(); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (c *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1al
 	for _, export := range found {
 		object, err := c.Get(ctx, export)
 		if apierrors.IsNotFound(err) {
-			continue // the event that says so is on its way
+			continue // deleted since it was indexed
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading APIExport %q of %q: %w", export.Name, export.Cluster, err)
@@ -166,7 +166,7 @@ func (c *Resolver) ListByIdentity(ctx context.Context, hash string) ([]*apisv1al
 	return objects, nil
 }
 
-// GetSchema returns a schema.
+// GetSchema returns an APIResourceSchema.
 func (c *Resolver) GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
 	return c.schemas.Get(logicalcluster.With(ctx, cluster), "", name)
 }
@@ -176,7 +176,7 @@ func (c *Resolver) List(ctx context.Context, cluster logicalcluster.Name) ([]*ap
 	return c.exports.List(logicalcluster.With(ctx, cluster), "", nil)
 }
 
-// Sizes returns how many exports, references and identities are known: what the catalog's memory follows.
+// Sizes returns the number of indexed exports, references and identities, which bound the memory of the resolver.
 func (c *Resolver) Sizes() (known, references, identities int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -7,12 +7,13 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// VirtualWorkspaceURL returns where the provider of an export finds what consumers on a shard made.
+// VirtualWorkspaceURL returns the URL of the virtual workspace of an export on a shard, which shows the objects of all
+// consumers on that shard.
 func VirtualWorkspaceURL(shard *corev1alpha1.Shard, export bindings.ExportKey) string {
 	return strings.TrimSuffix(shard.Spec.VirtualWorkspaceURL, "/") + VirtualWorkspacePath(export)
 }
 
-// VirtualWorkspacePath is VirtualWorkspaceURL below the address of the virtual workspaces of any shard.
+// VirtualWorkspacePath returns the path of VirtualWorkspaceURL, which is the same on every shard.
 func VirtualWorkspacePath(export bindings.ExportKey) string {
 	return "/services/apiexport/" + export.Cluster.String() + "/" + export.Name
 }

@@ -8,19 +8,19 @@ import (
 
 type admissionKey struct{}
 
-// WithAdmission returns a context in which writes have to pass rules of a virtual workspace, too. It is for requests
-// that go on to a logical cluster (InCluster): rules may implement admission.MutationInterface, which sees an object
-// before anything else does, and admission.ValidationInterface, which sees what everything else has made of it.
+// WithAdmission returns a context whose writes also pass the admission rules of a virtual workspace, for requests that
+// are forwarded to a logical cluster (InClusterAs). Rules may implement admission.MutationInterface, which runs before
+// the mutating admission of the shard, and admission.ValidationInterface.
 func WithAdmission(ctx context.Context, rules admission.Interface) context.Context {
 	return context.WithValue(ctx, admissionKey{}, rules)
 }
 
-// Admission puts the rules that requests bring along before those of the shard.
+// Admission returns an admission chain that runs the rules of a request (WithAdmission) before delegate.
 func Admission(delegate admission.Interface) admission.Interface { return requestAdmission{delegate} }
 
 type requestAdmission struct{ delegate admission.Interface }
 
-// Handles implements admission.Interface. Which requests bring rules is known when they come.
+// Handles implements admission.Interface. Rules differ between requests, so it always returns true.
 func (a requestAdmission) Handles(admission.Operation) bool { return true }
 
 // Admit implements admission.MutationInterface.

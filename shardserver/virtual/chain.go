@@ -20,18 +20,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/filters"
 )
 
-// auditKey is the annotation of audit events that names the virtual workspace and its owner.
+// auditKey is the key of the audit annotation with the virtual workspace and its owner.
 const auditKey = "virtual.kcp.io/workspace"
 
-// The answers to who asks for more than a virtual workspace is.
+// Reasons for denials that are the same in all virtual workspaces.
 const (
 	reasonUnresolved    = "Path not resolved to a valid virtual workspace"
 	reasonImpersonation = "impersonation is not available in virtual workspaces"
 )
 
-// WithRequest finds out what a URL below /services/ addresses, and leaves the path behind it for the chain. It belongs
-// behind the resolution of /clusters/, so that nothing in the path is taken for a logical cluster a second time, and in
-// front of the stock chain, which has to see the verb and the resource.
+// WithRequest resolves URLs below Prefix, stores the Request in the context, and strips the prefix from the path. It runs
+// after the resolution of /clusters/, which must not apply to the stripped path, and before the generic handler chain,
+// which parses verb and resource from it.
 func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, inCluster := logicalcluster.From(req.Context()); inCluster || !strings.HasPrefix(req.URL.Path, Prefix) {
@@ -39,7 +39,7 @@ func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 			return
 		}
 		target := s.resolve(req.URL.Path)
-		if filters.IsShardLevel(target.Path) { // no view shows the whole process, whatever its owner may do in it
+		if filters.IsShardLevel(target.Path) { // never served in virtual workspaces
 			target = Request{}
 		}
 		ctx := context.WithValue(req.Context(), requestKey{}, target)
@@ -47,8 +47,8 @@ func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 			ctx = logicalcluster.With(ctx, target.Cluster)
 		}
 		if target.workspace != nil {
-			// The path that the audit log shows is that behind the view.
-			ctx = audit.WithAuditContext(ctx) // the stock chain goes on with it
+			// The audit log shows the stripped path, so that the virtual workspace goes into an annotation.
+			ctx = audit.WithAuditContext(ctx) // the generic chain reuses it
 			audit.AddAuditAnnotation(ctx, auditKey, target.workspace.Name+"/"+strings.Join(target.Owner, "/"))
 		}
 		scoped := req.Clone(ctx)
@@ -59,8 +59,8 @@ func (s *Registry) WithRequest(handler http.Handler) http.Handler {
 	})
 }
 
-// Authorizer decides requests to virtual workspaces as these want it, and all others as delegate does. It is for the
-// handler chain; questions that come up while a request is served go to delegate itself.
+// Authorizer returns the authorizer of the handler chain: it calls the authorizer of the virtual workspace for requests
+// to one, and delegate for all others.
 func (s *Registry) Authorizer(delegate authorizer.Authorizer) authorizer.Authorizer {
 	return chainAuthorizer{delegate}
 }
@@ -80,16 +80,16 @@ func (a chainAuthorizer) Authorize(ctx context.Context, attributes authorizer.At
 	case target.workspace == nil:
 		return authorizer.DecisionDeny, reasonUnresolved, nil
 	case strings.HasPrefix(attributes.GetVerb(), "impersonate"):
-		// The permission to use a view is no permission to become somebody in it.
+		// Access to a virtual workspace does not include impersonation in it.
 		return authorizer.DecisionDeny, reasonImpersonation, nil
 	}
 	return target.workspace.Authorizer.Authorize(ctx, attributes)
 }
 
-// WithServing hands requests to their virtual workspaces. It is the outermost filter below authorization; content is
-// everything further in.
+// WithServing routes requests to the handlers of their virtual workspaces. It is the outermost handler after
+// authorization; content serves logical clusters.
 func (s *Registry) WithServing(content http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	// A virtual workspace changes who the user is. That is no impersonation: nobody stands behind the new user.
+	// A virtual workspace may replace the user of a request. That is not impersonation: there is no original requester.
 	inside := requester.With(content)
 	handlers := map[string]http.Handler{}
 	for name, w := range s.byName {
@@ -109,8 +109,8 @@ func (s *Registry) WithServing(content http.Handler, serializer runtime.Negotiat
 	})
 }
 
-// namesIdentity tells whether a request names its resource "<resource>:<identity>". Virtual workspaces decide by the plain
-// name, so it is none of their names.
+// namesIdentity reports whether a request names its resource "<resource>:<identity>". Most virtual workspaces match
+// resources by name only and return 404 for such requests.
 func namesIdentity(req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	return ok && strings.Contains(info.Resource, ":")
@@ -118,16 +118,16 @@ func namesIdentity(req *http.Request) bool {
 
 type inClusterKey struct{}
 
-// InClusterAs returns the request as one to its logical cluster itself, for the content handler of a Workspace. u is who
-// acts there, and allowed decides what else the handlers ask permission for while they serve the request (an update
-// that turns out to be a creation); nil leaves that to the shard's own authorizer.
+// InClusterAs returns the request as one to its logical cluster by user u, for the content handler of a Workspace.
+// allowed authorizes what handlers check while they serve the request, such as create for an update of a missing object;
+// if it is nil, the authorizer of the shard does.
 func InClusterAs(req *http.Request, u user.Info, allowed authorizer.Authorizer) *http.Request {
 	ctx := context.WithValue(req.Context(), inClusterKey{}, allowed)
 	audit.LogImpersonatedUser(ctx, u, "")
 	return InCluster(req.WithContext(request.WithUser(ctx, u)))
 }
 
-// InCluster is InCluster with the user that the request has: for what the virtual workspace answers for itself.
+// InCluster returns the request as one to its logical cluster by the same user.
 func InCluster(req *http.Request) *http.Request {
 	inside := req.Clone(context.WithValue(req.Context(), requestKey{}, nil))
 	inside.Header.Del("Authorization")

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// WithLabelRequirements returns a request for those alone of the objects that it asks for whose labels fulfill more requirements. It
-// replaces what other selectors the client may have put into the query besides the first, which is the one that counts.
+// WithLabelRequirements returns the request with requirements added to its label selector. Only the first labelSelector
+// of the query counts, so that further ones are dropped.
 func WithLabelRequirements(req *http.Request, more ...labels.Requirement) (*http.Request, error) {
 	query := req.URL.Query()
 	asked, err := labels.Parse(query.Get("labelSelector"))

@@ -1,12 +1,11 @@
-// Package virtual is the ground on which virtual workspaces stand: the URLs below /services/, each a view on logical
-// clusters of this shard that belongs to an owner (a workspace type, an export, ...) instead of to a tenant.
+// Package virtual is the framework of virtual workspaces: APIs at URLs below /services/ that project logical clusters of
+// this shard for an owner, such as an APIExport or a workspace type, instead of a tenant.
 //
-// A virtual workspace says what its URLs mean, who may use them, and serves them from the storages of the process.
-// Nothing goes through HTTP again, and no header names the user on the way. Authentication, impersonation, audit and
-// limits are those of the shard's one chain (wall W7): this package only tells the chain what a URL addresses
-// (Set.WithRequest), whom to ask for permission (Set.Authorizer) and, below all that, who serves it (Set.WithServing).
+// A virtual workspace resolves its URLs, authorizes requests, and serves them from the storages of the process, without
+// another HTTP request. Authentication, impersonation, audit and flow control are those of the shard's handler chain
+// (wall W7), into which Registry plugs resolution (WithRequest), authorization (Authorizer) and serving (WithServing).
 //
-// What a particular virtual workspace shows is not here but in a package of its own below this one.
+// This package must not know a particular virtual workspace; each has a package of its own below this one.
 package virtual
 
 import (
@@ -22,35 +21,34 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Prefix is where all virtual workspaces live.
+// Prefix is the path prefix of all virtual workspaces.
 const Prefix = "/services/"
 
-// Request is what a URL of a virtual workspace addresses.
+// Request is a resolved URL of a virtual workspace.
 type Request struct {
-	// Owner are the path segments that say whose view it is, such as an initializer, or an export and its cluster.
+	// Owner are the path segments that name the owner, such as an initializer, or an export and its logical cluster.
 	Owner []string
-	// Cluster is the logical cluster looked at, or the wildcard. It is the zero Name where the URL has none.
+	// Cluster is the requested logical cluster or the wildcard; the zero Name if the URL has none.
 	Cluster logicalcluster.Name
-	// Path is the Kubernetes path behind it; it starts with "/".
+	// Path is the rest of the path, a Kubernetes API path that starts with "/".
 	Path string
 
-	workspace *Workspace // nil when no virtual workspace knows the URL
+	workspace *Workspace // nil if the URL was not resolved
 }
 
 // Workspace is one kind of virtual workspace. All fields are required.
 type Workspace struct {
 	// Name is the path segment behind /services/.
 	Name string
-	// Resolve reads what follows "/services/<name>/", and tells whether it makes sense.
+	// Resolve parses the path behind "/services/<name>/". It returns false for an invalid path.
 	Resolve func(path string) (Request, bool)
-	// Authorizer decides about requests of everybody but system:masters. The context carries the Request and its
-	// logical cluster; the attributes are those of the path behind it.
+	// Authorizer authorizes requests of users outside system:masters. The context carries the Request and its logical
+	// cluster; the attributes are those of Request.Path.
 	Authorizer authorizer.Authorizer
-	// Handler serves what was authorized. content serves a logical cluster as if it had been asked directly, below
-	// authorization: use it with InCluster.
+	// Handler returns the handler of authorized requests. content serves a logical cluster without authorization; call it
+	// with requests of InCluster or InClusterAs.
 	Handler func(content http.Handler) http.Handler
-	// IsOpen tells whether a request to the content of a logical cluster may go on. It is asked about requests that last,
-	// when the logical cluster changes.
+	// IsOpen reports whether a long-running request to a logical cluster may continue after that has changed.
 	IsOpen func(request Request, cluster *corev1alpha1.LogicalCluster) bool
 	// Checks are its checks of /readyz.
 	Checks []healthz.HealthChecker
@@ -58,15 +56,15 @@ type Workspace struct {
 	AllowsIdentities bool
 }
 
-// Registry is the virtual workspaces of a process.
+// Registry holds the virtual workspaces of a process.
 type Registry struct {
 	byName map[string]*Workspace
 }
 
-// NewRegistry returns an empty set.
+// NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{byName: map[string]*Workspace{}} }
 
-// Register takes a virtual workspace in. It must be called before the first request.
+// Register adds virtual workspaces. It must be called before the first request.
 func (s *Registry) Register(workspaces ...*Workspace) error {
 	for _, w := range workspaces {
 		if s.byName[w.Name] != nil {
@@ -77,7 +75,7 @@ func (s *Registry) Register(workspaces ...*Workspace) error {
 	return nil
 }
 
-// Checks returns the readiness checks of all.
+// Checks returns the readiness checks of all virtual workspaces.
 func (s *Registry) Checks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
 	for _, w := range s.byName {
@@ -86,7 +84,7 @@ func (s *Registry) Checks() []healthz.HealthChecker {
 	return checks
 }
 
-// resolve reads a URL path below Prefix.
+// resolve parses a URL path below Prefix. It returns the zero Request for an unknown one.
 func (s *Registry) resolve(path string) Request {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(path, Prefix), "/")
 	w := s.byName[name]
@@ -101,8 +99,8 @@ func (s *Registry) resolve(path string) Request {
 	return request
 }
 
-// OwnerAndCluster is a Workspace.Resolve for "<owner>/.../clusters/<*|name>/<path>" with that many owner segments.
-// Paths of more than one workspace name no logical cluster here.
+// OwnerAndCluster returns a Workspace.Resolve function for "<owner>/.../clusters/<*|name>/<path>" with the given number
+// of owner segments. Workspace paths with several segments are not resolved.
 func OwnerAndCluster(owners int) func(path string) (Request, bool) {
 	return func(path string) (Request, bool) {
 		segments := strings.SplitN(path, "/", owners+3)
@@ -125,14 +123,14 @@ func OwnerAndCluster(owners int) func(path string) (Request, bool) {
 	}
 }
 
-// IsOpen tells whether the view on the content of a logical cluster, which has changed, stays open for the request.
+// IsOpen reports whether the request may continue after its logical cluster has changed.
 func (r Request) IsOpen(cluster *corev1alpha1.LogicalCluster) bool {
 	return r.workspace == nil || r.workspace.IsOpen == nil || r.workspace.IsOpen(r, cluster)
 }
 
 type requestKey struct{}
 
-// From returns what the request of the context addresses, and whether it goes to a virtual workspace at all.
+// From returns the Request of the context, and whether it was resolved to a virtual workspace.
 func From(ctx context.Context) (Request, bool) {
 	r, ok := ctx.Value(requestKey{}).(Request)
 	return r, ok && r.workspace != nil

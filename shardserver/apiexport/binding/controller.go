@@ -25,27 +25,27 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxConcurrentReconciles is how many logical clusters are worked on at once. They mostly wait for etcd.
+// maxConcurrentReconciles is high because reconciliations mostly wait for etcd.
 const maxConcurrentReconciles = 24
 
 // requestName is the name in the keys of logical clusters.
 const requestName = "bindings"
 
-// Config is what the controllers need.
+// Config holds the dependencies of the controllers.
 type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
 	Exports *apiindex.Resolver
-	// Consumers tells which bindings refer to an export.
+	// Consumers indexes the bindings by export.
 	Consumers *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding]
-	// Definitions makes the definitions that bindings need.
+	// Definitions creates the CustomResourceDefinitions of bound schemas.
 	Definitions *definitions.Manager
-	// Custom gives the objects that bindings have brought.
+	// Custom returns the storages of bound resources.
 	Custom *customresources.Catalog
-	// Claims ends the permission claims of bindings that go.
+	// Claims removes the claim labels of bindings that are being deleted.
 	Claims *claims.Releaser
-	// ShardName is the label of metrics.
+	// ShardName is the value of the label "shard" of metrics.
 	ShardName string
 	Clock     clock.PassiveClock
 }
@@ -55,18 +55,18 @@ func Controllers(cfg Config) []controller.Controller {
 	return []controller.Controller{newClusterController(cfg), newDeletionController(cfg)}
 }
 
-// clusterController brings all bindings of a logical cluster to their desired state.
+// clusterController reconciles all bindings of a logical cluster.
 type clusterController struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
-	// definitions reads definitions that tenants made.
+	// definitions reads the CustomResourceDefinitions of logical clusters.
 	definitions *storage.Reader[*apiextensions.CustomResourceDefinition]
 
 	mu sync.Mutex
-	// fingerprints is what the last event of each export said that matters to bindings.
+	// fingerprints are those of the last event of each export.
 	fingerprints map[bindings.ExportKey]fingerprint
-	// waiters are the logical clusters that wait for a definition to be served.
+	// waiters are the logical clusters to requeue when a definition is established or deleted.
 	waiters map[types.UID]sets.Set[logicalcluster.Name]
 }
 
@@ -107,12 +107,12 @@ func (c *clusterController) bindingKeys(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	// Whoever asks for the consumers of an export from now on must get this one: no later event would tell it.
+	// The index has its own watch. Events of the export that follow must find this binding in it.
 	c.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
 	return []controller.Key{key(logicalcluster.Of(binding))}
 }
 
-// exportKeys returns the logical clusters that refer to an export, if something changed that concerns them.
+// exportKeys returns the logical clusters with bindings to an export, if its fingerprint changed.
 func (c *clusterController) exportKeys(event watch.Event) []controller.Key {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok || !c.changed(export, event.Type == watch.Deleted) {
@@ -142,20 +142,20 @@ func (c *clusterController) changed(export *apisv1alpha2.APIExport, deleted bool
 	return !known || before != now
 }
 
-// schemaKeys returns the logical clusters that refer to an export which offers a schema.
+// schemaKeys returns the logical clusters with bindings to exports that offer an added or deleted schema.
 func (c *clusterController) schemaKeys(event watch.Event) []controller.Key {
 	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
 	if !ok || event.Type == watch.Modified {
-		return nil // what matters of a schema never changes
+		return nil // the spec of a schema is immutable
 	}
 	return c.consumersOfSchema(logicalcluster.Of(schema), schema.Name)
 }
 
-// consumersOfSchema returns the logical clusters that refer to an export which offers a schema.
+// schemaKeys returns the logical clusters with bindings to exports that offer an added or deleted schema.
 func (c *clusterController) consumersOfSchema(cluster logicalcluster.Name, schema string) []controller.Key {
 	exports, err := c.cfg.Exports.List(context.Background(), cluster)
 	if err != nil {
-		return nil // not installed yet: its events will come
+		return nil // exports are not served yet; their events follow
 	}
 	var keys []controller.Key
 	for _, export := range exports {
@@ -169,15 +169,15 @@ func (c *clusterController) consumersOfSchema(cluster logicalcluster.Name, schem
 	return keys
 }
 
-// definitionKeys returns who waits for a definition made of a schema, or who needs one that went, or the logical cluster
-// that a definition of a tenant is in.
+// definitionKeys returns the logical cluster of a CustomResourceDefinition. For one made of a schema, it returns the
+// logical clusters that wait for it and, if it was deleted, those that bind the schema.
 func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
 	definition, ok := event.Object.(*apiextensions.CustomResourceDefinition)
 	if !ok {
 		return nil
 	}
 	cluster := logicalcluster.Of(definition)
-	if cluster != apiindex.BoundCRDsCluster {
+	if cluster != logicalcluster.BoundCRDs {
 		return []controller.Key{key(cluster)}
 	}
 	if event.Type != watch.Deleted {
@@ -193,7 +193,7 @@ func (c *clusterController) definitionKeys(event watch.Event) []controller.Key {
 	return keys
 }
 
-// addWaiter has a logical cluster looked at again when a definition is served, or gone.
+// addWaiter requeues a logical cluster when a definition is established or deleted.
 func (c *clusterController) addWaiter(uid types.UID, cluster logicalcluster.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,6 +203,8 @@ func (c *clusterController) addWaiter(uid types.UID, cluster logicalcluster.Name
 	c.waiters[uid].Insert(cluster)
 }
 
+// popWaiters returns and removes the waiters of a definition.
+// popWaiters returns and removes the waiters of a definition.
 func (c *clusterController) popWaiters(uid types.UID) []controller.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,8 +216,8 @@ func (c *clusterController) popWaiters(uid types.UID) []controller.Key {
 	return keys
 }
 
-// clusterKeys returns a logical cluster that has just come, or whose locks have to be made anew. Others have nothing to
-// say about bindings, and most events are theirs.
+// clusterKeys returns a logical cluster that was added, or whose reservations are missing or invalid. Most events are
+// other updates, which do not affect bindings.
 func clusterKeys(event watch.Event) []controller.Key {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok || event.Type == watch.Deleted {

@@ -15,31 +15,31 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// statusInputs are what the status of a binding follows from.
+// statusInputs is everything that the status of a binding is computed from.
 type statusInputs struct {
-	// clusterMissing says that there is no LogicalCluster, which could hold the locks.
+	// clusterMissing means that there is no LogicalCluster to hold reservations.
 	clusterMissing bool
-	// export is nil if there is none.
+	// export is nil if it was not found.
 	export *apisv1alpha2.APIExport
-	// problem says why the export cannot be bound now, or is nil.
+	// problem is why the export cannot be bound, or nil.
 	problem *problem
-	// resources are what the export offers, ordered by group and name; none if there is a problem.
+	// resources are those of the export, ordered by group and name; empty if there is a problem.
 	resources []*offeredResource
 }
 
-// offeredResource is one resource that an export offers to a binding.
+// offeredResource is one resource of the export of a binding.
 type offeredResource struct {
 	schema.GroupResource
 	schema   *apisv1alpha1.APIResourceSchema
 	identity string
 	virtual  bool
-	// reservedBy is who else has it, or "".
+	// reservedBy describes another owner of the resource, or is "".
 	reservedBy string
-	// nameConflict says whose names are in the way, or is "".
+	// nameConflict describes the resource whose names are in use, or is "".
 	nameConflict string
-	// invalid says why no definition can be made of it.
+	// invalid is why the schema cannot be served, or nil.
 	invalid error
-	// established says that it can be served.
+	// established means that the resource can be served.
 	established bool
 }
 
@@ -47,7 +47,7 @@ func (r *offeredResource) bindable() bool {
 	return r.reservedBy == "" && r.nameConflict == "" && r.invalid == nil && r.established
 }
 
-// problem is why a condition is False.
+// problem is the content of a False condition.
 type problem struct {
 	reason, message string
 	severity        conditionsv1alpha1.Severity
@@ -65,17 +65,17 @@ func exportNotFound(reference apiindex.Reference) *problem {
 	return newError(apisv1alpha2.APIExportNotFoundReason, "APIExport %q was not found; ask its provider, or delete the binding", reference)
 }
 
-// exportReplaced is for an export that stands where the bound one was. Whoever came to have its place, such as the path of a
-// workspace that was deleted, has neither its objects nor what its consumers agreed to.
+// exportReplaced is for an export with the path and name but not the identity of the bound one, for instance in a new
+// workspace at the path of a deleted one. It owns neither the objects nor the accepted claims.
 func exportReplaced(reference apiindex.Reference) *problem {
 	return newError(apisv1alpha2.APIExportNotFoundReason, "APIExport %q has another identity than the one that was bound, which was not found; objects stay under the identity that was bound. Ask its provider, or delete the binding and create it anew", reference)
 }
 
-// isOtherExport tells whether an export is not the one that a binding has bound. Of what has bound no resource, which would
-// prove it, the logical cluster has to be the same.
+// isOtherExport reports whether an export is not the one that a binding has bound: by identity, or by logical cluster if
+// the binding has no bound resources.
 func isOtherExport(binding *apisv1alpha2.APIBinding, export *apisv1alpha2.APIExport) bool {
 	for _, bound := range binding.Status.BoundResources {
-		return bound.Schema.IdentityHash != export.Status.IdentityHash // an export has one identity for all, for ever
+		return bound.Schema.IdentityHash != export.Status.IdentityHash // all resources of an export have its identity
 	}
 	return binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound && binding.Status.APIExportClusterName != logicalcluster.Of(export).String()
 }
@@ -100,7 +100,7 @@ func tooManyResources(resources int) *problem {
 	return newError(apisv1alpha2.InternalErrorReason, "the workspace has no room for the %d resources of the export beside those it has; delete other bindings, or bind an export with fewer", resources)
 }
 
-// decide brings the status of a binding in line with the facts. Nothing in it depends on when it is called.
+// decide sets the status of a binding from its inputs. It is deterministic and depends on no clock.
 func decide(binding *apisv1alpha2.APIBinding, inputs statusInputs) {
 	if binding.Status.Phase == "" {
 		binding.Status.Phase = apisv1alpha2.APIBindingPhaseBinding
@@ -138,7 +138,7 @@ func waitingForExport() *problem {
 	}
 }
 
-// setIncomplete says that the first binding is not done, unless it once was.
+// setIncomplete sets InitialBindingCompleted to False unless it has been True.
 func setIncomplete(binding *apisv1alpha2.APIBinding, pending *problem) {
 	if !conditionsv1alpha1.IsTrue(binding, apisv1alpha2.InitialBindingCompleted) {
 		setFalse(binding, apisv1alpha2.InitialBindingCompleted, pending)
@@ -149,13 +149,13 @@ func setFalse(binding *apisv1alpha2.APIBinding, condition conditionsv1alpha1.Typ
 	conditionsv1alpha1.MarkFalse(binding, condition, problem.reason, problem.severity, "%s", problem.message)
 }
 
-// pendingProblem returns what keeps some of the offered resources from being bound, the worst first, or nil.
+// pendingProblem returns why some resources cannot be bound, the most severe reason first, or nil.
 func (f statusInputs) pendingProblem() *problem {
 	var invalid, taken, waiting []string
 	for _, resource := range f.resources {
 		switch {
 		case resource.reservedBy != "":
-			taken = append(taken, fmt.Sprintf("resource %q belongs to %s; delete that, or do without", resource.GroupResource, resource.reservedBy))
+			taken = append(taken, fmt.Sprintf("resource %q is in use by %s; delete that to bind the resource", resource.GroupResource, resource.reservedBy))
 		case resource.nameConflict != "":
 			taken = append(taken, resource.nameConflict)
 		case resource.invalid != nil:
@@ -166,7 +166,7 @@ func (f statusInputs) pendingProblem() *problem {
 	}
 	switch {
 	case f.clusterMissing:
-		return newError(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; bindings work in workspaces")
+		return newError(apisv1alpha2.LogicalClusterNotFoundReason, "There is no LogicalCluster here; create bindings in workspaces")
 	case len(invalid) > 0:
 		return newError(apisv1alpha2.APIResourceSchemaInvalidReason, "The provider of the export has to offer another schema: %s", strings.Join(invalid, "; "))
 	case len(taken) > 0:
@@ -181,7 +181,8 @@ func (f statusInputs) pendingProblem() *problem {
 	return nil
 }
 
-// setBoundResources takes what can be bound into the status. What was bound before and is not offered any more stays.
+// setBoundResources adds the bindable resources to status.boundResources. Resources that the export no longer offers
+// stay bound.
 func setBoundResources(binding *apisv1alpha2.APIBinding, resources []*offeredResource) {
 	bound := slices.Clone(binding.Status.BoundResources)
 	for _, resource := range resources {

@@ -29,18 +29,19 @@ import (
 )
 
 const (
-	// Many workers, few of them for one logical cluster, which else waits for busyWait (see drain.Gate).
+	// Of the deletionWorkers, at most maxDeletionsPerCluster work on one logical cluster; its other bindings are requeued
+	// after gateRetryInterval.
 	deletionWorkers        = 32
 	maxDeletionsPerCluster = 2
 	gateRetryInterval      = 250 * time.Millisecond
-	// inFlightRetryInterval is when to look again whether requests that could create objects have ended.
+	// inFlightRetryInterval is the retry interval while requests that could create objects are in flight.
 	inFlightRetryInterval = 20 * time.Millisecond
-	// countsMaxAge is how long the counts of the condition may lag behind.
+	// countsMaxAge is the maximum age of the counts in the condition.
 	countsMaxAge = 2 * time.Second
 )
 
-// deletionController deletes the objects that came by a binding which is being deleted, in its logical cluster alone,
-// and lets the binding go when none is left.
+// deletionController deletes the objects of the resources of a binding that is being deleted, in its logical cluster
+// only, and then removes the finalizer of the binding.
 type deletionController struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
@@ -92,9 +93,9 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 	case err != nil:
 		conditionsv1alpha1.MarkFalse(changed, apisv1alpha2.BindingResourceDeleteSuccess, apisv1alpha2.ResourceDeletionFailedReason,
 			conditionsv1alpha1.SeverityError, "Not all objects could be deleted; this is tried again: %v", err)
-		return controller.Result{}, errors.Join(c.writeStatus(ctx, binding, changed), fmt.Errorf("deleting what came by APIBinding %q: %w", binding.Name, err))
+		return controller.Result{}, errors.Join(c.writeStatus(ctx, binding, changed), fmt.Errorf("deleting the objects of APIBinding %q: %w", binding.Name, err))
 	case left.requestsInFlight && len(left.objects) == 0:
-		return controller.Result{RequeueAfter: inFlightRetryInterval}, nil // requests end by themselves; nobody has to know
+		return controller.Result{RequeueAfter: inFlightRetryInterval}, nil // short: no status update
 	case len(left.objects) > 0:
 		result := controller.Result{RequeueAfter: drain.Wait(left.deleted, since)}
 		if countsAreFresh(binding, c.cfg.Clock.Now()) {
@@ -104,29 +105,29 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 		conditionsv1alpha1.MarkFalse(changed, apisv1alpha2.BindingResourceDeleteSuccess, reason, conditionsv1alpha1.SeverityInfo, "%s", message)
 		return result, c.writeStatus(ctx, binding, changed)
 	}
-	// Claims hold until here: who provides the API may have to clean up in claimed objects.
+	// Claims stay effective until here, because the provider may have to clean up claimed objects.
 	released, err := c.cfg.Claims.Release(ctx, changed)
 	switch {
 	case err != nil:
-		return controller.Result{}, fmt.Errorf("ending the claims of APIBinding %q: %w", binding.Name, err)
+		return controller.Result{}, fmt.Errorf("releasing the claims of APIBinding %q: %w", binding.Name, err)
 	case !released:
 		return controller.Result{RequeueAfter: claims.ReleaseRetryInterval}, c.writeStatus(ctx, binding, changed)
 	}
 	return controller.Result{}, c.removeFinalizer(ctx, binding)
 }
 
-// remaining is what a deletion waits for.
+// remaining counts what a deletion waits for.
 type remaining struct {
 	objects    map[string]int
 	finalizers map[string]int
 	deleted    int
-	// requestsInFlight says that requests may still be creating objects.
+	// requestsInFlight means that requests may still create objects.
 	requestsInFlight bool
 }
 
 func (r *remaining) describe() (reason, message string) {
 	if len(r.finalizers) > 0 {
-		return apisv1alpha2.SomeFinalizersRemainReason, fmt.Sprintf("Objects remain: %s; they wait for who set the finalizers %s", formatCounts(r.objects), formatCounts(r.finalizers))
+		return apisv1alpha2.SomeFinalizersRemainReason, fmt.Sprintf("Objects remain: %s; they wait for the controllers of the finalizers %s", formatCounts(r.objects), formatCounts(r.finalizers))
 	}
 	return apisv1alpha2.SomeResourcesRemainReason, fmt.Sprintf("Objects remain: %s; they are being deleted", formatCounts(r.objects))
 }
@@ -146,13 +147,13 @@ func countsAreFresh(binding *apisv1alpha2.APIBinding, now time.Time) bool {
 		return false
 	}
 	age := now.Sub(condition.LastTransitionTime.Time)
-	return age >= 0 && age < countsMaxAge // what is in the future has the clock of another replica
+	return age >= 0 && age < countsMaxAge // negative if the clock of another replica is ahead
 }
 
-// deleteObjects deletes the objects of all resources that a binding has bound and that no other takes over.
+// deleteObjects deletes the objects of all bound resources of a binding that no other binding adopts.
 func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1alpha2.APIBinding) (*remaining, error) {
 	left := &remaining{objects: map[string]int{}, finalizers: map[string]int{}}
-	// Not from the cache: what it does not show of a binding that takes over would be lost.
+	// A consistent read, because objects of an adopting binding that the cache misses would be lost.
 	all, err := c.bindings.ListLatest(ctx, "", nil)
 	if err != nil {
 		return left, err
@@ -163,7 +164,7 @@ func (c *deletionController) deleteObjects(ctx context.Context, binding *apisv1a
 	var errs []error
 	for _, bound := range binding.Status.BoundResources {
 		if len(bound.StorageVersions) == 0 {
-			continue // virtual: not stored here
+			continue // virtual storage
 		}
 		adopted, err := c.isAdopted(ctx, others, bound)
 		if err == nil && !adopted {
@@ -180,7 +181,7 @@ func resourceOf(bound apisv1alpha2.BoundAPIResource) schema.GroupResource {
 	return schema.GroupResource{Group: bound.Group, Resource: bound.Resource}
 }
 
-// isAdopted tells whether one of the other bindings of the logical cluster will bind the same objects, with the same schema.
+// isAdopted reports whether another binding of the logical cluster binds the same objects with the same schema.
 func (c *deletionController) isAdopted(ctx context.Context, others []*apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
 	for _, other := range others {
 		same, err := c.offersSame(ctx, other, bound)
@@ -191,11 +192,11 @@ func (c *deletionController) isAdopted(ctx context.Context, others []*apisv1alph
 	return false, nil
 }
 
-// offersSame tells whether the export of a binding offers a resource with the very identity and schema that another binds.
+// offersSame reports whether the export of a binding offers a resource with the identity and schema of a bound resource.
 func (c *deletionController) offersSame(ctx context.Context, other *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) (bool, error) {
 	reference, err := apiindex.ReferenceOf(other)
 	if err != nil {
-		return false, nil //nolint:nilerr // what refers to nothing adopts nothing
+		return false, nil //nolint:nilerr // a binding without valid reference adopts nothing
 	}
 	export, err := c.cfg.Exports.Resolve(ctx, reference)
 	if err != nil {
@@ -217,7 +218,7 @@ func (c *deletionController) offersSame(ctx context.Context, other *apisv1alpha2
 	return false, nil
 }
 
-// deleteObjectsOf deletes objects of one resource, and adds to what is left.
+// deleteObjectsOf deletes the objects of one resource and adds the remaining ones to left.
 func (c *deletionController) deleteObjectsOf(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource, left *remaining) error {
 	lister, deleter, settled, release, err := c.boundObjects(ctx, bound)
 	if apierrors.IsServiceUnavailable(err) {
@@ -235,11 +236,11 @@ func (c *deletionController) deleteObjectsOf(ctx context.Context, binding *apisv
 	for finalizer, count := range progress.Finalizers {
 		left.finalizers[finalizer] += count
 	}
-	left.requestsInFlight = left.requestsInFlight || !settled // asked before the list, which so holds all that there ever will be
+	left.requestsInFlight = left.requestsInFlight || !settled // settled was read before the list, which is complete if it is true
 	return err
 }
 
-// boundObjects returns the objects of a bound resource, below the API.
+// boundObjects returns the storage of a bound resource below the API handlers.
 func (c *deletionController) boundObjects(ctx context.Context, bound apisv1alpha2.BoundAPIResource) (rest.Lister, rest.GracefulDeleter, bool, func(), error) {
 	gr := resourceOf(bound)
 	if definitions.IsCompiledIn(c.cfg.Registry, gr, bound.Schema.IdentityHash) {
@@ -258,13 +259,13 @@ func (c *deletionController) boundObjects(ctx context.Context, bound apisv1alpha
 		return nil, nil, false, nil, err
 	}
 	if instances == nil {
-		return nil, nil, false, nil, errors.New("it is not served here now")
+		return nil, nil, false, nil, errors.New("the resource is not served")
 	}
 	return instances.Store, instances.Deleter, instances.Settled, instances.Release, nil
 }
 
-// restoreDefinition makes the definition of a bound resource anew, if it is lost: without it objects cannot be told from one
-// another. Bindings that stay have it made in their own pass.
+// restoreDefinition recreates the definition of a bound resource if it was deleted, because objects cannot be decoded
+// without it. For bindings that are not being deleted, clusterController does so.
 func (c *deletionController) restoreDefinition(ctx context.Context, binding *apisv1alpha2.APIBinding, bound apisv1alpha2.BoundAPIResource) error {
 	provider, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil {
@@ -272,7 +273,7 @@ func (c *deletionController) restoreDefinition(ctx context.Context, binding *api
 	}
 	schema, err := c.cfg.Exports.GetSchema(ctx, provider, bound.Schema.Name)
 	if apierrors.IsNotFound(err) || (err == nil && string(schema.UID) != bound.Schema.UID) {
-		return fmt.Errorf("definition and schema of it are gone; an administrator of the shard has to restore definition %q in %s", bound.Schema.UID, logicalcluster.BoundCRDs)
+		return fmt.Errorf("its definition and schema do not exist; an administrator of the shard has to restore definition %q in %s", bound.Schema.UID, logicalcluster.BoundCRDs)
 	}
 	if err != nil {
 		return err
@@ -281,7 +282,7 @@ func (c *deletionController) restoreDefinition(ctx context.Context, binding *api
 	return err
 }
 
-// writeStatus stores conditions that have changed.
+// writeStatus writes the status if it changed.
 func (c *deletionController) writeStatus(ctx context.Context, binding, changed *apisv1alpha2.APIBinding) error {
 	if equality.Semantic.DeepEqual(binding.Status, changed.Status) {
 		return nil
@@ -292,10 +293,10 @@ func (c *deletionController) writeStatus(ctx context.Context, binding, changed *
 	return nil
 }
 
-// removeFinalizer takes the finalizer off.
+// removeFinalizer removes the finalizer of a binding.
 func (c *deletionController) removeFinalizer(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
 	changed := binding.DeepCopy()
-	if len(binding.Finalizers) > 1 { // it stays to be seen
+	if len(binding.Finalizers) > 1 { // the object stays visible
 		conditionsv1alpha1.MarkTrue(changed, apisv1alpha2.BindingResourceDeleteSuccess)
 		if err := c.writeStatus(ctx, binding, changed); err != nil {
 			return err
@@ -303,7 +304,7 @@ func (c *deletionController) removeFinalizer(ctx context.Context, binding *apisv
 	}
 	controllerutil.RemoveFinalizer(changed, apisv1alpha2.APIBindingFinalizer)
 	if err := c.cfg.Clients.Typed.Update(ctx, changed); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting APIBinding %q go: %w", binding.Name, err)
+		return fmt.Errorf("removing the finalizer of APIBinding %q: %w", binding.Name, err)
 	}
 	return nil
 }

@@ -1,8 +1,11 @@
-// Package binding holds the controllers of APIBindings. One works on logical clusters: it finds out what the exports of
-// all bindings of a cluster offer, gives each resource to one of them or to a definition of the cluster's own, makes the
-// definitions that are missing, and says in the status of each binding what it binds and what it lacks. The other empties
-// a binding that is being deleted.
+// Package binding holds the controllers of APIBindings.
 //
-// Decisions are pure functions (locks.go, names.go, decide.go) over what a pass has observed (pass.go). There is one of
-// each controller per shard; of a logical cluster nothing stays in memory after its pass.
+// The controller "apibinding" reconciles all bindings of a logical cluster together: it resolves their exports, reserves
+// each resource for one binding or for a CustomResourceDefinition of the cluster, ensures the definitions that serve the
+// bound resources, and writes status and conditions of each binding once. The controller "apibinding-deletion" deletes
+// the objects of a binding that is being deleted and then removes its finalizer.
+//
+// Reads are in observe.go and nameconflicts.go; decisions are pure functions in reservations.go, names.go and decide.go;
+// writes are in write.go. Each shard runs one instance of each controller. The package must not keep state of a logical
+// cluster in memory between two reconciliations, apart from waiters for a definition.
 package binding

@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// fingerprint identifies what an export says to those that bind it. An export of everybody's can have as many bindings
-// as the shard has workspaces: they are not to be looked at because a condition of the export has changed.
+// fingerprint is a hash of all fields of an export that affect its bindings. Every workspace of the shard may bind an
+// export, so that other changes, such as conditions, must not requeue them.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
@@ -32,7 +32,7 @@ func fingerprintOf(export *apisv1alpha2.APIExport) fingerprint {
 	return sha256.Sum256(text)
 }
 
-// extraAnnotations returns the annotations that go from an export to its bindings.
+// extraAnnotations returns the annotations that are copied from an export to its bindings.
 func extraAnnotations(annotations map[string]string) map[string]string {
 	copied := maps.Clone(annotations)
 	maps.DeleteFunc(copied, func(key, _ string) bool { return !strings.HasPrefix(key, apisv1alpha2.ExtraAnnotationKeyPrefix) })

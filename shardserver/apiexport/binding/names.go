@@ -7,19 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// namedResource is a resource that a logical cluster serves, or is about to.
+// namedResource is a resource that a logical cluster serves or is about to serve.
 type namedResource struct {
 	schema.GroupResource
 	names apiextensionsv1.CustomResourceDefinitionNames
-	// owner says who brings it, for messages.
+	// owner describes the binding or definition of the resource in messages.
 	owner string
 }
 
-// nameIndex tells who has which names in a logical cluster. Within a group plural, singular and short names must be
-// different, and so must kinds.
+// nameIndex maps names to the resources of a logical cluster that use them. Within a group, plural, singular and short
+// names must be unique, and so must kinds and list kinds.
 type nameIndex map[scopedName][]nameOwner
 
-// scopedName is a name of a group, among those of kinds or among those of resources.
+// scopedName is a name within a group, either of kinds or of resources.
 type scopedName struct {
 	group, name string
 	kind        bool
@@ -29,7 +29,7 @@ type nameOwner struct {
 	resource, owner string
 }
 
-// add takes in what a resource is called.
+// add indexes all names of a resource.
 func (n nameIndex) add(resource namedResource) {
 	for _, name := range claimedNames(resource.names) {
 		scoped := scopedName{resource.Group, name.value, name.kind}
@@ -37,8 +37,8 @@ func (n nameIndex) add(resource namedResource) {
 	}
 }
 
-// findConflict returns why a resource cannot be served beside the others, or "". The same resource may have come before,
-// under a schema that it has now or had.
+// findConflict returns a message if another resource uses a name of the wanted one, else "". Entries of the same
+// resource, from other versions of its schema, do not conflict.
 func (n nameIndex) findConflict(wanted namedResource) string {
 	for _, name := range claimedNames(wanted.names) {
 		for _, other := range n[scopedName{wanted.Group, name.value, name.kind}] {
@@ -57,7 +57,7 @@ type claimedName struct {
 	kind         bool
 }
 
-// claimedNames returns the names of a resource that others of its group cannot have.
+// claimedNames returns the names of a resource that must be unique in its group.
 func claimedNames(of apiextensionsv1.CustomResourceDefinitionNames) []claimedName {
 	all := make([]claimedName, 0, 4+len(of.ShortNames))
 	add := func(field, value string, kind bool) {

@@ -11,18 +11,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/definitions"
 )
 
-// StatusPrecomputer tells what will become of bindings in a logical cluster that is about to begin: those of its types. A workspace
-// is made with a third fewer writes if they need not be looked at again.
+// StatusPrecomputer computes the status of the initial bindings of a new logical cluster, which come from its workspace
+// types, so that they are created with their final status and need no reconciliation.
 type StatusPrecomputer struct {
 	cfg Config
 }
 
-// NewStatusPrecomputer returns a Foreseer. Of the configuration it needs Registry, Exports and Definitions.
+// NewStatusPrecomputer returns a StatusPrecomputer. It uses Registry, Exports and Definitions of the configuration.
 func NewStatusPrecomputer(cfg Config) *StatusPrecomputer { return &StatusPrecomputer{cfg: cfg} }
 
-// Precompute gives new bindings of a logical cluster that has nothing else the status that a pass would give them, and returns
-// the locks that this status relies on, as they stand in the annotation of the LogicalCluster. It returns "" and leaves the
-// bindings alone where it takes more than this to bind all of them.
+// Precompute sets the status of new bindings of an otherwise empty logical cluster as a reconciliation would, and returns
+// the value of the annotation of the LogicalCluster with their reservations. It returns "" and leaves the bindings
+// unchanged unless all of them can be bound at once.
 func (f *StatusPrecomputer) Precompute(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (string, error) {
 	s := &scope{clusterController: &clusterController{cfg: f.cfg}, name: cluster, bindings: bindings, cluster: &corev1alpha1.LogicalCluster{}, reservations: reservations{}}
 	for _, binding := range bindings {
@@ -45,32 +45,32 @@ func (f *StatusPrecomputer) Precompute(ctx context.Context, cluster logicalclust
 	return s.reservations.String(), nil
 }
 
-// allocateAll tells whether every resource can be had and served.
-func (p *scope) allocateAll(ctx context.Context) (bool, error) {
-	for _, state := range p.states {
-		if !p.reservations.fits(state.inputs.resources, state.binding.Name) {
+// allocateAll acquires the resources of all bindings and reports whether every one of them can be bound and served.
+func (s *scope) allocateAll(ctx context.Context) (bool, error) {
+	for _, state := range s.states {
+		if !s.reservations.fits(state.inputs.resources, state.binding.Name) {
 			return false, nil
 		}
 		for _, resource := range state.inputs.resources {
-			if !p.reservations.acquire(resource.GroupResource, state.binding.Name) {
+			if !s.reservations.acquire(resource.GroupResource, state.binding.Name) {
 				return false, nil
 			}
 		}
 	}
-	if err := p.detectNameConflicts(ctx); err != nil {
+	if err := s.detectNameConflicts(ctx); err != nil {
 		return false, err
 	}
-	for _, state := range p.states {
+	for _, state := range s.states {
 		for _, resource := range state.inputs.resources {
 			if resource.nameConflict != "" {
 				return false, nil
 			}
-			resource.established = definitions.IsCompiledIn(p.cfg.Registry, resource.GroupResource, resource.identity)
+			resource.established = definitions.IsCompiledIn(s.cfg.Registry, resource.GroupResource, resource.identity)
 			if resource.established {
 				continue
 			}
 			var err error
-			if resource.established, err = p.cfg.Definitions.Ensure(ctx, resource.schema); definitions.IsInvalid(err) {
+			if resource.established, err = s.cfg.Definitions.Ensure(ctx, resource.schema); definitions.IsInvalid(err) {
 				return false, nil
 			} else if err != nil {
 				return false, err
@@ -83,8 +83,8 @@ func (p *scope) allocateAll(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// initialBindingsPending tells whether a logical cluster is still to get the bindings of its types. It was made with the locks of
-// these, so that they are not given away before.
+// initialBindingsPending reports whether the initial bindings of a logical cluster may not exist yet. Their reservations
+// were created with the logical cluster and must not be pruned before.
 func initialBindingsPending(cluster *corev1alpha1.LogicalCluster) bool {
 	switch cluster.Status.Phase {
 	case "", corev1alpha1.LogicalClusterPhaseScheduling:

@@ -10,19 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// reservation says whom a resource of a logical cluster belongs to: a binding, or a definition of the cluster's own.
+// reservation names the owner of a resource in a logical cluster: a binding or a CustomResourceDefinition. kcp calls it a
+// lock and stores it in the same format.
 type reservation struct {
-	// Binding is the name of the binding.
+	// Binding is the name of the owning binding.
 	Binding string `json:"n,omitempty"`
-	// Definition says that it is a definition, whose name is that of the resource.
+	// Definition means that the owner is the CustomResourceDefinition of the resource.
 	Definition bool `json:"c,omitempty"`
-	// Expiry is until when a definition may still come. One that exists needs none.
+	// Expiry is when the reservation of a CustomResourceDefinition expires if that does not exist. Nil once it does.
 	Expiry *metav1.Time `json:"e,omitempty"`
 }
 
 func (l reservation) expired(now time.Time) bool { return l.Expiry == nil || l.Expiry.Time.Before(now) }
 
-// describeOwner names whom the resource belongs to, for messages.
+// describeOwner returns the owner for messages.
 func (l reservation) describeOwner(resource string) string {
 	if l.Definition {
 		return fmt.Sprintf("CustomResourceDefinition %q", resource)
@@ -33,11 +34,11 @@ func (l reservation) describeOwner(resource string) string {
 // reservations are those of one logical cluster, by "<plural>.<group>", or "<plural>" for the core group.
 type reservations map[string]reservation
 
-// parseReservations reads the annotation of a LogicalCluster.
+// parseReservations decodes the annotation of a LogicalCluster.
 func parseReservations(annotation string) (reservations, error) {
 	var parsed reservations
 	if err := json.Unmarshal([]byte(annotation), &parsed); err != nil {
-		return nil, fmt.Errorf("the locks of the logical cluster cannot be read: %w", err)
+		return nil, fmt.Errorf("the resource reservations of the logical cluster cannot be decoded: %w", err)
 	}
 	if parsed == nil {
 		parsed = reservations{}
@@ -61,7 +62,7 @@ func (l reservations) equal(other reservations) bool {
 	})
 }
 
-// acquire gives a resource to a binding, unless it belongs to somebody else.
+// acquire reserves a resource for a binding unless it has another owner.
 func (l reservations) acquire(resource schema.GroupResource, binding string) (acquired bool) {
 	current, ok := l[resource.String()]
 	if !ok {
@@ -71,15 +72,16 @@ func (l reservations) acquire(resource schema.GroupResource, binding string) (ac
 	return current.Binding == binding && !current.Definition
 }
 
-// maxAnnotationBytes is how many bytes the locks of a logical cluster may take. All annotations of an object together may have 256 KiB.
+// maxAnnotationBytes is the maximum size of the encoded reservations. All annotations of an object together may have
+// 256 KiB.
 const maxAnnotationBytes = 192 << 10
 
-// entryBytes is how many bytes the lock of a resource adds to the annotation, at most: `"resource":{"n":"binding"},`.
+// entryBytes is the maximum number of bytes that a reservation adds to the annotation: `"resource":{"n":"binding"},`.
 func entryBytes(resource, binding string) int {
 	return len(resource) + len(binding) + len(`"":{"n":""},`)
 }
 
-// fits tells whether there is room for all of the resources that a binding wants.
+// fits reports whether reservations for all wanted resources fit into the annotation.
 func (l reservations) fits(wanted []*offeredResource, binding string) bool {
 	size := 0
 	for _, resource := range wanted {
@@ -90,17 +92,17 @@ func (l reservations) fits(wanted []*offeredResource, binding string) bool {
 	return size == 0 || len(l.String())+size <= maxAnnotationBytes
 }
 
-// pruneInputs is what decides about the locks of a logical cluster besides the locks themselves.
+// pruneInputs is what prune compares reservations with.
 type pruneInputs struct {
-	// definitions are the names of the cluster's own definitions, with whether they are established.
+	// definitions maps the names of the CustomResourceDefinitions of the cluster to whether they are established.
 	definitions map[string]bool
-	// exists tells whether a binding exists. It is asked only about bindings that have a lock.
+	// exists reports whether a binding exists. It is called only for bindings with a reservation.
 	exists func(binding string) (bool, error)
 	now    time.Time
 }
 
-// prune drops the locks of bindings and definitions that are gone, and adds those of definitions that nobody locked out.
-// It returns when the next lock runs out, or zero.
+// prune deletes the reservations of bindings and definitions that do not exist, and adds those of established definitions
+// without an owner. It returns the time until the next reservation expires, or zero.
 func (l reservations) prune(facts pruneInputs) (requeueAfter time.Duration, err error) {
 	for resource, owner := range l {
 		switch _, defined := facts.definitions[resource]; {

@@ -17,23 +17,23 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// definitionReservationTTL is how long a resource is kept for a definition that does not exist yet. Its creation is under way.
+// definitionReservationTTL is how long a resource is reserved for a CustomResourceDefinition that is being created.
 const definitionReservationTTL = time.Minute
 
-// ErrReserved says that a resource of a logical cluster belongs to a binding, or that nobody can tell yet.
-var ErrReserved = errors.New("the resource cannot be had")
+// ErrReserved means that a resource is reserved for a binding, or that reservations are not readable yet.
+var ErrReserved = errors.New("the resource cannot be reserved")
 
-// Reserver keeps resources for definitions that are about to be created, so that no binding takes them meanwhile.
+// Reserver reserves resources for CustomResourceDefinitions that are being created, so that no binding acquires them.
 type Reserver struct {
-	// Clusters reads the LogicalClusters that hold the locks.
+	// Clusters reads the LogicalClusters, which store the reservations.
 	Clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	// Client writes them.
 	Client client.Client
 	Clock  clock.PassiveClock
 }
 
-// Reserve keeps a resource of the context's logical cluster for a definition for a while, or only tells whether it
-// would. It fails with ErrNotYours if a binding has the resource, or if there are no locks yet.
+// Reserve reserves a resource of the context's logical cluster for a CustomResourceDefinition; with dryRun it only
+// checks. It fails with ErrReserved if the resource is reserved for a binding, or without readable reservations.
 func (r *Reserver) Reserve(ctx context.Context, resource schema.GroupResource, dryRun bool) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cluster, err := r.Clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
@@ -56,7 +56,7 @@ func (r *Reserver) Reserve(ctx context.Context, resource schema.GroupResource, d
 	})
 }
 
-// reserve gives a resource to a definition for a while, unless one has it already.
+// reserve adds an expiring reservation for a CustomResourceDefinition unless a permanent one exists.
 func (l reservations) reserve(resource schema.GroupResource, now time.Time) (changed bool, err error) {
 	current, ok := l[resource.String()]
 	switch {

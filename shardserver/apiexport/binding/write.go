@@ -17,19 +17,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// writeReservations stores the locks, if they still are what this pass has begun with.
-func (p *scope) writeReservations(ctx context.Context) error {
-	written, err := patchReservations(ctx, p.cfg.Clients.Typed, p.cluster, p.reservations)
+// writeReservations stores the reservations unless they changed since observe.
+func (s *scope) writeReservations(ctx context.Context) error {
+	written, err := patchReservations(ctx, s.cfg.Clients.Typed, s.cluster, s.reservations)
 	if err != nil {
 		return err
 	}
-	_, _ = p.clusters.GetNotOlderThan(ctx, "", written.Name, written.ResourceVersion) // the next pass shall see them; a cache that lags costs time, not truth
+	_, _ = s.clusters.GetNotOlderThan(ctx, "", written.Name, written.ResourceVersion) // best effort: the next reconciliation should read them
 	return nil
 }
 
-// patchReservations writes the locks of the context's logical cluster, if they still are those of the object. Nothing else of
-// the LogicalCluster matters, so that others may write it meanwhile. It fails with a Conflict if somebody has written
-// locks since.
+// patchReservations writes the reservations of the context's logical cluster. It fails with a Conflict if they are no
+// longer those of cluster; other changes of the LogicalCluster do not matter.
 func patchReservations(ctx context.Context, typed client.Client, cluster *corev1alpha1.LogicalCluster, wanted reservations) (*corev1alpha1.LogicalCluster, error) {
 	const path = "/metadata/annotations/internal.apis.kcp.io~1resource-bindings"
 	before, exists := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
@@ -56,20 +55,20 @@ func patchReservations(ctx context.Context, typed client.Client, cluster *corev1
 	written := &corev1alpha1.LogicalCluster{}
 	written.Name = corev1alpha1.LogicalClusterName
 	err := typed.Patch(ctx, written, patch)
-	if exists && apierrors.IsInvalid(err) { // the test has failed: somebody has written locks since
+	if exists && apierrors.IsInvalid(err) { // the "test" operation failed
 		return nil, apierrors.NewConflict(logicalClusters, written.Name, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing the locks of logical cluster %q: %w", logicalcluster.Of(cluster), err)
+		return nil, fmt.Errorf("writing the resource reservations of logical cluster %q: %w", logicalcluster.Of(cluster), err)
 	}
 	return written, nil
 }
 
-// writeStatuses stores what follows for each binding.
-func (p *scope) writeStatuses(ctx context.Context) (errs []error) {
+// writeStatuses writes the status of every binding that changed.
+func (s *scope) writeStatuses(ctx context.Context) (errs []error) {
 	var last string
-	for _, state := range p.states {
-		written, err := p.writeStatus(ctx, state)
+	for _, state := range s.states {
+		written, err := s.writeStatus(ctx, state)
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, err)
 		}
@@ -78,18 +77,19 @@ func (p *scope) writeStatuses(ctx context.Context) (errs []error) {
 		}
 	}
 	if last != "" {
-		_, _ = p.clusterController.bindings.GetNotOlderThan(ctx, "", p.states[0].binding.Name, last)
+		_, _ = s.clusterController.bindings.GetNotOlderThan(ctx, "", s.states[0].binding.Name, last)
 	}
 	return errs
 }
 
-// writeStatus stores what changes for one binding, and returns the resource version of that, or "".
-func (p *scope) writeStatus(ctx context.Context, state *bindingState) (string, error) {
+// writeStatus copies the extra annotations of the export to a binding and writes its status, each if changed. It returns
+// the resource version of the last write, or "".
+func (s *scope) writeStatus(ctx context.Context, state *bindingState) (string, error) {
 	binding := state.binding.DeepCopy()
 	written := ""
 	if export := state.inputs.export; export != nil {
 		if change := extraAnnotationsPatch(binding.Annotations, export.Annotations); len(change) > 0 {
-			if err := p.annotate(ctx, binding, change); err != nil {
+			if err := s.annotate(ctx, binding, change); err != nil {
 				return "", err
 			}
 			written = binding.ResourceVersion
@@ -101,17 +101,17 @@ func (p *scope) writeStatus(ctx context.Context, state *bindingState) (string, e
 	if equality.Semantic.DeepEqual(*before, binding.Status) {
 		return written, nil
 	}
-	if err := p.cfg.Clients.Typed.Status().Update(ctx, binding); err != nil {
-		return written, fmt.Errorf("writing the status of APIBinding %q of %q: %w", binding.Name, p.name, err)
+	if err := s.cfg.Clients.Typed.Status().Update(ctx, binding); err != nil {
+		return written, fmt.Errorf("writing the status of APIBinding %q of %q: %w", binding.Name, s.name, err)
 	}
 	if before.Phase != apisv1alpha2.APIBindingPhaseBound && binding.Status.Phase == apisv1alpha2.APIBindingPhaseBound {
-		apiindex.ObserveBindingReady(p.cfg.ShardName, binding.CreationTimestamp, p.cfg.Clock.Now())
+		apiindex.ObserveBindingReady(s.cfg.ShardName, binding.CreationTimestamp, s.cfg.Clock.Now())
 	}
 	return binding.ResourceVersion, nil
 }
 
-// extraAnnotationsPatch returns what has to change for a binding to have the extra annotations of its export: a value, or nil for
-// what has to go.
+// extraAnnotationsPatch returns the merge patch of annotations that gives a binding the extra annotations of its export;
+// nil values remove annotations.
 func extraAnnotationsPatch(has, wants map[string]string) map[string]any {
 	change := map[string]any{}
 	for key := range extraAnnotations(has) {
@@ -127,14 +127,14 @@ func extraAnnotationsPatch(has, wants map[string]string) map[string]any {
 	return change
 }
 
-// annotate changes annotations of a binding, and takes in what became of it.
-func (p *scope) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
+// annotate patches annotations of a binding and updates it with the result.
+func (s *scope) annotate(ctx context.Context, binding *apisv1alpha2.APIBinding, change map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": binding.UID, "resourceVersion": binding.ResourceVersion, "annotations": change}})
 	if err != nil {
 		return err
 	}
-	if err := p.cfg.Clients.Typed.Patch(ctx, binding, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("copying annotations to APIBinding %q of %q: %w", binding.Name, p.name, err)
+	if err := s.cfg.Clients.Typed.Patch(ctx, binding, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("copying annotations to APIBinding %q of %q: %w", binding.Name, s.name, err)
 	}
 	return nil
 }

@@ -15,36 +15,27 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// claim is one that holds for the objects of a logical cluster. It is shared by all clusters that accept the same, and
-// never changes.
+// claim is an effective claim. It is immutable and shared by all logical clusters with equal claims.
 type claim struct {
-	// key and value are the label of its objects.
+	// key and value are the label of claimed objects.
 	key, value string
-	// identity is that of the resource where an export offers it, else empty.
+	// identity is the identity hash of the claimed resource; empty for built-in resources.
 	identity string
 	selector labels.Selector
 }
 
-// claimSet is what one binding lets its provider see, by resource.
+// claimSet holds the effective claims of a binding by resource. Equal bindings share one, counted by refs.
 type claimSet struct {
 	hash   contentHash
 	claims map[schema.GroupResource][]claim
 	refs   int
 }
 
-// contentHash identifies equal sets.
+// contentHash identifies equal claim sets.
 type contentHash [sha256.Size]byte
 
-// Normal returns the resource under which claims of a resource are kept: events are one resource in two groups.
-func Normal(gr schema.GroupResource) schema.GroupResource {
-	if gr.Resource == "events" && gr.Group == "events.k8s.io" {
-		gr.Group = ""
-	}
-	return gr
-}
-
-// effectiveClaims returns the claims that a binding accepts and its export, by what the status says, has, until the claims of
-// the binding have ended.
+// effectiveClaims returns the claims that a binding accepts and that status.exportPermissionClaims contains; none once
+// the claims of the binding have ended.
 func effectiveClaims(binding *apisv1alpha2.APIBinding) []apisv1alpha2.ScopedPermissionClaim {
 	if claimsEnded(binding) || len(binding.Spec.PermissionClaims) == 0 {
 		return nil
@@ -59,7 +50,7 @@ func effectiveClaims(binding *apisv1alpha2.APIBinding) []apisv1alpha2.ScopedPerm
 	return found
 }
 
-// exportKeyOf returns the export that a binding is bound to, if it is known.
+// exportKeyOf returns the export that a binding is bound to, if its status names it.
 func exportKeyOf(binding *apisv1alpha2.APIBinding) (bindings.ExportKey, bool) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil || binding.Spec.Reference.Export == nil {
@@ -68,7 +59,7 @@ func exportKeyOf(binding *apisv1alpha2.APIBinding) (bindings.ExportKey, bool) {
 	return bindings.ExportKey{Cluster: cluster, Name: binding.Spec.Reference.Export.Name}, true
 }
 
-// hashClaims identifies what a binding lets its provider see. It is zero if that is nothing.
+// hashClaims returns the hash of the effective claims of a binding; zero if there are none.
 func hashClaims(binding *apisv1alpha2.APIBinding) (contentHash, error) {
 	export, known := exportKeyOf(binding)
 	accepted := effectiveClaims(binding)
@@ -82,7 +73,7 @@ func hashClaims(binding *apisv1alpha2.APIBinding) (contentHash, error) {
 	return sha256.Sum256(text), nil
 }
 
-// newClaimSet makes the set of a binding that lets its provider see something.
+// newClaimSet returns the claim set of a binding with effective claims.
 func newClaimSet(binding *apisv1alpha2.APIBinding, hash contentHash) *claimSet {
 	s := &claimSet{hash: hash, claims: map[schema.GroupResource][]claim{}}
 	export, _ := exportKeyOf(binding)
@@ -95,11 +86,11 @@ func newClaimSet(binding *apisv1alpha2.APIBinding, hash contentHash) *claimSet {
 }
 
 func resourceOf(claim apisv1alpha2.PermissionClaim) schema.GroupResource {
-	return Normal(schema.GroupResource{Group: claim.Group, Resource: claim.Resource})
+	return apiindex.NormalizeResource(schema.GroupResource{Group: claim.Group, Resource: claim.Resource})
 }
 
-// selectorOf returns what a consumer selected. What cannot be understood, or says nothing at all, selects nothing:
-// objects are not shown by mistake.
+// selectorOf returns the selector of an accepted claim. An invalid or empty one selects nothing, so that no object is
+// shown by mistake.
 func selectorOf(of apisv1alpha2.PermissionClaimSelector) labels.Selector {
 	if of.MatchAll {
 		return labels.Everything()
@@ -111,12 +102,13 @@ func selectorOf(of apisv1alpha2.PermissionClaimSelector) labels.Selector {
 	return selector
 }
 
-// addLabels adds to wanted the labels that the set puts on an object of a resource.
+// addLabels adds the claim labels of an object to wanted, which may be nil. own are the other labels of the object,
+// identity returns the identity with which the resource is bound.
 func (s *claimSet) addLabels(wanted map[string]string, gr schema.GroupResource, identity func() (string, bool), own map[string]string) map[string]string {
 	for _, c := range s.claims[gr] {
 		if c.identity != "" {
 			if bound, known := identity(); known && bound != c.identity {
-				continue // something else of that name is bound here
+				continue // another resource of the same name is bound
 			}
 		}
 		if !c.selector.Matches(labels.Set(own)) {

@@ -1,7 +1,8 @@
-// Package claims sees to it that objects which a provider may see by a permission claim carry that claim's label, and no
-// others do: the index that admission asks about every write, and the labeler that brings objects in line when a claim is
-// accepted, rejected, or gets another selector.
+// Package claims labels objects that a provider may see by a permission claim, and removes the labels of other objects.
+// Index returns the labels that admission sets in every write; the controller relabels existing objects when a claim is
+// accepted, rejected, or gets another selector; Repairer relabels objects that were written meanwhile; Releaser removes
+// the labels of a binding that is being deleted.
 //
-// What a claim is, and what its label is called, is known by package apiexport. That only labelled objects are shown to
-// the provider is the matter of the virtual workspace.
+// Package apiindex defines claims and their labels. The package must not filter requests: showing only labelled objects
+// to the provider is for package virtual/apiexport.
 package claims

@@ -11,13 +11,14 @@ import (
 
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Index knows which claims hold in which logical cluster. A cluster without any is not in it; others have one entry for
-// each binding by which a provider sees something, and equal bindings share what they say. It is safe for concurrent use.
+// Index indexes the effective claims of logical clusters. It has one entry per binding with effective claims, and equal
+// bindings share a claim set. It is safe for concurrent use.
 type Index struct {
 	reader   *storage.Reader[*apisv1alpha2.APIBinding]
 	informer *informer.Informer[*apisv1alpha2.APIBinding]
@@ -26,17 +27,17 @@ type Index struct {
 	mu       sync.RWMutex
 	clusters map[logicalcluster.Name][]bindingClaims
 	sets     map[contentHash]*claimSet
-	// synced says that clusters is complete. While it is not, bindings are read for each question.
+	// synced means that clusters is complete. Otherwise each call reads the bindings from the watch cache.
 	synced bool
 }
 
-// bindingClaims is a binding by which a provider sees something.
+// bindingClaims is a binding with effective claims.
 type bindingClaims struct {
 	binding string
 	set     *claimSet
 }
 
-// NewIndex returns an index. It gives the same answers before Run has begun, but takes longer.
+// NewIndex returns an index. Before Run is called it returns the same results from the watch cache.
 func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
 	i := &Index{
 		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apiBindings),
@@ -50,8 +51,8 @@ func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
 	return i
 }
 
-// Labels returns the labels of claims that an object of the context's logical cluster has to carry, by its own labels.
-// Where there are no claims it costs one look-up.
+// Labels returns the claim labels that an object of the context's logical cluster must have, given its labels. In
+// logical clusters without claims this is one map lookup.
 func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[string]string) (map[string]string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
@@ -70,9 +71,9 @@ func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[str
 			}
 			return bound.Identity, true
 		}
-		own := ReplaceClaimLabels(own, nil) // a claim does not select by claims
+		own := ReplaceClaimLabels(own, nil) // selectors do not match claim labels
 		for _, one := range all {
-			wanted = one.set.addLabels(wanted, Normal(gr), identity, own)
+			wanted = one.set.addLabels(wanted, apiindex.NormalizeResource(gr), identity, own)
 		}
 	}
 	if gr == apiBindings {
@@ -81,7 +82,7 @@ func (i *Index) Labels(ctx context.Context, gr schema.GroupResource, own map[str
 	return wanted, nil
 }
 
-// claimsIn returns what is known of a logical cluster, or finds it out while the index is not complete.
+// claimsIn returns the bindings with claims in a logical cluster, from the watch cache while the index is not synced.
 func (i *Index) claimsIn(ctx context.Context, cluster logicalcluster.Name) ([]bindingClaims, error) {
 	i.mu.RLock()
 	all, synced := i.clusters[cluster], i.synced
@@ -106,8 +107,8 @@ func (i *Index) claimsIn(ctx context.Context, cluster logicalcluster.Name) ([]bi
 	return all, nil
 }
 
-// mayNeedRelabeling tells from memory whether the labels of an object have to be looked at. While the index is not complete it
-// cannot tell, and says no.
+// mayNeedRelabeling reports, without a read, whether the claim labels of an object may be outdated. It returns false
+// while the index is not synced.
 func (i *Index) mayNeedRelabeling(cluster logicalcluster.Name, gr schema.GroupResource, own map[string]string) bool {
 	i.mu.RLock()
 	synced, any := i.synced, len(i.clusters[cluster]) > 0
@@ -115,7 +116,7 @@ func (i *Index) mayNeedRelabeling(cluster logicalcluster.Name, gr schema.GroupRe
 	return synced && (any || gr == apiBindings || HasClaimLabels(own))
 }
 
-// isUpToDate tells whether the index has what a binding says, so that admission goes by it.
+// isUpToDate reports whether the index has the current claims of a binding, so that admission applies them.
 func (i *Index) isUpToDate(binding *apisv1alpha2.APIBinding) (bool, error) {
 	hash, err := hashClaims(binding)
 	if err != nil {
@@ -124,7 +125,7 @@ func (i *Index) isUpToDate(binding *apisv1alpha2.APIBinding) (bool, error) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	if !i.synced {
-		return true, nil // it reads the watch cache, as the caller did
+		return true, nil // Labels reads the watch cache, as the caller did
 	}
 	all := i.clusters[logicalcluster.Of(binding)]
 	at, known := find(all, binding.Name)
@@ -134,15 +135,16 @@ func (i *Index) isUpToDate(binding *apisv1alpha2.APIBinding) (bool, error) {
 	return all[at].set.hash == hash, nil
 }
 
-// Sizes returns how many logical clusters with claims, and how many different sets of them, are known: what the memory
-// of the index follows.
+// Sizes returns the number of logical clusters with claims and of distinct claim sets, which bound the memory of the
+// index.
 func (i *Index) Sizes() (clusters, sets int) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return len(i.clusters), len(i.sets)
 }
 
-// update takes in what a binding says. Slices are replaced, not changed: who reads holds no lock.
+// update adds, replaces or deletes the entry of a binding. Slices are copied on write, because readers use them without
+// holding mu.
 func (i *Index) update(object *apisv1alpha2.APIBinding) error {
 	hash, err := hashClaims(object)
 	if err != nil {
@@ -168,7 +170,7 @@ func (i *Index) update(object *apisv1alpha2.APIBinding) error {
 	return nil
 }
 
-// deleteEntry forgets a binding. The lock is held.
+// deleteEntry deletes the entry of a binding. Callers must hold mu.
 func (i *Index) deleteEntry(cluster logicalcluster.Name, binding string) {
 	all := i.clusters[cluster]
 	at, known := find(all, binding)

@@ -19,29 +19,28 @@ import (
 )
 
 const (
-	// workers is how many bindings are worked on at once, touching how many objects of each is at work at a time.
+	// workers is the number of bindings, and touchConcurrency of objects per binding, that are processed at once.
 	workers, touchConcurrency = 4, 8
-	// maxRunTime is how long objects are touched before other bindings get their turn.
+	// maxRunTime is how long a worker relabels objects of one binding before it requeues it.
 	maxRunTime = time.Minute
-	// indexSyncDelay is how long the index gets to learn what the labeler has read.
+	// indexSyncDelay is the retry interval while the index lags behind the watch cache.
 	indexSyncDelay = 20 * time.Millisecond
 )
 
-// Config is what the labeler works with.
+// Config holds the dependencies of the package's controllers.
 type Config struct {
 	Registry *storage.Registry
-	// Index is the one that admission of the same process goes by.
+	// Index is the index that admission of the same process uses.
 	Index *Index
-	// Objects touches objects, Bindings writes the status of bindings, both through the shard's own API, in the logical
+	// Objects patches objects and Bindings writes the status of bindings, both through the shard's own API in the logical
 	// cluster of the context.
 	Objects  metadata.Interface
 	Bindings client.Client
 }
 
-// labeler has the objects labelled that a binding's claims concern. It compares all objects with what the index wants,
-// and sends those that are not right through admission, which is what changes them. What the binding's status says is
-// applied tells what is left to do; objects that are right already cost no write, so that a pass that was cut off
-// continues where it was.
+// labeler relabels the objects of claimed resources. It compares the labels of all objects with the index and sends an
+// empty patch for outdated ones, so that admission sets the labels. status.appliedPermissionClaims determines which
+// resources are left; objects with correct labels cost no write, so that an interrupted run continues where it stopped.
 type labeler struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
@@ -56,7 +55,7 @@ func newLabeler(cfg Config) *labeler {
 	}
 }
 
-// Controller returns the labeler. Its key is a binding.
+// Controller returns the controller that relabels objects. Its keys are bindings.
 func Controller(cfg Config) controller.Controller {
 	l := newLabeler(cfg)
 	return controller.Controller{
@@ -67,8 +66,8 @@ func Controller(cfg Config) controller.Controller {
 	}
 }
 
-// bindingKeys returns the key of a binding that has anything to do with claims. Most have not: what their status says of
-// claims comes with the rest of it (Judge). Claims that have ended are the Releaser's.
+// bindingKeys returns the key of a binding with claims. The status of others is complete without relabeling (see
+// UpdateStatus). Releaser handles claims that have ended.
 func bindingKeys(event watch.Event) []controller.Key {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || claimsEnded(binding) || len(binding.Spec.PermissionClaims)+len(binding.Status.AppliedPermissionClaims) == 0 {
@@ -107,7 +106,7 @@ func (l *labeler) reconcile(ctx context.Context, key controller.Key) (controller
 		return again, nil
 	}
 	if err := l.cfg.Bindings.Status().Update(ctx, binding); err != nil && !apierrors.IsNotFound(err) {
-		return controller.Result{}, fmt.Errorf("writing which claims of binding %q of %q are applied: %w", key.Name, key.Cluster, err)
+		return controller.Result{}, fmt.Errorf("writing the applied claims of APIBinding %q of %q: %w", key.Name, key.Cluster, err)
 	}
 	return again, nil
 }

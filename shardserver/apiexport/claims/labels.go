@@ -8,10 +8,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// apiBindings are objects that one provider may always see: that of the export that is bound.
+// apiBindings are always visible to the provider of the bound export.
 var apiBindings = apisv1alpha2.Resource("apibindings")
 
-// HasClaimLabels tells whether any of an object's labels is that of a claim.
+// HasClaimLabels reports whether an object has any claim label.
 func HasClaimLabels(own map[string]string) bool {
 	for key := range own {
 		if isClaimLabel(key) {
@@ -23,7 +23,7 @@ func HasClaimLabels(own map[string]string) bool {
 
 func isClaimLabel(key string) bool { return strings.HasPrefix(key, apisv1alpha2.ClaimedLabelKeyPrefix) }
 
-// LabelsMatch tells whether the labels of claims among an object's own are those that are wanted.
+// LabelsMatch reports whether the claim labels among an object's labels are the wanted ones.
 func LabelsMatch(own, wanted map[string]string) bool {
 	found := 0
 	for key, value := range own {
@@ -38,7 +38,7 @@ func LabelsMatch(own, wanted map[string]string) bool {
 	return found == len(wanted)
 }
 
-// ReplaceClaimLabels returns an object's labels with the wanted ones of claims in the place of those that it has.
+// ReplaceClaimLabels returns an object's labels with its claim labels replaced by the wanted ones.
 func ReplaceClaimLabels(own, wanted map[string]string) map[string]string {
 	corrected := make(map[string]string, len(own)+len(wanted))
 	for key, value := range own {
@@ -53,8 +53,8 @@ func ReplaceClaimLabels(own, wanted map[string]string) map[string]string {
 	return corrected
 }
 
-// addReflexiveLabel adds the label by which the provider of an export sees a binding to that very export, unless a claim
-// shows it the binding anyway. The binding's own label says which export that is.
+// addReflexiveLabel adds the label by which the provider of an export sees the bindings to this export, unless a claim
+// label has the same key. The export is taken from the binding's export label.
 func addReflexiveLabel(wanted, own map[string]string) map[string]string {
 	export := own[apisv1alpha2.ExportLabelKey]
 	if export == "" {

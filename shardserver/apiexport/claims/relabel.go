@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// pageSize is how many objects are looked at in one read.
+	// pageSize is the limit of list requests.
 	pageSize = 500
-	// retryInterval is how long to wait for a server that is busy.
+	// retryInterval is the interval between patches of an object while the server is overloaded.
 	retryInterval = 100 * time.Millisecond
 )
 
-// errUnfinished says that there is more to do, in another turn.
+// errUnfinished means that the run time is up and objects are left for the next reconciliation.
 var errUnfinished = errors.New("more objects are to be labelled")
 
-// relabel brings all objects of some resources of the context's logical cluster in line with its claims.
+// relabel updates the claim labels of all objects of some resources in the context's logical cluster.
 func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource) error {
 	deleting, err := l.isClusterDeleting(ctx)
 	if deleting || err != nil {
@@ -47,7 +47,7 @@ func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource)
 			return err
 		}
 		if resource == nil {
-			continue // reviews are never stored; and what is not served here has no objects
+			continue // not stored (reviews) or not served: no objects
 		}
 		pass := &relabeler{labeler: l, resource: resource, until: until}
 		if err := pass.run(ctx); err != nil {
@@ -60,7 +60,7 @@ func (l *labeler) relabel(ctx context.Context, resources []schema.GroupResource)
 	return errors.Join(errs...)
 }
 
-// relabeler is one look at all objects of a resource.
+// relabeler updates the claim labels of all objects of one resource.
 type relabeler struct {
 	*labeler
 	resource *storage.Resource
@@ -70,7 +70,7 @@ type relabeler struct {
 	failed map[target]error
 }
 
-// run returns errUnfinished when time is up, or what kept objects from being labelled.
+// run returns errUnfinished after the deadline, or why objects could not be labelled.
 func (p *relabeler) run(ctx context.Context) error {
 	next := ""
 	for {
@@ -80,7 +80,7 @@ func (p *relabeler) run(ctx context.Context) error {
 		page, rest, err := p.listOutdated(ctx, next)
 		switch {
 		case apierrors.IsResourceExpired(err):
-			return errUnfinished // the list took too long to be one; what was done stays done
+			return errUnfinished // the continue token expired
 		case err != nil:
 			return fmt.Errorf("listing: %w", err)
 		}
@@ -94,7 +94,8 @@ func (p *relabeler) run(ctx context.Context) error {
 	return p.summary()
 }
 
-// summary speaks of one object only, the same one each time, since a condition shows it.
+// summary returns an error with the number of failures and the first failed object by name. It is stable, because it is
+// shown in a condition.
 func (p *relabeler) summary() error {
 	if len(p.failed) == 0 {
 		return nil
@@ -105,7 +106,7 @@ func (p *relabeler) summary() error {
 	return fmt.Errorf("%d objects failed, such as %s: %w", len(p.failed), types.NamespacedName{Namespace: first.namespace, Name: first.name}, p.failed[first])
 }
 
-// listOutdated returns some objects whose labels are not right, and where to go on.
+// listOutdated lists one page and returns its objects with outdated labels and the continue token.
 func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []target, next string, err error) {
 	gr := p.resource.GVR.GroupResource()
 	scoped := request.WithNamespace(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource}), "")
@@ -134,10 +135,10 @@ func (p *relabeler) listOutdated(ctx context.Context, from string) (outdated []t
 	return outdated, position.GetContinue(), nil
 }
 
-// target is an object to touch.
+// target identifies an object.
 type target struct{ namespace, name string }
 
-// touchAll touches objects, some at a time.
+// touchAll touches objects with limited concurrency.
 func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
 	work := make(chan target)
 	var workers sync.WaitGroup
@@ -168,8 +169,8 @@ func (p *relabeler) touchAll(ctx context.Context, targets []target) error {
 	return nil
 }
 
-// touch touches one object, again while the server is busy: webhooks of the workspace let in few of the shard's own
-// requests at a time.
+// touch touches one object and retries while the server is overloaded, because few internal requests at a time may call
+// the webhooks of a workspace.
 func (p *relabeler) touch(ctx context.Context, one target) error {
 	for {
 		err := touch(ctx, p.cfg.Objects, p.resource.GVR, one)
@@ -194,7 +195,7 @@ func (p *relabeler) recordFailure(one target, err error) {
 	p.failed[one] = err
 }
 
-// touch sends an object through admission without asking for any change. One that has gone needs no labels.
+// touch sends an empty patch, so that admission sets the labels of an object. A missing object is no error.
 func touch(ctx context.Context, objects metadata.Interface, resource schema.GroupVersionResource, one target) error {
 	_, err := objects.Resource(resource).Namespace(one.namespace).Patch(ctx, one.name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {

@@ -11,21 +11,20 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// ReleaseRetryInterval is how long to wait before Release is asked again.
+// ReleaseRetryInterval is how long to wait before calling Release again.
 const ReleaseRetryInterval = 100 * time.Millisecond
 
-// Releaser ends the claims of a binding that is being deleted.
+// Releaser removes the claim labels of bindings that are being deleted.
 type Releaser struct{ labeler *labeler }
 
 // NewReleaser returns a releaser.
 func NewReleaser(cfg Config) *Releaser { return &Releaser{newLabeler(cfg)} }
 
-// Release is for a binding that is being deleted and of whose bound resources no object is left. Until then its claims
-// hold: what a provider cleans up may be in claimed objects. It takes the labels of claims off all objects, and tells
-// whether that is done. Until it is, it changes the status of the binding, which the caller has to write, and has to be
-// asked again.
+// Release ends the claims of a binding that is being deleted and whose bound resources have no objects left; before that
+// the provider may have to clean up claimed objects. It removes the claim labels of all objects and reports whether that
+// is done. If not, the caller has to write the status of the binding, which Release changes, and call it again.
 //
-// Nothing is remembered between two calls but the status, so all objects of what was ever accepted are looked at.
+// The status is the only state between two calls, so each call checks all objects of all resources that were accepted.
 func (r *Releaser) Release(ctx context.Context, binding *apisv1alpha2.APIBinding) (done bool, err error) {
 	accepted := append([]apisv1alpha2.ScopedPermissionClaim(nil), binding.Status.AppliedPermissionClaims...)
 	for _, claim := range binding.Spec.PermissionClaims {
@@ -53,12 +52,13 @@ func (r *Releaser) Release(ctx context.Context, binding *apisv1alpha2.APIBinding
 	return err == nil, nil
 }
 
-// claimsEnded tells whether the claims of a binding hold no more because it is being deleted and has nothing else to wait for.
+// claimsEnded reports whether the claims of a binding are no longer effective, because it is being deleted and the
+// objects of its bound resources are gone.
 func claimsEnded(binding *apisv1alpha2.APIBinding) bool {
 	return binding.DeletionTimestamp != nil && conditionsv1alpha1.IsTrue(binding, apisv1alpha2.BindingResourceDeleteSuccess)
 }
 
-// claimKey names the resource of a claim.
+// claimKey identifies the resource of a claim.
 type claimKey struct {
 	schema.GroupResource
 	identity string
@@ -68,7 +68,7 @@ func claimKeyOf(claim apisv1alpha2.PermissionClaim) claimKey {
 	return claimKey{schema.GroupResource{Group: claim.Group, Resource: claim.Resource}, claim.IdentityHash}
 }
 
-// indexByKey indexes claims, since objects may hold thousands of them.
+// indexByKey indexes claims by key, because there may be thousands.
 func indexByKey[T any](claims []T, claimOf func(T) apisv1alpha2.PermissionClaim) map[claimKey]T {
 	indexed := make(map[claimKey]T, len(claims))
 	for _, claim := range claims {

@@ -21,29 +21,29 @@ import (
 )
 
 const (
-	// repairDelay is how long an object may have wrong labels before the watcher sees to it. Mostly the labeler, or the
-	// next write, is faster.
+	// repairDelay is how long an object may have outdated labels before it is repaired. Usually the labeler or the next
+	// write is faster.
 	repairDelay = 2 * time.Second
-	// maxAttempts is how often an object is tried that cannot be written. After that its next event is waited for.
+	// maxAttempts is the number of patches of an object that fails, until its next event.
 	maxAttempts = 10
 )
 
-// Repairer finds objects whose labels are wrong although every write passes admission: those that were written while a
-// claim came or went, or while nothing of the shard ran that could have taken a label off. It is told of every object
-// that is stored (package lifecycle/follow), of all of them when it starts, and remembers only what it has to touch.
+// Repairer relabels objects with outdated claim labels that neither admission nor the labeler caught: those written
+// while a claim was added or removed, or while the shard was down. It observes all stored objects through package
+// lifecycle/follow and queues only outdated ones.
 type Repairer struct {
 	labeler *labeler
 	queue   workqueue.TypedRateLimitingInterface[queueItem]
 }
 
-// queueItem is an object that had wrong labels.
+// queueItem is an object with outdated labels.
 type queueItem struct {
 	cluster  logicalcluster.Name
 	resource schema.GroupResource
 	target
 }
 
-// NewRepairer returns a watcher for one life of its Run.
+// NewRepairer returns a Repairer whose Run may be called once.
 func NewRepairer(cfg Config) *Repairer {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[queueItem](time.Second, time.Minute)
 	return &Repairer{
@@ -72,7 +72,7 @@ func (w *Repairer) Observe(resource *storage.Resource, event watch.EventType, ob
 	}
 }
 
-// Run sees to the objects until the context ends.
+// Run processes the queue until the context is done.
 func (w *Repairer) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, w.queue.ShutDown)
 	defer stop()
@@ -100,19 +100,19 @@ func (w *Repairer) processNext(ctx context.Context) bool {
 		w.queue.AddRateLimited(item)
 	default:
 		w.queue.Forget(item)
-		klog.FromContext(ctx).Error(err, "An object keeps wrong labels of claims", "cluster", item.cluster, "resource", item.resource, "namespace", item.namespace, "name", item.name)
+		klog.FromContext(ctx).Error(err, "Cannot update the claim labels of an object", "cluster", item.cluster, "resource", item.resource, "namespace", item.namespace, "name", item.name)
 	}
 	return true
 }
 
-// repair touches one object if its labels are still wrong.
+// repair touches an object if its labels are still outdated.
 func (w *Repairer) repair(ctx context.Context, item queueItem) error {
 	if deleting, err := w.labeler.isClusterDeleting(ctx); deleting || err != nil {
 		return err
 	}
 	resource, err := w.labeler.cfg.Registry.For(ctx, item.resource)
 	if err != nil || resource == nil {
-		return err // what is not served cannot be written, and nobody is shown it
+		return err // an unserved resource is neither writable nor visible
 	}
 	scoped := request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: item.resource.Group, Resource: item.resource.Resource})
 	found, err := resource.Store.Get(request.WithNamespace(scoped, item.namespace), item.name, &metav1.GetOptions{ResourceVersion: "0"})
@@ -136,13 +136,13 @@ func (w *Repairer) repair(ctx context.Context, item queueItem) error {
 	return nil
 }
 
-// labelsOutdated tells whether an object of the context's logical cluster has other labels of claims than it should.
+// labelsOutdated reports whether an object of the context's logical cluster has outdated claim labels.
 func (l *labeler) labelsOutdated(ctx context.Context, gr schema.GroupResource, object metav1.Object) (bool, error) {
 	wanted, err := l.cfg.Index.Labels(ctx, gr, object.GetLabels())
 	return err == nil && !LabelsMatch(object.GetLabels(), wanted), err
 }
 
-// isClusterDeleting tells whether the logical cluster and all that is in it are being deleted, so that nobody has to touch it.
+// isClusterDeleting reports whether the context's logical cluster is being deleted, so that labels do not matter.
 func (l *labeler) isClusterDeleting(ctx context.Context) (bool, error) {
 	cluster, err := l.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {

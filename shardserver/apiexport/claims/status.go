@@ -14,9 +14,8 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// UpdateStatus brings what the status of a binding says about claims in line with what the binding accepts and the status says
-// that the export has. It returns the resources whose objects have to be labelled anew before the claims count as applied;
-// if there are none, they do. While the export is not known there is nothing to judge.
+// UpdateStatus sets the claim conditions and applied claims in the status of a binding. It returns the resources whose
+// objects have to be relabeled before the claims count as applied. It does nothing until the status names the export.
 func UpdateStatus(binding *apisv1alpha2.APIBinding) (pending []schema.GroupResource) {
 	if _, known := exportKeyOf(binding); !known {
 		return nil
@@ -30,7 +29,7 @@ func UpdateStatus(binding *apisv1alpha2.APIBinding) (pending []schema.GroupResou
 	return nil
 }
 
-// setApplied says that the claims are applied. A status that says so already is left as it is.
+// setApplied sets status.appliedPermissionClaims, if changed, and PermissionClaimsApplied.
 func setApplied(binding *apisv1alpha2.APIBinding, claims []apisv1alpha2.ScopedPermissionClaim) {
 	if !equality.Semantic.DeepEqual(binding.Status.AppliedPermissionClaims, claims) {
 		binding.Status.AppliedPermissionClaims = claims
@@ -38,14 +37,14 @@ func setApplied(binding *apisv1alpha2.APIBinding, claims []apisv1alpha2.ScopedPe
 	conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.PermissionClaimsApplied)
 }
 
-// setFailed says that some objects could not be labelled. What was applied before stays in the status, so that the
-// resources are looked at again.
+// setFailed sets PermissionClaimsApplied to False. The applied claims stay unchanged, so that the resources are relabeled
+// again.
 func setFailed(binding *apisv1alpha2.APIBinding, err error) {
 	conditionsv1alpha1.MarkFalse(binding, apisv1alpha2.PermissionClaimsApplied, apisv1alpha2.InternalErrorReason,
 		conditionsv1alpha1.SeverityError, "Not all objects could be labelled: %v", err)
 }
 
-// outdatedResources returns the resources for which other objects shall be labelled than are, ordered.
+// outdatedResources returns the resources whose labelled and wanted claims differ, in order.
 func outdatedResources(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []schema.GroupResource {
 	found := sets.New[schema.GroupResource]()
 	for _, pair := range [][2][]apisv1alpha2.ScopedPermissionClaim{{labelled, wanted}, {wanted, labelled}} {
@@ -61,7 +60,7 @@ func outdatedResources(labelled, wanted []apisv1alpha2.ScopedPermissionClaim) []
 	})
 }
 
-// setClaimsValid says whether what is accepted is what the export claims.
+// setClaimsValid sets PermissionClaimsValid by comparing the accepted claims with those of the export.
 func setClaimsValid(binding *apisv1alpha2.APIBinding) {
 	var unknown, different []string
 	claimed := indexByKey(binding.Status.ExportPermissionClaims, asIs)
@@ -84,13 +83,13 @@ func setClaimsValid(binding *apisv1alpha2.APIBinding) {
 	case len(different) > 0:
 		slices.Sort(different)
 		conditionsv1alpha1.MarkFalse(binding, apisv1alpha2.PermissionClaimsValid, apisv1alpha2.PermissionClaimsMismatchReason,
-			conditionsv1alpha1.SeverityWarning, "Accepted otherwise than the APIExport claims: %s", strings.Join(different, ", "))
+			conditionsv1alpha1.SeverityWarning, "Accepted claims differ from those of the APIExport: %s", strings.Join(different, ", "))
 	default:
 		conditionsv1alpha1.MarkTrue(binding, apisv1alpha2.PermissionClaimsValid)
 	}
 }
 
-// mismatches tells in what an accepted claim is not the one of the export.
+// mismatches returns the differences between an accepted claim and that of the export.
 func mismatches(accepted apisv1alpha2.ScopedPermissionClaim, exported apisv1alpha2.PermissionClaim) []string {
 	var found []string
 	ours, theirs := sets.New(accepted.Verbs...), sets.New(exported.Verbs...)

@@ -18,8 +18,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// claimedController makes the definitions of resources that an export claims by identity, so that its provider can list
-// them over all logical clusters before any of those that are its own has bound them.
+// claimedController creates the definitions of resources that exports claim by identity, so that their providers can
+// list them across logical clusters even if no logical cluster of the shard binds them yet.
 func (d *Manager) claimedController() controller.Controller {
 	return controller.Controller{
 		Name: "apiexport-claimed-definitions",
@@ -32,7 +32,7 @@ func (d *Manager) claimedController() controller.Controller {
 	}
 }
 
-// exportKeys returns an export if it claims anything, and those that claim what it offers.
+// exportKeys returns an export if it has claims with an identity, and the exports that claim its resources.
 func (d *Manager) exportKeys(event watch.Event) []controller.Key {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
@@ -50,7 +50,7 @@ func (d *Manager) exportKeys(event watch.Event) []controller.Key {
 	return keys
 }
 
-// claimedIdentities returns the identities of what an export claims of others.
+// claimedIdentities returns the identity hashes of the claims of an export.
 func claimedIdentities(export *apisv1alpha2.APIExport) sets.Set[string] {
 	identities := sets.New[string]()
 	for _, claim := range export.Spec.PermissionClaims {
@@ -61,7 +61,7 @@ func claimedIdentities(export *apisv1alpha2.APIExport) sets.Set[string] {
 	return identities
 }
 
-// schemaKeys returns the exports that claim what the exports beside a new schema offer.
+// schemaKeys returns the exports that claim resources of the exports in the logical cluster of a new schema.
 func (d *Manager) schemaKeys(event watch.Event) []controller.Key {
 	schema, ok := event.Object.(*apisv1alpha1.APIResourceSchema)
 	if !ok || event.Type != watch.Added {
@@ -120,7 +120,7 @@ func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Key) (con
 	export, err := d.cfg.Exports.Get(ctx, exportKeyOf(key))
 	if apierrors.IsNotFound(err) {
 		d.setClaims(exportKeyOf(key), nil)
-		// It may have come back since it was asked for, and its event have been seen before its claims were taken away.
+		// The export may have been recreated, and its event handled before setClaims removed its claims.
 		if export, err = d.cfg.Exports.Get(ctx, exportKeyOf(key)); apierrors.IsNotFound(err) {
 			return controller.Result{}, nil
 		}
@@ -137,14 +137,14 @@ func (d *Manager) reconcileClaimed(ctx context.Context, key controller.Key) (con
 			_, err := d.Ensure(ctx, schema)
 			return err
 		})
-		if err != nil && !IsInvalid(err) { // its own bindings say so
+		if err != nil && !IsInvalid(err) { // shown by conditions of the bindings of the schema
 			failed = append(failed, fmt.Errorf("claim of %s.%s: %w", claim.Resource, claim.Group, err))
 		}
 	}
 	return controller.Result{}, errors.Join(failed...)
 }
 
-// visitClaimedSchemas visits the schemas of a resource that an export claims by identity.
+// visitClaimedSchemas calls visit for each schema of a resource claimed by identity.
 func (d *Manager) visitClaimedSchemas(ctx context.Context, claim apisv1alpha2.PermissionClaim, visit func(*apisv1alpha1.APIResourceSchema) error) error {
 	resource := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
 	if claim.IdentityHash == "" || IsCompiledIn(d.cfg.Registry, resource, claim.IdentityHash) {

@@ -16,15 +16,14 @@ import (
 
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// UnusedGracePeriod is how long nobody has to have used a definition before it goes. The time since its creation counts.
+// UnusedGracePeriod is how long a definition has to be unused, and how old it has to be, before it is deleted.
 const UnusedGracePeriod = 30 * time.Minute
 
-// resyncPeriod is how often a definition that is in use is looked at.
+// resyncPeriod is how often a definition in use is checked again.
 const resyncPeriod = 10 * time.Minute
 
 // Controllers returns the controllers of this package.
@@ -43,13 +42,13 @@ func (d *Manager) cleanupController() controller.Controller {
 
 func definitionKeys(event watch.Event) []controller.Key {
 	keys := controller.ObjectKey(event)
-	if len(keys) == 0 || keys[0].Cluster != apiindex.BoundCRDsCluster {
+	if len(keys) == 0 || keys[0].Cluster != logicalcluster.BoundCRDs {
 		return nil
 	}
 	return keys
 }
 
-// cleanup deletes a definition that nobody uses, or says when to look again.
+// cleanup deletes an unused definition after the grace period.
 func (d *Manager) cleanup(ctx context.Context, key controller.Key) (controller.Result, error) {
 	definition, err := d.reader.Get(ctx, "", key.Name)
 	uid := types.UID(key.Name)
@@ -79,7 +78,7 @@ func (d *Manager) cleanup(ctx context.Context, key controller.Key) (controller.R
 	return controller.Result{}, d.delete(ctx, definition)
 }
 
-// inUse tells whether a definition is bound, or claimed by an export.
+// inUse reports whether the schema of a definition is bound or claimed by an export.
 func (d *Manager) inUse(ctx context.Context, uid types.UID, definition *apiextensions.CustomResourceDefinition) (bool, error) {
 	if len(d.cfg.Bindings.ListBySchema(uid)) > 0 {
 		return true, nil
@@ -100,7 +99,7 @@ func (d *Manager) inUse(ctx context.Context, uid types.UID, definition *apiexten
 	return false, nil
 }
 
-// claimsSchema tells whether an export claims a resource with a schema.
+// claimsSchema reports whether an export claims a resource with a schema.
 func (d *Manager) claimsSchema(ctx context.Context, key controller.Key, resource schema.GroupResource, uid types.UID) (claimed bool, err error) {
 	export, err := d.cfg.Exports.Get(ctx, exportKeyOf(key))
 	if err != nil {
@@ -121,8 +120,8 @@ func (d *Manager) claimsSchema(ctx context.Context, key controller.Key, resource
 	return false, nil
 }
 
-// beginDeletion begins the deletion of a definition, unless somebody needed it not long ago: then it returns when that will be
-// long ago. Until done is called nobody can begin to use it.
+// beginDeletion marks a definition as being deleted, until endDeletion is called, so that markUsed fails. If the
+// definition was used within the grace period, it returns the remaining time instead.
 func (d *Manager) beginDeletion(uid types.UID, now time.Time) (left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,11 +147,11 @@ func (d *Manager) forgetUse(uid types.UID) {
 }
 
 func (d *Manager) delete(ctx context.Context, definition *apiextensions.CustomResourceDefinition) error {
-	err := d.cfg.Client.Delete(logicalcluster.With(ctx, apiindex.BoundCRDsCluster),
+	err := d.cfg.Client.Delete(logicalcluster.With(ctx, logicalcluster.BoundCRDs),
 		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}},
 		client.Preconditions{UID: &definition.UID, ResourceVersion: &definition.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting definition %q, which nobody uses: %w", definition.Name, err)
+		return fmt.Errorf("deleting unused definition %q: %w", definition.Name, err)
 	}
 	return nil
 }

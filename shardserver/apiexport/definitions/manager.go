@@ -1,8 +1,8 @@
-// Package definitions keeps the definitions that are made of schemas, in system:bound-crds: it makes those that bindings
-// need or exports claim, and deletes those that nobody has used for a while.
+// Package definitions creates and deletes the CustomResourceDefinitions that serve APIResourceSchemas, in the logical
+// cluster system:bound-crds: one per schema, for all logical clusters that bind it. Manager creates the definitions that
+// bindings need, a controller those that exports claim, and another controller deletes unused ones.
 //
-// A definition is made once for all logical clusters that bind the schema. Serving it is the matter of package
-// customresources.
+// The package must not serve resources: that is for package customresources.
 package definitions
 
 import (
@@ -29,33 +29,33 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Config is what the package needs.
+// Config holds the dependencies of the package.
 type Config struct {
 	Registry *storage.Registry
 	// Client writes through the shard's own API.
 	Client  client.Client
 	Exports *apiindex.Resolver
-	// Bindings tells which schemas are bound.
+	// Bindings indexes the bound schemas.
 	Bindings *bindings.Index
 	Clock    clock.PassiveClock
 }
 
-// Manager makes definitions of schemas. It keeps the time of the last use of each definition that exists.
+// Manager creates definitions of schemas. It records the last use of each existing definition.
 type Manager struct {
 	cfg    Config
 	reader *storage.Reader[*apiextensions.CustomResourceDefinition]
 
 	mu sync.Mutex
-	// lastUsed is when a definition was last needed by something that the index may not know yet.
+	// lastUsed is the time of the last Ensure by UID of the schema. The index of bindings may lag behind it.
 	lastUsed map[types.UID]time.Time
-	// deleting are those that are being deleted this moment.
+	// deleting are the definitions with a delete request in flight.
 	deleting sets.Set[types.UID]
-	// exportsByIdentity are the exports that claim resources of an identity.
+	// exportsByIdentity are the exports that claim resources with an identity; identitiesByExport is the inverse.
 	exportsByIdentity  map[string]sets.Set[bindings.ExportKey]
 	identitiesByExport map[bindings.ExportKey]sets.Set[string]
 }
 
-// New returns what makes definitions. There is one for all controllers of a process.
+// New returns a Manager. All controllers of a process share one.
 func New(cfg Config) *Manager {
 	return &Manager{
 		cfg:                cfg,
@@ -67,22 +67,22 @@ func New(cfg Config) *Manager {
 	}
 }
 
-// InvalidError says that no definition can be made of a schema, whatever is done but to the schema.
+// InvalidError means that a schema cannot be converted to a valid definition. It is permanent: schemas are immutable.
 type InvalidError struct{ err error }
 
 // Error implements error.
 func (e InvalidError) Error() string { return e.err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the cause.
 func (e InvalidError) Unwrap() error { return e.err }
 
-// Ensure makes the definition of a schema if there is none, and tells whether it is served. It fails with an
-// InvalidError for a schema of which none can be made.
+// Ensure creates the definition of a schema unless it exists, and reports whether it is established. It fails with an
+// InvalidError for an invalid schema.
 func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSchema) (established bool, err error) {
 	if !d.markUsed(schema.UID) {
-		return false, nil // the event of its end leads here again
+		return false, nil // its deletion event requeues the caller
 	}
-	ctx = logicalcluster.With(ctx, apiindex.BoundCRDsCluster)
+	ctx = logicalcluster.With(ctx, logicalcluster.BoundCRDs)
 	existing, err := d.reader.Get(ctx, "", string(schema.UID))
 	if err == nil {
 		return existing.DeletionTimestamp == nil && apiextensions.IsCRDConditionTrue(existing, apiextensions.Established), nil
@@ -103,14 +103,14 @@ func (d *Manager) Ensure(ctx context.Context, schema *apisv1alpha1.APIResourceSc
 		d.forgetUse(schema.UID)
 		return false, InvalidError{fmt.Errorf("APIResourceSchema %q: %w", schema.Name, err)}
 	case err != nil:
-		return false, fmt.Errorf("making a definition of APIResourceSchema %q of %q: %w", schema.Name, logicalcluster.Of(schema), err)
+		return false, fmt.Errorf("creating the definition of APIResourceSchema %q of %q: %w", schema.Name, logicalcluster.Of(schema), err)
 	}
 	return false, nil
 }
 
-// Names returns the names of the resource of a definition, or nil if there is no such definition.
+// Names returns the names of the resource of a definition, or nil if the definition does not exist.
 func (d *Manager) Names(ctx context.Context, uid types.UID) (*apiextensions.CustomResourceDefinitionNames, error) {
-	existing, err := d.reader.Get(logicalcluster.With(ctx, apiindex.BoundCRDsCluster), "", string(uid))
+	existing, err := d.reader.Get(logicalcluster.With(ctx, logicalcluster.BoundCRDs), "", string(uid))
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -120,14 +120,13 @@ func (d *Manager) Names(ctx context.Context, uid types.UID) (*apiextensions.Cust
 	return &existing.Spec.Names, nil
 }
 
-// IsCompiledIn tells whether objects of a resource under an identity are those of the shard's own types, which need no
-// definition.
+// IsCompiledIn reports whether a resource with an identity is a compiled-in type of the shard, which needs no definition.
 func IsCompiledIn(registry *storage.Registry, resource schema.GroupResource, identity string) bool {
 	own, err := registry.Get(resource)
 	return err == nil && identity != "" && strings.HasSuffix(strings.TrimSuffix(own.Prefix, "/"), "/"+identity)
 }
 
-// markUsed remembers that a definition is needed, unless it is going this moment.
+// markUsed records a use of a definition. It returns false if the definition is being deleted.
 func (d *Manager) markUsed(uid types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +137,7 @@ func (d *Manager) markUsed(uid types.UID) bool {
 	return true
 }
 
-// IsInvalid tells whether an error is an InvalidError.
+// IsInvalid reports whether an error is an InvalidError.
 func IsInvalid(err error) bool {
 	var invalid InvalidError
 	return errors.As(err, &invalid)

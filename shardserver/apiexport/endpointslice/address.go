@@ -8,8 +8,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/endpoints"
 )
 
-// applyEndpoints adds and removes addresses. A slice of an export that is not there, or for shards that nobody can tell, stays as
-// it is.
+// applyEndpoints adds and removes endpoints. It does nothing without an export or with an invalid partition.
 func (c *sliceController) applyEndpoints(ctx context.Context, slice *apisv1alpha1.APIExportEndpointSlice, o observed) error {
 	if o.export == nil || o.selector == nil {
 		return nil

@@ -1,8 +1,8 @@
-// Package endpointslice holds the controller of APIExportEndpointSlices: it says whether export and partition of a slice
-// are there, and lists the address of each shard while a logical cluster of that shard binds the export.
+// Package endpointslice holds the controller of APIExportEndpointSlices. It sets the conditions of a slice for its export
+// and partition, and lists the virtual workspace URL of each shard with a logical cluster that binds the export.
 //
-// No shard writes into another: every shard publishes which exports it has consumers of (ConsumersSource), and the shard
-// of a slice lists the addresses of all, each under the field manager that a shard would have that wrote its own.
+// Shards must not write to each other: every shard publishes the exports that it has consumers of (ConsumersSource), and
+// the shard of a slice applies the endpoints of all shards, each with the field manager of that shard.
 package endpointslice
 
 import (
@@ -40,17 +40,17 @@ var (
 	consumers  = shardingv1alpha1.Resource("exportconsumers")
 )
 
-// resyncPeriod is how often a slice is looked at if nothing happens. It mends what the end of a watch has hidden: that the
-// last binding went.
+// resyncPeriod is how often a slice is reconciled without an event, in case the deletion of the last binding was missed
+// between two watches.
 const resyncPeriod = 10 * time.Minute
 
-// Config is what the controller needs.
+// Config holds the dependencies of the controller.
 type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
 	Exports *apiindex.Resolver
-	// Consumers tells which bindings refer to an export, Slices which endpoint slices do.
+	// Consumers indexes bindings and Slices endpoint slices by export.
 	Consumers *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding]
 	Slices    *apiindex.ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice]
 	// ShardName is the name of this shard's Shard object in root.
@@ -91,13 +91,13 @@ func Controllers(cfg Config) []controller.Controller {
 
 func (c *sliceController) sliceKeys(event watch.Event) []controller.Key {
 	if slice, ok := event.Object.(*apisv1alpha1.APIExportEndpointSlice); ok {
-		// Whoever asks for the slices of an export from now on must get this one.
+		// The index has its own watch. Events that follow must find this slice in it.
 		c.cfg.Slices.Take(slice, event.Type == watch.Deleted)
 	}
 	return controller.ObjectKey(event)
 }
 
-// exportKeys returns the slices of an export that came or went. Its changes do not concern them.
+// exportKeys returns the slices of an added or deleted export.
 func (c *sliceController) exportKeys(event watch.Event) []controller.Key {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok || event.Type == watch.Modified {
@@ -106,7 +106,7 @@ func (c *sliceController) exportKeys(event watch.Event) []controller.Key {
 	return c.cfg.Slices.KeysFor(export)
 }
 
-// bindingKeys returns the slices of the export that a binding which came or went refers to.
+// bindingKeys returns the slices of the export of an added or deleted binding.
 func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok || event.Type == watch.Modified {
@@ -117,7 +117,7 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
 	if err != nil {
 		return nil
 	}
-	// Slices may name the export otherwise than the binding does.
+	// Slices may refer to the export by another path than the binding.
 	export, err := c.cfg.Exports.Resolve(context.Background(), reference)
 	if err != nil {
 		return c.cfg.Slices.KeysForReferences(reference)
@@ -135,7 +135,7 @@ func (c *sliceController) partitionKeys(event watch.Event) []controller.Key {
 	})
 }
 
-// shardKeys returns all slices when a shard comes, goes, or has another address or other labels.
+// shardKeys returns all slices when a shard is added or deleted, or its URLs or labels change.
 func (c *sliceController) shardKeys(event watch.Event) []controller.Key {
 	if _, news := c.shardNews.Of(event); !news {
 		return nil
@@ -143,7 +143,7 @@ func (c *sliceController) shardKeys(event watch.Event) []controller.Key {
 	return c.keysIn(logicalcluster.Wildcard, func(*apisv1alpha1.APIExportEndpointSlice) bool { return true })
 }
 
-// consumerKeys returns the slices of the export of which another shard says that it has consumers, or none any more.
+// consumerKeys returns the slices of the export of an ExportConsumers object that another shard published or deleted.
 func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
 	said, ok := event.Object.(*shardingv1alpha1.ExportConsumers)
 	if !ok {
@@ -160,7 +160,7 @@ func (c *sliceController) consumerKeys(event watch.Event) []controller.Key {
 func (c *sliceController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha1.APIExportEndpointSlice) bool) []controller.Key {
 	all, err := c.slices.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
-		return nil // not installed yet: its own events will come
+		return nil // not served yet; its own events follow
 	}
 	var keys []controller.Key
 	for _, slice := range all {
@@ -171,7 +171,7 @@ func (c *sliceController) keysIn(cluster logicalcluster.Name, matches func(*apis
 	return keys
 }
 
-// reconcile is a ladder: observe, say what is wrong, add or remove the addresses of shards.
+// reconcile observes, writes the conditions, and applies the endpoints of shards.
 func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	stored, err := c.slices.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
@@ -197,17 +197,18 @@ func (c *sliceController) reconcile(ctx context.Context, key controller.Key) (co
 	return controller.Result{RequeueAfter: resyncPeriod}, nil
 }
 
-// observed is what the status of a slice follows from.
+// observed holds the inputs of the status of a slice.
 type observed struct {
 	reference apiindex.Reference
-	// invalidReference says why the reference cannot be followed.
+	// invalidReference is why the reference cannot be parsed, or nil.
 	invalidReference error
 	export           *apisv1alpha2.APIExport
-	// selector is that of the partition, nil if that is missing or cannot be understood, which fault says.
+	// selector is the selector of the partition. It is nil if the partition is missing or invalid; partitionProblem is the
+	// message for that.
 	selector         labels.Selector
 	partitionProblem string
 	shards           []*corev1alpha1.Shard
-	// hasConsumers tells whether a shard has consumers, and whether that is known.
+	// hasConsumers reports whether a shard has consumers, and whether that is known.
 	hasConsumers func(shard string) (consumed, known bool)
 }
 
@@ -239,7 +240,7 @@ func (c *sliceController) observe(ctx context.Context, slice *apisv1alpha1.APIEx
 	return o, err
 }
 
-// setConditions brings the conditions and the selector of a slice in line with what was observed.
+// setConditions sets the conditions and the shard selector of a slice.
 func setConditions(slice *apisv1alpha1.APIExportEndpointSlice, o observed) {
 	switch {
 	case o.invalidReference != nil:

@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/publisher"
 )
 
-// ConsumersSource tells the other shards which exports have consumers on this one, whichever shard an export is on: the
-// slices that list this shard's address may be anywhere.
+// ConsumersSource publishes an ExportConsumers object for each export with consumers on this shard, whichever shard the
+// export and its endpoint slices are on.
 func ConsumersSource(cfg Config) publisher.Source {
 	s := &consumersSource{cfg}
 	return publisher.Source{
@@ -33,8 +33,7 @@ func ConsumersSource(cfg Config) publisher.Source {
 
 type consumersSource struct{ cfg Config }
 
-// bindingKeys returns the export of a binding. What it is bound to is in its status; before that, it is where its path
-// leads.
+// bindingKeys returns the export of a binding, from its status or else by resolving its reference.
 func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok {
@@ -51,10 +50,10 @@ func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
 	if export, err := s.cfg.Exports.Resolve(context.Background(), reference); err == nil {
 		return exportKey(export)
 	}
-	return nil // the export's own event brings it back
+	return nil // the event of the export follows
 }
 
-// exportKeys returns an export that has consumers, or had.
+// exportKeys returns the export of an event.
 func (s *consumersSource) exportKeys(event watch.Event) []controller.Key {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
@@ -67,7 +66,7 @@ func exportKey(export *apisv1alpha2.APIExport) []controller.Key {
 	return []controller.Key{{Cluster: logicalcluster.Of(export), Name: export.Name}}
 }
 
-// wanted returns the word that an export has consumers here, or nil.
+// wanted returns the ExportConsumers object of an export, or nil without consumers.
 func (s *consumersSource) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
 	export, err := s.cfg.Exports.Get(ctx, exportbindings.ExportKey{Cluster: key.Cluster, Name: key.Name})
 	if apierrors.IsNotFound(err) {

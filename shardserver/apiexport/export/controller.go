@@ -1,8 +1,7 @@
-// Package export holds the controller of APIExports: it gives an export its identity, which it keeps for good, and makes
-// the endpoint slice by which its provider finds what consumers made.
+// Package export holds the controller of APIExports. It generates and verifies the identity of an export and creates its
+// default APIExportEndpointSlice.
 //
-// What bindings make of an export is the matter of package binding, what endpoint slices say that of package
-// endpointslice.
+// The package must not touch bindings (package binding) or the status of endpoint slices (package endpointslice).
 package export
 
 import (
@@ -37,14 +36,14 @@ var (
 	shards         = corev1alpha1.Resource("shards")
 )
 
-// Config is what the controller needs.
+// Config holds the dependencies of the controller.
 type Config struct {
 	Registry *storage.Registry
 	// Clients write through the shard's own API.
 	Clients *loopback.Clients
-	// ShardName is the label of metrics.
+	// ShardName is the value of the label "shard" of metrics.
 	ShardName string
-	// DeprecatedURLs lists the addresses of virtual workspaces in the status of exports.
+	// DeprecatedURLs enables status.virtualWorkspaces of exports.
 	DeprecatedURLs bool
 }
 
@@ -77,7 +76,7 @@ type exportController struct {
 	shardNews  endpoints.ShardNews
 }
 
-// deletedSliceKeys returns the export that a default slice which went was of: they have one name.
+// deletedSliceKeys returns the export of a deleted default slice, which has the same name.
 func deletedSliceKeys(event watch.Event) []controller.Key {
 	if event.Type != watch.Deleted {
 		return nil
@@ -85,7 +84,7 @@ func deletedSliceKeys(event watch.Event) []controller.Key {
 	return controller.ObjectKey(event)
 }
 
-// secretKeys returns the exports whose identity is in a secret.
+// secretKeys returns the exports whose identity is stored in a Secret, and those that do not name one yet.
 func (c *exportController) secretKeys(event watch.Event) []controller.Key {
 	secret, ok := event.Object.(*core.Secret)
 	if !ok {
@@ -98,7 +97,7 @@ func (c *exportController) secretKeys(event watch.Event) []controller.Key {
 	})
 }
 
-// shardKeys returns all exports when the addresses of a shard change.
+// shardKeys returns all exports when the URLs of a shard change.
 func (c *exportController) shardKeys(event watch.Event) []controller.Key {
 	if _, news := c.shardNews.Of(event); !news {
 		return nil
@@ -109,7 +108,7 @@ func (c *exportController) shardKeys(event watch.Event) []controller.Key {
 func (c *exportController) keysIn(cluster logicalcluster.Name, matches func(*apisv1alpha2.APIExport) bool) []controller.Key {
 	all, err := c.exports.List(logicalcluster.With(context.Background(), cluster), "", nil)
 	if err != nil {
-		return nil // not installed yet: its own events will come
+		return nil // not served yet; its own events follow
 	}
 	var keys []controller.Key
 	for _, export := range all {
@@ -120,7 +119,7 @@ func (c *exportController) keysIn(cluster logicalcluster.Name, matches func(*api
 	return keys
 }
 
-// reconcile is a ladder: identity, default slice, addresses, write.
+// reconcile ensures the identity, computes and writes the status, and ensures the default endpoint slice.
 func (c *exportController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	stored, err := c.exports.Get(ctx, "", key.Name)
 	if apierrors.IsNotFound(err) || (err == nil && stored.DeletionTimestamp != nil) {
@@ -148,12 +147,12 @@ func (c *exportController) reconcile(ctx context.Context, key controller.Key) (c
 	}
 	errs = append(errs, c.ensureEndpointSlice(ctx, export))
 	if export.ResourceVersion != stored.ResourceVersion {
-		_, _ = c.exports.GetNotOlderThan(ctx, "", export.Name, export.ResourceVersion) // a cache that lags costs time, not truth
+		_, _ = c.exports.GetNotOlderThan(ctx, "", export.Name, export.ResourceVersion) // best effort: the next reconciliation should read it
 	}
 	return controller.Result{}, errors.Join(errs...)
 }
 
-// ensureEndpointSlice makes the default endpoint slice of an export, unless it asks for none or there is one.
+// ensureEndpointSlice creates the default endpoint slice of an export unless it exists or an annotation opts out.
 func (c *exportController) ensureEndpointSlice(ctx context.Context, export *apisv1alpha2.APIExport) error {
 	if _, skip := export.Annotations[apisv1alpha2.SkipEndpointSliceAnnotationKey]; skip {
 		return nil
@@ -173,7 +172,7 @@ func (c *exportController) ensureEndpointSlice(ctx context.Context, export *apis
 		}},
 	}
 	if err := c.cfg.Clients.Typed.Create(ctx, slice); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making the endpoint slice of APIExport %q: %w", export.Name, err)
+		return fmt.Errorf("creating the endpoint slice of APIExport %q: %w", export.Name, err)
 	}
 	return nil
 }

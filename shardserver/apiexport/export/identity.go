@@ -13,15 +13,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/identity"
 )
 
-// ensureIdentity gives an export that names no secret one of its own, and says in the status whether the secret that it names
-// holds its identity. An error is for another try; what only the provider can mend is none.
+// ensureIdentity generates an identity for an export that names no Secret, and verifies the identity in the Secret. It
+// returns an error if a retry may help; problems that the provider has to fix are reported by a condition only.
 func (c *exportController) ensureIdentity(ctx context.Context, export *apisv1alpha2.APIExport) error {
 	reference := secretOf(export)
 	if reference == nil {
 		generated, err := c.generateIdentity(ctx, export)
 		if err != nil {
 			conditionsv1alpha1.MarkFalse(export, apisv1alpha2.APIExportIdentityValid, apisv1alpha2.IdentityGenerationFailedReason,
-				conditionsv1alpha1.SeverityError, "No secret could be made for the identity; this is tried again: %v", err)
+				conditionsv1alpha1.SeverityError, "No secret could be created for the identity; the server retries: %v", err)
 			return err
 		}
 		reference = generated
@@ -41,7 +41,7 @@ func secretOf(export *apisv1alpha2.APIExport) *corev1.SecretReference {
 	return export.Spec.Identity.SecretRef
 }
 
-// setIdentity sets the identity of an export that has none yet, and compares it for one that has.
+// setIdentity sets status.identityHash, unless it is set, and the condition IdentityValid.
 func setIdentity(export *apisv1alpha2.APIExport, reference *corev1.SecretReference, value []byte, fault string) {
 	export.Status.IdentityHash, fault = identity.Verify(export.Status.IdentityHash, reference, value, fault, "export")
 	if fault == "" {
@@ -51,7 +51,7 @@ func setIdentity(export *apisv1alpha2.APIExport, reference *corev1.SecretReferen
 	conditionsv1alpha1.MarkFalse(export, apisv1alpha2.APIExportIdentityValid, apisv1alpha2.IdentityVerificationFailedReason, conditionsv1alpha1.SeverityError, "%s", fault)
 }
 
-// generateIdentity makes a secret with a new identity, unless there is one of its name, and has the export refer to it.
+// generateIdentity creates a Secret with a new identity, unless it exists, and sets spec.identity.secretRef.
 func (c *exportController) generateIdentity(ctx context.Context, export *apisv1alpha2.APIExport) (*corev1.SecretReference, error) {
 	reference := &corev1.SecretReference{Namespace: apisv1alpha2.IdentitySecretNamespace, Name: export.Name}
 	if err := c.identities.Ensure(ctx, reference); err != nil {
@@ -62,7 +62,7 @@ func (c *exportController) generateIdentity(ctx context.Context, export *apisv1a
 		`{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"identity":{"secretRef":{"namespace":%q,"name":%q}}}}`,
 		export.UID, export.ResourceVersion, reference.Namespace, reference.Name))
 	if err := c.cfg.Clients.Typed.Patch(ctx, export, patch); err != nil {
-		return nil, fmt.Errorf("having APIExport %q refer to secret %s/%s: %w", export.Name, reference.Namespace, reference.Name, err)
+		return nil, fmt.Errorf("setting the secretRef of APIExport %q to %s/%s: %w", export.Name, reference.Namespace, reference.Name, err)
 	}
 	export.Status = *status
 	return reference, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 )
 
-// setURLs lists the addresses of all shards in a status, as exports had them before there were endpoint slices.
+// setURLs sets status.virtualWorkspaces, which APIExportEndpointSlices replace, to the URLs of all shards.
 func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.APIExport, status *apisv1alpha2.APIExportStatus) error {
 	all, err := c.shards.List(ctx)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.API
 	var fault string
 	for _, shard := range all {
 		if shard.Spec.VirtualWorkspaceURL == "" {
-			continue // not registered completely
+			continue // registration is not complete
 		}
 		if _, err := url.Parse(shard.Spec.VirtualWorkspaceURL); err != nil {
 			fault = fmt.Sprintf("shard %q has no usable spec.virtualWorkspaceURL; its administrator has to correct it", shard.Name)
@@ -45,7 +45,7 @@ func (c *exportController) setURLs(ctx context.Context, export *apisv1alpha2.API
 	return nil
 }
 
-// removeURLs takes away what setURLs set when it was still asked for.
+// removeURLs removes what setURLs sets, after DeprecatedURLs was disabled.
 func removeURLs(status *apisv1alpha2.APIExportStatus) {
 	holder := &apisv1alpha2.APIExport{Status: *status}
 	conditionsv1alpha1.Delete(holder, apisv1alpha2.APIExportVirtualWorkspaceURLsReady)

@@ -1,6 +1,6 @@
-// Package identity keeps the secrets by which those who offer something across workspaces prove that it is theirs: 32
-// random bytes as text in a secret, whose SHA-256 everybody may know. Who has the secret has what is stored under its
-// hash.
+// Package identity creates, reads and verifies the identities of APIExports and cached resources: 32 random bytes,
+// base64-encoded in a Secret, whose SHA-256 is the public identity hash. Objects are stored under the hash, so that the
+// Secret proves the ownership of them.
 package identity
 
 import (
@@ -22,32 +22,31 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// size is how many random bytes an identity has.
+// size is the number of random bytes of an identity.
 const size = 32
 
-// Generate returns a new identity.
+// Generate returns a new random identity.
 func Generate() string {
 	key := make([]byte, size)
 	_, _ = rand.Read(key) // never fails on supported systems
 	return base64.RawURLEncoding.EncodeToString(key)
 }
 
-// SecretStore makes and reads the secrets of identities, in the logical cluster of the context.
+// SecretStore reads and creates identity Secrets in the logical cluster of the context.
 type SecretStore struct {
 	secrets *storage.Reader[*core.Secret]
 	client  client.Client
 }
 
-// NewSecretStore returns a keeper that reads from the registry and writes with the client.
+// NewSecretStore returns a SecretStore that reads from the registry and writes with the client.
 func NewSecretStore(registry *storage.Registry, client client.Client) *SecretStore {
 	return &SecretStore{secrets: storage.NewReader[*core.Secret](registry, schema.GroupResource{Resource: "secrets"}), client: client}
 }
 
-// Read returns the identity in a secret. The fault is something that whoever owns the secret has to mend, said with
-// what to do.
+// Read returns the identity in a Secret. problem is a message for the owner of the Secret if it does not exist.
 func (k *SecretStore) Read(ctx context.Context, reference *corev1.SecretReference) (value []byte, problem string, err error) {
 	secret, err := k.secrets.Get(ctx, reference.Namespace, reference.Name)
-	if apierrors.IsNotFound(err) { // or not seen yet
+	if apierrors.IsNotFound(err) { // the watch cache may lag behind
 		secret, err = k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
 	}
 	if apierrors.IsNotFound(err) {
@@ -59,7 +58,7 @@ func (k *SecretStore) Read(ctx context.Context, reference *corev1.SecretReferenc
 	return secret.Data[apisv1alpha2.SecretKeyAPIExportIdentity], "", nil
 }
 
-// Ensure makes a secret with a new identity, and its namespace, unless there is one of its name.
+// Ensure creates a Secret with a new identity, and its namespace, unless it exists.
 func (k *SecretStore) Ensure(ctx context.Context, reference *corev1.SecretReference) error {
 	_, err := k.secrets.GetLatest(ctx, reference.Namespace, reference.Name)
 	if err == nil || !apierrors.IsNotFound(err) {
@@ -79,9 +78,9 @@ func (k *SecretStore) Ensure(ctx context.Context, reference *corev1.SecretRefere
 	return nil
 }
 
-// Verify returns the identity hash of an object whose hash was known before, or "", and whose secret holds a value, or
-// has a fault. A hash never changes: objects are stored under it. The fault it returns says what has to be mended; it is
-// empty if the secret is the right one. kind is what the object is called in it.
+// Verify returns the identity hash of an object, given its known hash or "" and the result of Read. A known hash never
+// changes, because objects are stored under it. remainingProblem is a message for the owner of the Secret, or "" if the
+// Secret matches. kind names the kind of the object in the message.
 func Verify(known string, reference *corev1.SecretReference, value []byte, problem, kind string) (hash, remainingProblem string) {
 	switch {
 	case problem != "":

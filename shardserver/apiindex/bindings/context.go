@@ -4,13 +4,13 @@ import "context"
 
 type identityKey struct{}
 
-// WithIdentity says that a request names the resource with an identity, "<resource>:<identity>": nothing else of that
-// name will do.
+// WithIdentity stores the identity hash of a request for "<resource>:<identity>", which only a resource bound with this
+// identity can serve.
 func WithIdentity(ctx context.Context, hash string) context.Context {
 	return context.WithValue(ctx, identityKey{}, hash)
 }
 
-// IdentityFrom returns the identity that a request names, empty if it names none.
+// IdentityFrom returns the identity hash stored by WithIdentity, or "".
 func IdentityFrom(ctx context.Context) string {
 	hash, _ := ctx.Value(identityKey{}).(string)
 	return hash
@@ -18,12 +18,12 @@ func IdentityFrom(ctx context.Context) string {
 
 type boundResourceKey struct{}
 
-// WithBoundResource hands a request on together with what its logical cluster has bound under the name of its resource.
+// WithBoundResource stores the bound resource that a request is for.
 func WithBoundResource(ctx context.Context, bound BoundResource) context.Context {
 	return context.WithValue(ctx, boundResourceKey{}, bound)
 }
 
-// BoundResourceFrom returns what WithBound put there.
+// BoundResourceFrom returns the bound resource stored by WithBoundResource.
 func BoundResourceFrom(ctx context.Context) (BoundResource, bool) {
 	bound, ok := ctx.Value(boundResourceKey{}).(BoundResource)
 	return bound, ok

@@ -1,11 +1,10 @@
-// Package bindings knows which exported APIs are bound in which logical cluster: an index over the status of all
-// APIBindings of the shard, fed by one watch, that requests, discovery, authorization, admission and controllers read
-// without asking storage.
+// Package bindings indexes the bound resources of all APIBindings of the shard by logical cluster, from one watch.
+// Request handling, discovery, authorization, admission and controllers read it without a storage request.
 //
-// What many clusters have in common is held once (wall W5): equal bound resources, and equal sets of them, are shared
-// and counted; of a binding itself the index keeps its name, a version and a pointer. Everything goes with the binding,
-// hence with its logical cluster.
+// Equal bound resources and equal sets of them are pooled with reference counts (wall W5): of a binding the index stores
+// its name, a resource version, its state and a pointer to the set. An entry lives as long as its binding, hence no
+// longer than its logical cluster.
 //
-// The index says what is bound, not whether it can be served: definitions, storages and handlers are the matter of
-// package customresources. How a binding comes to bind is that of package apiexport.
+// The package must not serve anything: CustomResourceDefinitions, storages and handlers belong to package
+// customresources, and reconciling the status of bindings to package apiexport/binding.
 package bindings

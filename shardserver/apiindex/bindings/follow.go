@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// bindingKey addresses a binding.
+// bindingKey identifies a binding.
 type bindingKey struct {
 	cluster logicalcluster.Name
 	name    string
@@ -24,7 +24,7 @@ func bindingKeyOf(object *apisv1alpha2.APIBinding) bindingKey {
 	return bindingKey{logicalcluster.Of(object), object.Name}
 }
 
-// parsedBinding is what an object says that is news for the index.
+// parsedBinding holds the fields of an APIBinding that the index stores.
 type parsedBinding struct {
 	bindingKey
 	version     uint64
@@ -33,8 +33,8 @@ type parsedBinding struct {
 	resources   []Resource
 }
 
-// parseBinding reads a binding. What its status lists is bound, in whatever phase it is and whether or not its export is
-// still there (contract 4.8).
+// parseBinding extracts the indexed fields of a binding. All resources in the status are bound, in every phase and
+// whether or not the export still exists (contract 4.8).
 func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
 	o := parsedBinding{
 		bindingKey:  bindingKeyOf(object),
@@ -62,7 +62,7 @@ func parseBinding(object *apisv1alpha2.APIBinding) (parsedBinding, error) {
 			Identity:      bound.Schema.IdentityHash,
 			Schema:        bound.Schema.Name,
 			SchemaUID:     types.UID(bound.Schema.UID),
-			Virtual:       len(bound.StorageVersions) == 0, // what is stored is stored in some version (contract 4.7)
+			Virtual:       len(bound.StorageVersions) == 0, // stored resources always list one (contract 4.7)
 		})
 	}
 	return o, nil

@@ -16,24 +16,24 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// ExportKey names an APIExport by the logical cluster that it is in.
+// ExportKey identifies an APIExport.
 type ExportKey struct {
 	Cluster logicalcluster.Name
 	Name    string
 }
 
-// Resource is one resource of an export as bindings bind it. One value is shared by all logical clusters that bind the
-// same, read-only. Two of them are the same if their contents are.
+// Resource is one bound resource of an export. Logical clusters that bind the same resource share one value, which is
+// read-only.
 type Resource struct {
 	schema.GroupResource
 	Export ExportKey
-	// Identity is the identity hash that stands in the keys of its objects.
+	// Identity is the identity hash in the etcd keys of its objects.
 	Identity string
 	// Schema is the name of the APIResourceSchema in the logical cluster of the export, SchemaUID its UID, which is the
 	// name of the definition in system:bound-crds.
 	Schema    string
 	SchemaUID types.UID
-	// Virtual says that its objects are not stored: a virtual workspace serves them.
+	// Virtual means that a virtual workspace serves its objects; they are not stored.
 	Virtual bool
 }
 
@@ -42,11 +42,11 @@ type BoundResource struct {
 	*Resource
 	// Binding is the name of the APIBinding.
 	Binding string
-	// Terminating says that the binding is being deleted: nothing can be created any more.
+	// Terminating means that the binding is being deleted, so that no object may be created.
 	Terminating bool
 }
 
-// Index knows what the bindings of all logical clusters have bound. It is safe for concurrent use.
+// Index is the index of bound resources by logical cluster. It is safe for concurrent use.
 type Index struct {
 	reader   *storage.Reader[*apisv1alpha2.APIBinding]
 	informer *informer.Informer[*apisv1alpha2.APIBinding]
@@ -55,32 +55,32 @@ type Index struct {
 	// clusters holds the bindings of each logical cluster that has any, ordered by name.
 	clusters map[logicalcluster.Name][]entry
 	pool     resourcePool
-	// states counts the bindings by state.
+	// states is the number of bindings by state.
 	states map[State]int
-	// syncedVersion is the resource version up to which the watch has brought every change.
+	// syncedVersion is the resource version up to which all changes are applied.
 	syncedVersion uint64
 	subscribers   []func(Change)
 }
 
-// entry is what is kept of one APIBinding.
+// entry is the index entry of one APIBinding.
 type entry struct {
 	name string
-	// version is the resource version of the object that this was read from.
+	// version is the resource version of the indexed object.
 	version     uint64
 	terminating bool
 	state       State
-	// set is what it has bound, shared with equal bindings elsewhere.
+	// set holds the bound resources, shared with bindings that bind the same.
 	set *resourceSet
 }
 
-// Change tells that a binding came, went, or binds something else.
+// Change describes an added, changed or deleted binding.
 type Change struct {
 	Cluster logicalcluster.Name
-	// Resources are those that it bound before, or binds now.
+	// Resources are the bound resources before and after the change.
 	Resources []*Resource
 }
 
-// NewIndex returns an index that knows nothing until Run has begun, but what Latest makes it look for.
+// NewIndex returns an index. It is empty until Run is called, except for logical clusters that Refresh has read.
 func NewIndex(registry *storage.Registry) *Index {
 	i := &Index{
 		reader:   storage.NewReader[*apisv1alpha2.APIBinding](registry, apisv1alpha2.Resource("apibindings")),
@@ -94,16 +94,15 @@ func NewIndex(registry *storage.Registry) *Index {
 	return i
 }
 
-// Subscribe has the function called after every change. Calls may come at the same time, and late: what is true now is
-// for the index to say. The function must not block for long, and may read the index.
+// Subscribe registers a function that is called after every change. Calls may be concurrent and late, so that the
+// function has to read the current state from the index. It must not block.
 func (i *Index) Subscribe(changed func(Change)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.subscribers = append(i.subscribers, changed)
 }
 
-// Get returns what the context's logical cluster has bound under a name, from memory. It may lag behind the status of
-// the binding by the delay of a watch.
+// Get returns the resource that the context's logical cluster has bound under a name, as of the watch.
 func (i *Index) Get(ctx context.Context, gr schema.GroupResource) (BoundResource, bool) {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
@@ -116,8 +115,7 @@ func (i *Index) Get(ctx context.Context, gr schema.GroupResource) (BoundResource
 	return BoundResource{}, false
 }
 
-// GetLatest is Get with the consistency of a client's request: it sees every binding whose status was acknowledged before.
-// It is for what would else be answered with 404.
+// GetLatest is Get after Refresh. It is for requests that would otherwise be answered with 404.
 func (i *Index) GetLatest(ctx context.Context, gr schema.GroupResource) (BoundResource, bool, error) {
 	if err := i.Refresh(ctx); err != nil {
 		return BoundResource{}, false, err
@@ -126,8 +124,7 @@ func (i *Index) GetLatest(ctx context.Context, gr schema.GroupResource) (BoundRe
 	return bound, ok, nil
 }
 
-// Refresh returns when the index knows every binding of the context's logical cluster whose status was acknowledged
-// before.
+// Refresh updates the bindings of the context's logical cluster from a consistent list.
 func (i *Index) Refresh(ctx context.Context) error {
 	all, err := i.reader.ListLatest(ctx, "", nil)
 	if err != nil {
@@ -143,7 +140,7 @@ func (i *Index) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// List returns all that the context's logical cluster has bound, ordered by group and resource.
+// List returns the bound resources of the context's logical cluster, ordered by group and resource.
 func (i *Index) List(ctx context.Context) []BoundResource {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
@@ -155,11 +152,11 @@ func (i *Index) List(ctx context.Context) []BoundResource {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b BoundResource) int { return compareResources(a.GroupResource, b.GroupResource) })
-	// Locks keep two bindings from one resource; where they did not, it is the first by name, as for Get.
+	// Reservations prevent two bindings of one resource. Should there be two, the first by name counts, as in Get.
 	return slices.CompactFunc(all, func(a, b BoundResource) bool { return a.GroupResource == b.GroupResource })
 }
 
-// BoundBy returns what one binding of the context's logical cluster has bound.
+// BoundBy returns the resources that one binding of the context's logical cluster has bound.
 func (i *Index) BoundBy(ctx context.Context, name string) []*Resource {
 	cluster, _ := logicalcluster.From(ctx)
 	i.mu.RLock()
@@ -170,8 +167,8 @@ func (i *Index) BoundBy(ctx context.Context, name string) []*Resource {
 	return nil
 }
 
-// GetByIdentity returns a resource with an identity as some logical cluster of the shard binds it, or nil. Where clusters
-// bind it with several schemas, it is that of the schema with the greatest name.
+// GetByIdentity returns the resource with an identity that any logical cluster of the shard binds, or nil. If clusters
+// bind it with several schemas, it returns the one with the greatest schema name.
 func (i *Index) GetByIdentity(gr schema.GroupResource, hash string) *Resource {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -184,15 +181,15 @@ func (i *Index) GetByIdentity(gr schema.GroupResource, hash string) *Resource {
 	return found
 }
 
-// ListBySchema returns all resources of the shard that are bound with a schema, in no order.
+// ListBySchema returns the resources of the shard that are bound with a schema, in no order.
 func (i *Index) ListBySchema(uid types.UID) []*Resource {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return slices.Clone(i.pool.schemas[uid])
 }
 
-// Sizes returns how many logical clusters with bindings, bindings, sets and resources are known: what the memory of the
-// index follows.
+// Sizes returns the number of logical clusters with bindings, bindings, resource sets and resources, which bound the
+// memory of the index.
 func (i *Index) Sizes() (clusters, bindings, sets, resources int) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -202,8 +199,8 @@ func (i *Index) Sizes() (clusters, bindings, sets, resources int) {
 	return len(i.clusters), bindings, len(i.pool.sets), len(i.pool.resources)
 }
 
-// update takes in what a binding says. A request may have read something that the watch has seen the end of: what is
-// older than the watch and not known is gone.
+// update adds or replaces the entry of a binding unless the entry is newer. A binding from a request that is older than
+// the watch and has no entry was deleted meanwhile.
 func (i *Index) update(o parsedBinding, fromRequest bool) {
 	i.mu.Lock()
 	entries := i.clusters[o.cluster]
@@ -222,7 +219,7 @@ func (i *Index) update(o parsedBinding, fromRequest bool) {
 	i.unlockAndNotify(o.cluster, previous, current)
 }
 
-// remove forgets a binding whose object went, unless there is a younger one.
+// remove deletes the entry of a binding unless it is newer than version.
 func (i *Index) remove(k bindingKey, version uint64) {
 	i.mu.Lock()
 	entries := i.clusters[k.cluster]
@@ -240,8 +237,8 @@ func (i *Index) remove(k bindingKey, version uint64) {
 	i.unlockAndNotify(k.cluster, previous, entry{})
 }
 
-// unlockAndNotify gives back what a binding bound before, and tells the subscribers if that is something else than now. It
-// releases the lock, which is held.
+// unlockAndNotify releases the resources of the previous entry, unlocks i.mu, which the caller must hold, and calls the
+// subscribers if the bound resources changed.
 func (i *Index) unlockAndNotify(cluster logicalcluster.Name, previous, current entry) {
 	i.countState(previous, current)
 	same := previous.set == current.set && previous.terminating == current.terminating

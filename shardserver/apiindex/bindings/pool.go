@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// resourcePool holds every resource, and every set of resources, once, however many bindings have it, and as long as one has.
-// The lock of the index guards it.
+// resourcePool stores every resource and every set of resources once, with the number of their users. Callers must hold
+// the mutex of the index.
 type resourcePool struct {
 	sets      map[string]*resourceSet
 	resources map[Resource]*pooledResource
-	// identities and schemas find what is in resources.
+	// identities and schemas index resources.
 	identities map[resourceIdentity][]*Resource
 	schemas    map[types.UID][]*Resource
 }
@@ -30,7 +30,7 @@ type resourceIdentity struct {
 	hash string
 }
 
-// resourceSet is what some bindings bind. It never changes.
+// resourceSet is the immutable set of resources that one or more bindings bind.
 type resourceSet struct {
 	// resources are ordered by group and resource.
 	resources []*Resource
@@ -45,7 +45,7 @@ func newResourcePool() resourcePool {
 	}
 }
 
-// acquire returns the set of some resources with one user more.
+// acquire returns the set of some resources and increments its reference count.
 func (s *resourcePool) acquire(resources []Resource) *resourceSet {
 	slices.SortFunc(resources, func(a, b Resource) int { return compareResources(a.GroupResource, b.GroupResource) })
 	key := keyOf(resources)
@@ -61,7 +61,7 @@ func (s *resourcePool) acquire(resources []Resource) *resourceSet {
 	return known
 }
 
-// acquireResource returns what stands for a resource, with one user more.
+// acquireResource returns the pooled resource and increments its reference count.
 func (s *resourcePool) acquireResource(value Resource) *Resource {
 	known := s.resources[value]
 	if known == nil {
@@ -75,7 +75,7 @@ func (s *resourcePool) acquireResource(value Resource) *Resource {
 	return &known.resource
 }
 
-// release takes one user from a set, and forgets with the last one what nothing else has.
+// release decrements the reference count of a set and deletes the set and its unused resources with the last reference.
 func (s *resourcePool) release(of *resourceSet) {
 	if of == nil {
 		return
@@ -100,7 +100,7 @@ func deletePointer[K comparable](from map[K][]*Resource, key K, resource *Resour
 	}
 }
 
-// get returns the resource of a name, or nil.
+// get returns the resource with a name, or nil.
 func (s *resourceSet) get(gr schema.GroupResource) *Resource {
 	at, found := slices.BinarySearchFunc(s.resources, gr, func(r *Resource, gr schema.GroupResource) int { return compareResources(r.GroupResource, gr) })
 	if !found {
@@ -109,7 +109,7 @@ func (s *resourceSet) get(gr schema.GroupResource) *Resource {
 	return s.resources[at]
 }
 
-// all returns the resources of a set, none of no set.
+// all returns the resources of a set, which may be nil.
 func (s *resourceSet) all() []*Resource {
 	if s == nil {
 		return nil
@@ -117,7 +117,7 @@ func (s *resourceSet) all() []*Resource {
 	return s.resources
 }
 
-// keyOf identifies a set by its content.
+// keyOf returns the key of a set of resources.
 func keyOf(resources []Resource) string {
 	parts := make([]string, 0, len(resources)*8)
 	for _, r := range resources {

@@ -12,7 +12,6 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/virtual"
@@ -211,13 +210,13 @@ func entryOf(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alp
 
 // covers tells whether a claim is about a resource. Events are one resource in two groups.
 func covers(claim *apisv1alpha2.PermissionClaim, gr schema.GroupResource) bool {
-	return claims.Normal(schema.GroupResource{Group: claim.Group, Resource: claim.Resource}) == claims.Normal(gr)
+	return apiindex.NormalizeResource(schema.GroupResource{Group: claim.Group, Resource: claim.Resource}) == apiindex.NormalizeResource(gr)
 }
 
 // resourcesOf returns the resources that a claim is about.
 func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
 	named := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
-	if claims.Normal(named) == coreEvents {
+	if apiindex.NormalizeResource(named) == coreEvents {
 		return []schema.GroupResource{coreEvents, newEvents}
 	}
 	return []schema.GroupResource{named}

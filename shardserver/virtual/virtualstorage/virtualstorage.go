@@ -1,8 +1,8 @@
-// Package virtualstorage serves resources that are bound but not stored where they are bound: their export says by
-// storage.virtual which endpoint slice leads to who has the objects.
+// Package virtualstorage serves bound resources with virtual storage (storage.virtual in the APIExport), whose objects
+// are not stored in the logical clusters that bind them but served by the virtual workspace of an endpoint slice.
 //
-// The request was authorized in the logical cluster of the consumer, as one for a stored resource would be. It goes to
-// the virtual workspace in this process; what a slice says of other servers is not followed.
+// Requests are authorized in the logical cluster of the consumer like those for stored resources. They are forwarded to
+// the virtual workspace within the process; the package must not follow endpoints of other servers.
 package virtualstorage
 
 import (
@@ -30,29 +30,29 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Config is what the handler is made of. All fields are required.
+// Config holds the dependencies of the handler. All fields are required.
 type Config struct {
 	Registry *storage.Registry
 	Exports  Exports
-	// Replication serves consumers by a ClusterCachedResourceEndpointSlice. It returns false if there is no such slice.
+	// Replication serves a request from a ClusterCachedResourceEndpointSlice. It returns false if the slice does not exist.
 	Replication func(w http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string) bool
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName  string
 	Serializer runtime.NegotiatedSerializer
 }
 
-// Exports finds exports.
+// Exports returns exports, as *apiindex.Resolver does.
 type Exports interface {
 	Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error)
 }
 
 const (
-	// hopsHeader counts how often a request was handed on from one virtual storage to another, by whichever server.
+	// hopsHeader counts how often servers forwarded a request from one virtual storage to another.
 	hopsHeader = "X-Kcp-Virtual-Resource-Hops"
 	maxHops    = 4
 )
 
-// tooManyHops tells whether a request was handed on too often. What cannot be read counts as too often.
+// tooManyHops reports whether a request was forwarded too often. An invalid header counts as too often.
 func tooManyHops(req *http.Request) bool {
 	text := req.Header.Get(hopsHeader)
 	if text == "" {
@@ -67,7 +67,8 @@ type handler struct {
 	shards endpoints.AllShards
 }
 
-// New returns the handler of bound resources with virtual storage. Requests carry what is bound (bindings.BoundFrom).
+// New returns the handler of bound resources with virtual storage. Requests carry the bound resource in their context
+// (bindings.BoundResourceFrom).
 func New(cfg Config) http.Handler {
 	return &handler{cfg, endpoints.NewAllShards(cfg.Registry)}
 }
@@ -76,7 +77,7 @@ func New(cfg Config) http.Handler {
 func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	bound, ok := bindings.BoundResourceFrom(req.Context())
 	if !ok {
-		h.fail(w, req, errors.New("nothing bound in the request"))
+		h.fail(w, req, errors.New("no bound resource in the request"))
 		return
 	}
 	if tooManyHops(req) {
@@ -89,11 +90,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if !h.Replication(w, req, cluster, slice) {
-		h.fail(w, req, fmt.Errorf("%s: endpoint slice %q of %q shows nothing", bound.GroupResource, slice, cluster))
+		h.fail(w, req, fmt.Errorf("%s: endpoint slice %q of %q exposes no resource", bound.GroupResource, slice, cluster))
 	}
 }
 
-// findSlice returns the slice of this shard's own virtual workspace that a bound resource is read by.
+// findSlice returns the logical cluster and name of the endpoint slice of a bound resource.
 func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (logicalcluster.Name, string, error) {
 	none := logicalcluster.Name{}
 	export, err := h.Exports.Get(ctx, bound.Export)
@@ -104,7 +105,7 @@ func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (
 		return entry.Group == bound.Group && entry.Name == bound.GroupResource.Resource && entry.Storage.Virtual != nil
 	})
 	if at < 0 {
-		return none, "", errors.New("the export has no virtual storage for it any more")
+		return none, "", errors.New("the export has no virtual storage for the resource")
 	}
 	listed, err := h.endpoints(ctx, bound.Export.Cluster, export.Spec.Resources[at].Storage.Virtual)
 	if err != nil {
@@ -123,13 +124,13 @@ func (h *handler) findSlice(ctx context.Context, bound bindings.BoundResource) (
 	cluster, slice, both := strings.Cut(path, "/")
 	name, err := logicalcluster.ParseName(cluster)
 	if !ok || !both || err != nil {
-		return none, "", fmt.Errorf("endpoint %q is not one of this shard's virtual workspace of cached resources; no other is followed", address)
+		return none, "", fmt.Errorf("endpoint %q is not below this shard's virtual workspace of cached resources; others are not supported", address)
 	}
 	return name, slice, nil
 }
 
-// endpoints returns the addresses in the status of an endpoint slice of whatever kind, which lies beside the export. Of
-// an export on another shard it knows the kinds that shards publish.
+// endpoints returns status.endpoints of an endpoint slice of any kind in the logical cluster of the export. For exports
+// on other shards, the kind has to be one that shards publish.
 func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, virtual *apisv1alpha2.ResourceSchemaStorageVirtual) ([]endpoints.Endpoint, error) {
 	reference := virtual.Reference
 	kind := schema.GroupKind{Kind: reference.Kind}
@@ -158,7 +159,7 @@ func (h *handler) endpoints(ctx context.Context, cluster logicalcluster.Name, vi
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(text, &slice); err != nil {
-		return nil, fmt.Errorf("the endpoint slice makes no sense: %w", err)
+		return nil, fmt.Errorf("decoding the endpoint slice: %w", err)
 	}
 	return slice.Status.Endpoints, nil
 }
@@ -172,16 +173,16 @@ func (h *handler) readSlice(ctx context.Context, resource *storage.Resource, nam
 	return resource.Store.Get(ctx, name, &metav1.GetOptions{})
 }
 
-// fail answers 500, or 503 where it is not known yet what other shards have, without what is the provider's own matter:
-// that is in the log.
+// fail responds with 500, or with 503 while the objects of other shards are not synced. Details concern the provider and
+// are only logged.
 func (h *handler) fail(w http.ResponseWriter, req *http.Request, err error) {
 	if req.Context().Err() == nil {
 		klog.FromContext(req.Context()).V(2).Info("A resource with virtual storage cannot be served", "path", req.URL.Path, "reason", err)
 	}
 	if storage.IsUndecided(err) {
-		err = apierrors.NewServiceUnavailable("it is not known yet where the objects of this resource are")
+		err = apierrors.NewServiceUnavailable("the location of the objects of this resource is not synced yet")
 	} else {
-		err = apierrors.NewInternalError(errors.New("the objects of this resource cannot be reached now; its provider has to mend the virtual storage of the export"))
+		err = apierrors.NewInternalError(errors.New("the objects of this resource cannot be read; its provider has to fix the virtual storage of the export"))
 	}
 	responsewriters.ErrorNegotiated(err, h.Serializer, schema.GroupVersion{}, w, req)
 }
