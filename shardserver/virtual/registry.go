@@ -50,9 +50,9 @@ type Workspace struct {
 	Handler func(content http.Handler) http.Handler
 	// IsOpen reports whether a long-running request to a logical cluster may continue after that has changed.
 	IsOpen func(request Request, cluster *corev1alpha1.LogicalCluster) bool
-	// Checks are its checks of /readyz.
+	// Checks are its readiness checks.
 	Checks []healthz.HealthChecker
-	// AllowsIdentities says that its resources may be called "<resource>:<identity>". Elsewhere that is nobody's name.
+	// AllowsIdentities means that resources may be named "<resource>:<identity>". Other workspaces return 404 for that.
 	AllowsIdentities bool
 }
 

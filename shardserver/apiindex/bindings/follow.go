@@ -105,7 +105,7 @@ func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) err
 func (i *Index) updateObject(ctx context.Context, object *apisv1alpha2.APIBinding) {
 	o, err := parseBinding(object)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "A binding cannot be read")
+		klog.FromContext(ctx).Error(err, "Ignoring an invalid APIBinding")
 		return
 	}
 	i.update(o, false)

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// offeredVerbs are those of what the export has or claims, readVerbs those of what it sees anyway.
+	// offeredVerbs are the verbs of the resources that the export offers or claims, readVerbs those of bindings.
 	offeredVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	readVerbs    = metav1.Verbs{"get", "list", "watch"}
 	statusVerbs  = metav1.Verbs{"get", "patch", "update"}
@@ -26,38 +26,39 @@ var (
 	apiBindings = apisv1alpha2.Resource("apibindings")
 )
 
-// Exports finds exports and schemas, as *apiexport.Catalog does. What does not exist is a Kubernetes NotFound error.
+// Exports returns exports and schemas, as *apiindex.Resolver does. Methods return a Kubernetes NotFound error for an
+// object that does not exist.
 type Exports interface {
 	Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error)
 	ListByIdentity(ctx context.Context, hash string) ([]*apisv1alpha2.APIExport, error)
 	GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
 }
 
-// apiSet is what one export offers in its virtual workspace, as the watch caches have it now.
+// apiSet is the API that an export offers in its virtual workspace, as of the watch cache.
 type apiSet struct {
 	exports Exports
 	name    bindings.ExportKey
-	// export is nil while there is none, or while it has no identity: nothing is offered then.
+	// export is nil if it does not exist or has no identity. The API is empty then.
 	export *apisv1alpha2.APIExport
 }
 
 // offer is one resource of an API set.
 type offer struct {
 	schema.GroupResource
-	// identity is under which objects are stored; empty for resources that every logical cluster has by itself.
+	// identity is the identity hash under which objects are stored; empty for built-in resources.
 	identity string
 	// schema is the schema of the resource; nil for what is compiled in.
 	schema *apisv1alpha1.APIResourceSchema
-	// claim is the export's claim on the resource; nil for its own resources, and for bindings that it does not claim.
+	// claim is the export's claim on the resource; nil for its own resources and for bindings without a claim.
 	claim *apisv1alpha2.PermissionClaim
-	// verbs are those of the resource, status those of its status.
+	// verbs are the verbs of the resource, status those of its status subresource.
 	verbs, status metav1.Verbs
 }
 
-// own tells whether the resource is one of the export itself.
+// own reports whether the resource is one of the export itself.
 func (o *offer) own() bool { return o.identity != "" && o.claim == nil }
 
-// apiSetFrom returns the API set of the export that the request's virtual workspace belongs to.
+// apiSetFrom returns the API set of the export of the context's request.
 func apiSetFrom(ctx context.Context, exports Exports) (*apiSet, error) {
 	request, ok := virtual.From(ctx)
 	if !ok {
@@ -69,7 +70,7 @@ func apiSetFrom(ctx context.Context, exports Exports) (*apiSet, error) {
 func apiSetFor(ctx context.Context, exports Exports, request virtual.Request) (*apiSet, error) {
 	cluster, err := logicalcluster.ParseName(request.Owner[0])
 	if err != nil {
-		return nil, apierrors.NewInternalError(err) // resolve lets nothing else pass
+		return nil, apierrors.NewInternalError(err) // resolve has validated it
 	}
 	set := &apiSet{exports: exports, name: bindings.ExportKey{Cluster: cluster, Name: request.Owner[1]}}
 	export, err := exports.Get(ctx, set.name)
@@ -83,7 +84,7 @@ func apiSetFor(ctx context.Context, exports Exports, request virtual.Request) (*
 	return set, nil
 }
 
-// find returns what is offered under a name, or nil. The export's own resources come before what it claims.
+// find returns the offer of a resource, or nil. Resources of the export take precedence over claims.
 func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, error) {
 	if s.export == nil {
 		return nil, nil
@@ -93,7 +94,8 @@ func (s *apiSet) find(ctx context.Context, gr schema.GroupResource) (*offer, err
 	return s.offer(ctx, gr, own, claim)
 }
 
-// offer returns what is offered under a name by the entry at a position, else by the claim at a position; -1 is none.
+// offer returns the offer of a resource, given the indexes of its entries in spec.resources and spec.permissionClaims of
+// the export, which are -1 if there is none.
 func (s *apiSet) offer(ctx context.Context, gr schema.GroupResource, own, claim int) (*offer, error) {
 	switch {
 	case own >= 0:
@@ -110,7 +112,7 @@ func (s *apiSet) offer(ctx context.Context, gr schema.GroupResource, own, claim 
 	return nil, nil
 }
 
-// claimed returns what a claim offers, or nil if nobody knows what the claimed resource is.
+// claimed returns the offer of a claimed resource, or nil if no export or built-in API defines it.
 func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *apisv1alpha2.PermissionClaim) (*offer, error) {
 	found := &offer{GroupResource: gr, identity: claim.IdentityHash, claim: claim, verbs: offeredVerbs, status: statusVerbs}
 	if claim.IdentityHash == "" {
@@ -121,7 +123,7 @@ func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *ap
 	}
 	exports, err := s.exports.ListByIdentity(ctx, claim.IdentityHash)
 	if err != nil {
-		return nil, fmt.Errorf("finding who exports %s: %w", gr, err)
+		return nil, fmt.Errorf("finding the exports of %s: %w", gr, err)
 	}
 	for _, export := range exports { // in a fixed order
 		entry := entryOf(export, gr)
@@ -135,12 +137,12 @@ func (s *apiSet) claimed(ctx context.Context, gr schema.GroupResource, claim *ap
 	return nil, nil
 }
 
-// all returns everything that is offered.
+// all returns all offers.
 func (s *apiSet) all(ctx context.Context) ([]*offer, error) {
 	if s.export == nil {
 		return nil, nil
 	}
-	// The positions of what is offered under each name: there may be thousands.
+	// Indexes by resource avoid a quadratic search: there may be thousands.
 	own, claimed := map[schema.GroupResource]int{}, map[schema.GroupResource]int{}
 	names := []schema.GroupResource{}
 	add := func(to map[schema.GroupResource]int, gr schema.GroupResource, at int) {
@@ -208,12 +210,12 @@ func entryOf(export *apisv1alpha2.APIExport, gr schema.GroupResource) *apisv1alp
 	return &export.Spec.Resources[at]
 }
 
-// covers tells whether a claim is about a resource. Events are one resource in two groups.
+// covers reports whether a claim is for a resource. The two groups of events count as one resource.
 func covers(claim *apisv1alpha2.PermissionClaim, gr schema.GroupResource) bool {
 	return apiindex.NormalizeResource(schema.GroupResource{Group: claim.Group, Resource: claim.Resource}) == apiindex.NormalizeResource(gr)
 }
 
-// resourcesOf returns the resources that a claim is about.
+// resourcesOf returns the resources that a claim is for.
 func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
 	named := schema.GroupResource{Group: claim.Group, Resource: claim.Resource}
 	if apiindex.NormalizeResource(named) == coreEvents {
@@ -222,7 +224,7 @@ func resourcesOf(claim *apisv1alpha2.PermissionClaim) []schema.GroupResource {
 	return []schema.GroupResource{named}
 }
 
-// visibilityLabel returns the label that the export may see an object by, and its values; no key if it sees all.
+// visibilityLabel returns the label key and values of the objects that the export may see; no key if it may see all.
 func (s *apiSet) visibilityLabel(of *offer) (key string, values []string) {
 	switch {
 	case of.own():

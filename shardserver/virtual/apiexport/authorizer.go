@@ -15,20 +15,20 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// reasonDenied is all that a client is told. The details are in the audit log.
+// Reasons returned to clients. Details are in the audit log.
 const (
 	reasonGranted = "access granted"
 	reasonDenied  = "access denied"
 )
 
-// errAuthorizationFailed makes the answer 500: ask again.
+// errAuthorizationFailed results in a response with status 500.
 var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
-// PolicyAuthorizer tells whether the maximal permission policies of those who export a resource with an identity leave a
-// request to the user of its attributes, who acts for an export of home that claims the resource.
+// PolicyAuthorizer authorizes a request for a claimed resource by the maximal permission policies of the exports with its
+// identity. home is the logical cluster of the claiming export.
 type PolicyAuthorizer func(ctx context.Context, home logicalcluster.Name, attributes authorizer.Attributes, identity string) (authorizer.Decision, string, error)
 
-// stepsAuthorizer lets a request pass that all steps allow.
+// stepsAuthorizer allows a request if all steps allow it.
 type stepsAuthorizer struct {
 	exports   Exports
 	consumers consumers
@@ -37,15 +37,15 @@ type stepsAuthorizer struct {
 	policy PolicyAuthorizer
 }
 
-// accessRequest is a request with what the steps look at.
+// accessRequest is the input of the steps.
 type accessRequest struct {
 	authorizer.Attributes
 	set *apiSet
-	// cluster is that of a consumer, or the wildcard.
+	// cluster is the logical cluster of a consumer, or the wildcard.
 	cluster logicalcluster.Name
 }
 
-// stepResult is what a step says.
+// stepResult is the decision of a step.
 type stepResult struct {
 	allowed bool
 	reason  string
@@ -81,9 +81,9 @@ func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request,
 		key   string
 		check func(context.Context, accessRequest) stepResult
 	}{
-		{"boundapi", a.checkBoundAPI},                           // does the consumer let the provider do this
-		{"content", a.checkContent},                             // may the caller act for the provider
-		{"maxpermissionpolicy", a.checkMaximalPermissionPolicy}, // does the owner of a claimed resource leave this to anybody
+		{"boundapi", a.checkBoundAPI},                           // the binding of the consumer allows the request
+		{"content", a.checkContent},                             // the caller may access the content of the export
+		{"maxpermissionpolicy", a.checkMaximalPermissionPolicy}, // the exports of a claimed resource allow the request
 	} {
 		result := step.check(ctx, access)
 		key := "virtual.apiexport." + step.key + ".authorization.kcp.io"
@@ -100,14 +100,14 @@ func (a stepsAuthorizer) authorize(ctx context.Context, request virtual.Request,
 
 var decisions = map[bool]string{true: "Allowed", false: "Denied"}
 
-// internalError is for the log: what went wrong is not for a caller whose rights are not known.
+// internalError logs an error and returns a generic one, because the caller is not authorized to read details.
 func (a stepsAuthorizer) internalError(ctx context.Context, attributes authorizer.Attributes, err error) (authorizer.Decision, string, error) {
 	klog.FromContext(ctx).Error(err, "Authorizing a request to the virtual workspace of an export failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
 	return authorizer.DecisionDeny, reasonDenied, errAuthorizationFailed
 }
 
-// checkBoundAPI asks the consumer's binding. Requests over all logical clusters see what every one of them lets the export
-// see, and documents are about the export alone.
+// checkBoundAPI checks the binding of the consumer. Wildcard requests are filtered by label instead, and non-resource
+// requests concern the export alone.
 func (a stepsAuthorizer) checkBoundAPI(ctx context.Context, request accessRequest) stepResult {
 	if request.cluster.IsWildcard() || !request.IsResourceRequest() {
 		return allow("not about one consumer")
@@ -116,8 +116,8 @@ func (a stepsAuthorizer) checkBoundAPI(ctx context.Context, request accessReques
 	if result.allowed || result.err != nil {
 		return result
 	}
-	// What a client saw bound may not have come to the watch cache. That is worth a look only for who may act for the
-	// provider.
+	// The watch cache may lag behind a binding that the client has seen. A consistent read follows only for callers that
+	// may access the content of the export.
 	if able := a.checkContent(ctx, request); !able.allowed {
 		return result
 	}
@@ -148,8 +148,7 @@ func (a stepsAuthorizer) checkBindings(ctx context.Context, request accessReques
 	return last
 }
 
-// checkContent asks whether the caller may act for the provider: do the same on apiexports/content, in the logical cluster of
-// the export.
+// checkContent checks that the caller has the same verb on apiexports/content in the logical cluster of the export.
 func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest) stepResult {
 	decision, reason, err := a.rbac.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, request.set.name.Cluster)), authorizer.AttributesRecord{
 		User:            request.GetUser(),
@@ -170,7 +169,7 @@ func (a stepsAuthorizer) checkContent(ctx context.Context, request accessRequest
 	return allow("apiexports/content: %s", reason)
 }
 
-// checkMaximalPermissionPolicy asks whoever exports a claimed resource, where they leave to others but a part of it.
+// checkMaximalPermissionPolicy checks the maximal permission policies of the exports that own a claimed resource.
 func (a stepsAuthorizer) checkMaximalPermissionPolicy(ctx context.Context, request accessRequest) stepResult {
 	if !request.IsResourceRequest() {
 		return allow("not a resource")

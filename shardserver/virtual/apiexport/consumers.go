@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// consumers reads the bindings of logical clusters.
+// consumers reads the bindings of consumers.
 type consumers struct {
 	reader *storage.Reader[*apisv1alpha2.APIBinding]
 }
@@ -23,7 +23,7 @@ type consumers struct {
 // lister lists the bindings of the context's logical cluster.
 type lister func(context.Context) ([]*apisv1alpha2.APIBinding, error)
 
-// listCached lists from the watch cache, latest with the consistency of a client's request.
+// listCached lists from the watch cache, listLatest with a consistent read.
 func (c consumers) listCached(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	return c.reader.List(ctx, "", nil)
 }
@@ -41,8 +41,8 @@ func (c consumers) bindingsTo(ctx context.Context, set *apiSet, cluster logicalc
 	return slices.DeleteFunc(all, func(binding *apisv1alpha2.APIBinding) bool { return !binds(binding, set.name) }), nil
 }
 
-// binds tells whether a binding is one to the export. Until the server has found out where the export is, only a
-// reference by the name of its logical cluster says so.
+// binds reports whether a binding binds the export. Until its status names the export's logical cluster, only a reference
+// by the name of that cluster counts.
 func binds(binding *apisv1alpha2.APIBinding, export bindings.ExportKey) bool {
 	reference := binding.Spec.Reference.Export
 	if reference == nil || reference.Name != export.Name {
@@ -54,7 +54,7 @@ func binds(binding *apisv1alpha2.APIBinding, export bindings.ExportKey) bool {
 	return reference.Path == export.Cluster.String()
 }
 
-// permits tells whether a binding lets the provider of an export do something with one of the resources offered.
+// permits returns whether a binding allows the provider a verb on an offered resource.
 func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) stepResult {
 	switch {
 	case found.own():
@@ -77,19 +77,19 @@ func permits(binding *apisv1alpha2.APIBinding, found *offer, verb string) stepRe
 	return allow("binding %q accepts the claim on %s", binding.Name, found.GroupResource)
 }
 
-// bindsResource tells whether a binding has bound a resource of the export, with the identity that it has now.
+// bindsResource reports whether a binding has bound a resource with the current identity of the export.
 func bindsResource(binding *apisv1alpha2.APIBinding, found *offer) bool {
 	return slices.ContainsFunc(binding.Status.BoundResources, func(bound apisv1alpha2.BoundAPIResource) bool {
 		return bound.Group == found.Group && bound.Resource == found.Resource && bound.Schema.IdentityHash == found.identity
 	})
 }
 
-// effectiveClaim returns the claim on a resource as both sides agree on it, or nil if they do not.
+// effectiveClaim returns the effective claim on a resource, or nil if the binding does not accept it.
 func effectiveClaim(binding *apisv1alpha2.APIBinding, found *offer) *apiindex.EffectiveClaim {
 	if found.claim == nil {
 		return nil
 	}
-	// An export may have thousands of claims. Only this one is asked about.
+	// Only this claim matters; an export may have thousands.
 	asking := &apisv1alpha2.APIExport{Spec: apisv1alpha2.APIExportSpec{PermissionClaims: []apisv1alpha2.PermissionClaim{*found.claim}}}
 	effective := apiindex.EffectiveClaims(binding, asking)
 	if len(effective) == 0 {

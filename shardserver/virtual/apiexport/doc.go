@@ -1,12 +1,11 @@
-// Package apiexport holds the virtual workspace of exports: what the provider of an API sees and does, in one place for
-// all workspaces that bind its export. It shows the resources of the export itself, those that the export claims and
-// their consumers let it have, and the bindings to the export.
+// Package apiexport holds the virtual workspace of APIExports: the API by which a provider reads and writes the objects
+// of its export in all logical clusters that bind it. It serves the resources of the export, the claimed resources that
+// consumers accept, and the bindings to the export.
 //
-// What is shown follows from the export alone (apiSet), never from a consumer: documents about the API are shared by
-// content, and nothing is kept because a workspace binds an export (walls W2, W5). What is allowed in one logical cluster
-// follows from its binding (steps). Requests go on, in the process, to the logical cluster itself, as the caller with a
-// warrant for it; or over all logical clusters to the storage that they share.
+// The served API depends on the export alone (apiSet), never on a consumer, so that discovery and OpenAPI documents are
+// shared and nothing is stored per consumer (walls W2, W5). Access to one logical cluster depends on its binding
+// (stepsAuthorizer). A request for one logical cluster is forwarded in the process, as the caller with a warrant for it;
+// a request for all of them goes to the storage that they share.
 //
-// Which exports there are, and by which labels claimed objects are told, is the matter of package apiexport of the
-// shard; that those objects carry the labels, of admission there.
+// The package must not label claimed objects (package apiexport/claims) or index exports (package apiindex).
 package apiexport

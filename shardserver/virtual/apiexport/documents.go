@@ -23,17 +23,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// errNoExport is a fault of this program: all here is reached through the virtual workspace of an export.
+// errNoExport indicates a bug: all requests come through the virtual workspace of an export.
 var errNoExport = errors.New("no export in the request")
 
-// limits of the definitions that are kept for making documents: by count, and by the size of their schemas.
+// limits bounds the cache of definitions by count and by the size of their schemas.
 var limits = discoverydocuments.Limits{Count: 1024, Bytes: 16 << 20, Builds: 2}
 
-// apiSetFinder makes the API sets that documents are about.
+// apiSetFinder builds the API sets of exports for discovery and OpenAPI documents.
 type apiSetFinder struct {
 	exports Exports
 	source  *discovery.Source
-	// definitions are by the UID of the schema, which never changes.
+	// definitions are cached by the UID of the immutable schema.
 	definitions *discoverydocuments.Cache[types.UID, *discovery.Definition]
 }
 
@@ -64,8 +64,8 @@ func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
 		}
 		definition, err := f.definition(ctx, o.schema)
 		if err != nil {
-			// Whoever made it is told by conditions; the rest of the API is shown.
-			klog.FromContext(ctx).V(2).Info("A schema cannot be shown", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
+			// Conditions report the invalid schema; the rest of the API is served.
+			klog.FromContext(ctx).V(2).Info("Leaving an invalid schema out of discovery", "schema", o.schema.Name, "export", set.name.Name, "reason", err)
 			continue
 		}
 		shown.Definitions = append(shown.Definitions, *definition)
@@ -75,7 +75,7 @@ func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
 	return shown, nil
 }
 
-// definition returns what documents need to know of a schema.
+// definition returns the definition of a schema for documents.
 func (f *apiSetFinder) definition(ctx context.Context, described *apisv1alpha1.APIResourceSchema) (*discovery.Definition, error) {
 	return f.definitions.Get(ctx, described.UID, func() (*discovery.Definition, int64, error) {
 		object, err := apiindex.DiscoveryDefinition(described)
@@ -86,11 +86,12 @@ func (f *apiSetFinder) definition(ctx context.Context, described *apisv1alpha1.A
 		if err != nil {
 			return nil, 0, fmt.Errorf("hashing APIResourceSchema %q: %w", described.Name, err)
 		}
-		return &discovery.Definition{Content: sha256.Sum256(encoded), Object: object}, int64(5 * len(encoded)), nil // decoded it is larger
+		return &discovery.Definition{Content: sha256.Sum256(encoded), Object: object}, int64(5 * len(encoded)), nil // estimate of the decoded size
 	})
 }
 
-// documents serves discovery and OpenAPI of exports. What is the same everywhere is asked of content.
+// documents returns the handler of discovery and OpenAPI of exports. Documents that do not depend on the export come from
+// content.
 func (w *workspace) documents(content http.Handler) http.Handler {
 	wholeDiscovery, wholeOpenAPI := w.config.Documents()
 	sets := newAPISetFinder(w.config.Exports, wholeOpenAPI.Source())
@@ -107,14 +108,14 @@ func (w *workspace) documents(content http.Handler) http.Handler {
 			w.fail(rw, req, notFound(req))
 			return
 		}
-		// What one consumer serves beside has no part in it.
-		anywhere := logicalcluster.With(req.Context(), logicalcluster.Wildcard)
-		content.ServeHTTP(rw, virtual.InCluster(req.WithContext(anywhere)))
+		// The wildcard leaves out the other APIs of the consumer.
+		wildcard := logicalcluster.With(req.Context(), logicalcluster.Wildcard)
+		content.ServeHTTP(rw, virtual.InCluster(req.WithContext(wildcard)))
 	})
 	served := wholeOpenAPI.View(sets, wholeDiscovery.View(sets, stock))
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if strings.TrimSuffix(req.URL.Path, "/") == "/openapi/v2" {
-			w.fail(rw, req, notFound(req)) // clients take version 3
+			w.fail(rw, req, notFound(req)) // clients fall back to version 3
 			return
 		}
 		served.ServeHTTP(rw, req)

@@ -22,15 +22,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// How long a watch without objects stays open at most. That in one logical cluster is not told when there is something to
-// see, and is begun anew more often.
+// Maximum durations of a watch of a resource that is not stored on this shard. A watch in one logical cluster does not end
+// when the resource gets stored, so that its limit is shorter.
 const (
 	maxEmptyWatch          = 30 * time.Minute
 	maxEmptyWatchInCluster = time.Minute
 )
 
-// serveOrEmpty serves a request by content. Where a list or a watch finds no such resource, because nobody on this shard has
-// bound it, there are just no objects: controllers of a provider need not know which shard has consumers.
+// serveOrEmpty serves a request with content. A list or watch of a resource that no consumer on this shard has bound
+// returns no objects instead of 404, so that controllers of a provider need not know which shards have consumers.
 func (w *workspace) serveOrEmpty(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	if c.info.Verb != "list" && c.info.Verb != "watch" {
 		content.ServeHTTP(rw, req)
@@ -47,7 +47,7 @@ func (w *workspace) serveOrEmpty(rw http.ResponseWriter, req *http.Request, c *r
 	}
 }
 
-// notFoundInterceptor keeps an answer back that says that there is no such resource.
+// notFoundInterceptor discards a response with status 404.
 type notFoundInterceptor struct {
 	http.ResponseWriter
 	notFound, started bool
@@ -78,14 +78,14 @@ func (u *notFoundInterceptor) Write(part []byte) (int, error) {
 	return u.ResponseWriter.Write(part)
 }
 
-// removeContentHeaders removes what the answer that was kept back said of itself.
+// removeContentHeaders removes the headers that describe the body of a discarded response.
 func removeContentHeaders(header http.Header) {
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Content-Type", "X-Content-Type-Options"} {
 		header.Del(name)
 	}
 }
 
-// serveEmptyWatch keeps a watch open without events: until there are objects to see, or for as long as the client asked.
+// serveEmptyWatch keeps a watch open without events until the resource is stored or the timeout is over.
 func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c *resourceRequest) {
 	limit := maxEmptyWatch
 	if seconds, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -116,7 +116,7 @@ func (w *workspace) serveEmptyWatch(rw http.ResponseWriter, req *http.Request, c
 	}
 }
 
-// isStored tells whether the shard stores objects of a resource with its identity.
+// isStored reports whether the shard stores objects of the resource with its identity.
 func (w *workspace) isStored(c *resourceRequest) bool {
 	suffix := "/" + c.offered.identity
 	return slices.ContainsFunc(w.config.Registry.Stored(), func(r *storage.Resource) bool {
@@ -124,7 +124,7 @@ func (w *workspace) isStored(c *resourceRequest) bool {
 	})
 }
 
-// serveEmptyList answers a list with no objects, as of now.
+// serveEmptyList responds with an empty list at the current resource version.
 func (w *workspace) serveEmptyList(rw http.ResponseWriter, req *http.Request, c *resourceRequest) {
 	version, err := w.currentResourceVersion(req.Context())
 	if err != nil {
@@ -139,10 +139,11 @@ func (w *workspace) serveEmptyList(rw http.ResponseWriter, req *http.Request, c 
 	removeContentHeaders(rw.Header())
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(http.StatusOK)
-	_, _ = rw.Write(encoded) // a client that has gone needs no answer
+	_, _ = rw.Write(encoded) // the client may have disconnected
 }
 
-// requestedTransform returns the kind that a client wants lists to be turned into; none if it takes them as they are.
+// requestedTransform returns the kind that the client wants the list transformed to (Table or PartialObjectMetadataList);
+// empty for none.
 func (w *workspace) requestedTransform(req *http.Request) schema.GroupVersionKind {
 	media, ok := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), w.config.Serializer.SupportedMediaTypes(), allTransforms{})
 	if !ok || media.Convert == nil {
@@ -151,7 +152,7 @@ func (w *workspace) requestedTransform(req *http.Request) schema.GroupVersionKin
 	return *media.Convert
 }
 
-// allTransforms allows every form that lists are asked for in.
+// allTransforms allows every transformation of meta.k8s.io in content negotiation.
 type allTransforms struct{}
 
 func (allTransforms) AllowsMediaTypeTransform(_, _ string, target *schema.GroupVersionKind) bool {
@@ -183,7 +184,7 @@ func emptyList(form schema.GroupVersionKind, c *resourceRequest, meta metav1.Lis
 	}{kind, meta, []any{}}
 }
 
-// currentResourceVersion returns the resource version that the shard has come to.
+// currentResourceVersion returns the current resource version of the shard.
 func (w *workspace) currentResourceVersion(ctx context.Context) (string, error) {
 	resource, err := w.config.Registry.Get(apiBindings)
 	if err != nil {
@@ -192,7 +193,7 @@ func (w *workspace) currentResourceVersion(ctx context.Context) (string, error) 
 	ctx = request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), "")
 	list, err := resource.Store.List(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: apiBindings.Group, Resource: apiBindings.Resource}), &internalversion.ListOptions{Limit: 1})
 	if err != nil {
-		return "", fmt.Errorf("finding out the resource version of the shard: %w", err)
+		return "", fmt.Errorf("reading the resource version of the shard: %w", err)
 	}
 	of, err := meta.ListAccessor(list)
 	if err != nil {

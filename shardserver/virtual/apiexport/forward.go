@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// forward turns a request into one that the shard's own handlers serve: for the resource with its identity, and for the
-// objects alone that the export may see.
+// forward converts a request into one for the handlers of the shard: it adds the identity to the resource name and the
+// visibility label to the selector.
 func (c *resourceRequest) forward(req *http.Request) (*http.Request, error) {
 	forwarded := req
 	var err error
@@ -30,7 +30,7 @@ func (c *resourceRequest) forward(req *http.Request) (*http.Request, error) {
 	return withLabel(forwarded, key, values)
 }
 
-// withResource returns a request with another name of the resource in its path.
+// withResource returns a request with another resource name in its path.
 func withResource(req *http.Request, info *request.RequestInfo, name string) (*http.Request, error) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	prefix, ok := strings.CutSuffix(path, "/"+strings.Join(info.Parts, "/"))
@@ -46,11 +46,11 @@ func withResource(req *http.Request, info *request.RequestInfo, name string) (*h
 	return out, nil
 }
 
-// withLabel returns a request for those of the objects alone whose label has one of the values.
+// withLabel returns a request restricted to objects whose label has one of the values.
 func withLabel(req *http.Request, key string, values []string) (*http.Request, error) {
 	requirement, err := labels.NewRequirement(key, selection.In, values)
 	if err != nil {
-		return nil, fmt.Errorf("selecting what the export may see: %w", err)
+		return nil, fmt.Errorf("building the selector of visible objects: %w", err)
 	}
 	return virtual.WithLabelRequirements(req, *requirement)
 }

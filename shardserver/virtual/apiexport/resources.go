@@ -19,7 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// resourceRequest is one request for a resource, with what serving it needs to know.
+// resourceRequest is a parsed request for a resource.
 type resourceRequest struct {
 	target  virtual.Request
 	info    *request.RequestInfo
@@ -27,7 +27,7 @@ type resourceRequest struct {
 	offered *offer
 }
 
-// resources serves the resources of exports.
+// resources returns the handler of resource requests.
 func (w *workspace) resources(content http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		c, err := w.parseRequest(req)
@@ -45,7 +45,7 @@ func (w *workspace) resources(content http.Handler) http.Handler {
 	})
 }
 
-// parseRequest finds out what a request is about, and whether the export offers it.
+// parseRequest resolves the API set and the offer of a request and validates its verb.
 func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 	ctx := req.Context()
 	c := &resourceRequest{}
@@ -84,8 +84,7 @@ func (w *workspace) parseRequest(req *http.Request) (*resourceRequest, error) {
 	return c, nil
 }
 
-// verbs returns what a resource, or the subresource asked for, offers in the version asked for; nothing if there is no
-// such thing.
+// verbs returns the verbs of the requested resource or subresource in the requested version; none if it does not exist.
 func (w *workspace) verbs(ctx context.Context, c *resourceRequest) ([]string, error) {
 	if c.info.Subresource != "" && c.info.Subresource != "status" || len(c.info.Parts) > 3 {
 		return nil, nil
@@ -126,7 +125,7 @@ func intersection(a, b []string) []string {
 	return common
 }
 
-// serveWildcard serves a list or watch over all consumers of the shard, from the storage that they share.
+// serveWildcard serves a list or watch across all consumers of the shard, from the storage that they share.
 func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	forwarded, err := c.forward(virtual.InCluster(req))
 	if err != nil {
@@ -136,7 +135,7 @@ func (w *workspace) serveWildcard(rw http.ResponseWriter, req *http.Request, c *
 	w.serveOrEmpty(rw, forwarded, c, content)
 }
 
-// serveInCluster serves a request to one consumer: in its logical cluster, as the caller with a warrant for it.
+// serveInCluster serves a request to the logical cluster of one consumer, as the caller with a warrant for it.
 func (w *workspace) serveInCluster(rw http.ResponseWriter, req *http.Request, c *resourceRequest, content http.Handler) {
 	caller, ok := request.UserFrom(req.Context())
 	if !ok {
@@ -162,8 +161,8 @@ func (w *workspace) serveInCluster(rw http.ResponseWriter, req *http.Request, c 
 	w.serveOrEmpty(rw, inside, c, content)
 }
 
-// refuseInCluster asks the authorizer of the shard about the request as one to the consumer's logical cluster, where the warrant
-// opens everything but what nobody may do there. It answers if the request is refused.
+// refuseInCluster authorizes the request with the authorizer of the shard as one to the consumer's logical cluster, where
+// the warrant allows everything but what is forbidden to all users. It responds and returns true if access is denied.
 func (w *workspace) refuseInCluster(rw http.ResponseWriter, inside *http.Request, c *resourceRequest) (refused bool) {
 	attributes, err := endpointfilters.GetAuthorizerAttributes(inside.Context())
 	if err != nil {
@@ -182,8 +181,8 @@ func (w *workspace) refuseInCluster(rw http.ResponseWriter, inside *http.Request
 	return true
 }
 
-// nestedAuthorizer decides what else is asked while a request is served: whether a patch may create what it did not find. Both the
-// view and the consumer's logical cluster have to allow that.
+// nestedAuthorizer authorizes what handlers check while they serve a request, such as create for a patch of a missing
+// object. Both the virtual workspace and the consumer's logical cluster have to allow it.
 func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 		if !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
@@ -196,7 +195,7 @@ func (w *workspace) nestedAuthorizer(target virtual.Request, caller user.Info) a
 	})
 }
 
-// attributesAs is a request as its caller made it.
+// attributesAs are attributes with the original caller as user.
 type attributesAs struct {
 	authorizer.Attributes
 	caller user.Info
@@ -204,7 +203,7 @@ type attributesAs struct {
 
 func (a attributesAs) GetUser() user.Info { return a.caller }
 
-// restrictToClaim holds a request for a claimed resource to the objects that the claim is for.
+// restrictToClaim restricts a request for a claimed resource to the objects that the claim selects.
 func (w *workspace) restrictToClaim(inside *http.Request, c *resourceRequest) (*http.Request, error) {
 	if c.offered.own() {
 		return inside, nil

@@ -19,7 +19,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// isVisible tells whether the export may see the object that a request names. What does not exist, it may not.
+// isVisible reports whether the named object of a request exists and has the visibility label.
 func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, error) {
 	served, err := w.config.Registry.For(ctx, c.offered.GroupResource)
 	if served == nil || err != nil {
@@ -27,7 +27,7 @@ func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, er
 	}
 	key, values := c.set.visibilityLabel(c.offered)
 	look := request.WithNamespace(ctx, c.info.Namespace)
-	// The watch cache may not have a new object, or a new label, yet.
+	// A consistent read follows, because the watch cache may lag behind a new object or label.
 	for _, version := range []string{"0", ""} {
 		found, err := served.Store.Get(look, c.info.Name, &metav1.GetOptions{ResourceVersion: version})
 		if apierrors.IsNotFound(err) {
@@ -47,16 +47,16 @@ func (w *workspace) isVisible(ctx context.Context, c *resourceRequest) (bool, er
 	return false, nil
 }
 
-// reviewGroups are groups of questions to the server, which are no objects and have no labels.
+// reviewGroups are the groups of review resources, which are not stored and have no labels.
 var reviewGroups = []string{"authorization.k8s.io", "authentication.k8s.io"}
 
-// selectorRules returns what writes of claimed objects must keep to, or nil: the selector with which the consumer
-// accepted the claim.
+// selectorRules returns the admission rules for writes of claimed objects, from the selector of the accepted claim; nil
+// if there are none.
 func (w *workspace) selectorRules(ctx context.Context, c *resourceRequest) (*selectorRules, error) {
 	if c.offered.claim == nil || slices.Contains(readVerbs, c.info.Verb) || slices.Contains(reviewGroups, c.offered.Group) {
 		return nil, nil
 	}
-	for _, list := range []lister{w.consumers.listCached, w.consumers.listLatest} { // as for authorization
+	for _, list := range []lister{w.consumers.listCached, w.consumers.listLatest} { // like checkBoundAPI
 		bound, err := w.consumers.bindingsTo(ctx, c.set, c.target.Cluster, list)
 		if err != nil {
 			return nil, err
@@ -67,10 +67,10 @@ func (w *workspace) selectorRules(ctx context.Context, c *resourceRequest) (*sel
 			}
 		}
 	}
-	return nil, nil // masters go on without a consumer's consent
+	return nil, nil // privileged callers do not depend on bindings
 }
 
-// newSelectorRules returns the rules of a selector; nil if it chooses everything.
+// newSelectorRules returns the rules of a selector; nil if it matches everything.
 func newSelectorRules(selector apisv1alpha2.PermissionClaimSelector, resource schema.GroupResource) (*selectorRules, error) {
 	if selector.MatchAll {
 		return nil, nil
@@ -80,17 +80,17 @@ func newSelectorRules(selector apisv1alpha2.PermissionClaimSelector, resource sc
 		return nil, err
 	}
 	if labelSelector.Empty() {
-		labelSelector = labels.Nothing() // says nothing at all: admission of bindings does not let this happen
+		labelSelector = labels.Nothing() // admission of bindings rejects an empty selector
 	}
 	return &selectorRules{resource: resource, selector: labelSelector, protected: selector.MatchLabels}, nil
 }
 
-// selectorRules keep a provider to the objects that a consumer's selector chooses: it cannot reach others, nor turn
-// others into such.
+// selectorRules is admission that restricts a provider to the objects that the consumer's selector matches, before and
+// after a write.
 type selectorRules struct {
 	resource schema.GroupResource
 	selector labels.Selector
-	// protected are the labels that every such object must have.
+	// protected are the labels that every matching object must have.
 	protected map[string]string
 }
 
@@ -141,11 +141,11 @@ func (r *selectorRules) Validate(_ context.Context, a admission.Attributes, _ ad
 	return r.checkSelected(a, a.GetObject())
 }
 
-// errNotSelected is why an object cannot be reached.
+// errNotSelected is the reason of Forbidden errors for objects that the selector does not match.
 var errNotSelected = errors.New("object does not match required labels")
 
-// checkReachable fails for a write of an object that there is, and that the selector does not choose: before anything of the
-// request is looked at. A patch that depends on what it finds would tell of it, though it is refused in the end.
+// checkReachable fails for a write of an existing object that the selector does not match. It runs before the request is
+// processed, because the error of a failed patch may reveal the content of the object.
 func (w *workspace) checkReachable(ctx context.Context, c *resourceRequest, rules *selectorRules) error {
 	if c.info.Name == "" || c.info.Verb == "create" || c.info.Verb == "deletecollection" {
 		return nil
@@ -171,7 +171,7 @@ func (w *workspace) checkReachable(ctx context.Context, c *resourceRequest, rule
 	return nil
 }
 
-// checkSelected fails for an object, if there is one, that the selector does not choose.
+// checkSelected fails for a non-nil object that the selector does not match.
 func (r *selectorRules) checkSelected(a admission.Attributes, candidate runtime.Object) error {
 	if candidate == nil {
 		return nil

@@ -12,12 +12,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// warrantUser is the account whose rights a provider has in the logical cluster of a consumer. It does not exist.
+// warrantUser is the user in warrants for the logical cluster of a consumer. No such service account exists.
 const warrantUser = "system:serviceaccount:default:rest"
 
-// withWarrant returns who acts for a caller in the logical cluster of a consumer: the caller, whom admission and the audit
-// log see, with a warrant that opens this logical cluster and no other. What the consumer lets the provider do was
-// decided before; RBAC of the consumer's has no say in it.
+// withWarrant returns the caller, as admission and audit see it, with a warrant for the logical cluster of a consumer and
+// no other. The request was authorized by the binding; RBAC of the consumer does not apply.
 func withWarrant(caller user.Info, cluster logicalcluster.Name) (user.Info, error) {
 	warrant, err := json.Marshal(authorization.Warrant{
 		User:   warrantUser,

@@ -22,27 +22,27 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// recheckInterval is between two looks at all open watches, however often exports change.
+// recheckInterval is the minimum time between two checks of all open watches.
 const recheckInterval = 500 * time.Millisecond
 
-// WatchTerminator are the open watches in virtual workspaces of exports. They are authorized when they begin, and end when the
-// consumer no longer lets the provider see what they show, or when the export no longer offers it as it did. What is
-// kept follows the number of open watches.
+// WatchTerminator tracks the open watches in virtual workspaces of exports, which are authorized when they start. It ends
+// a watch when the consumer's binding no longer allows it, or when the offer of the export has changed. Its memory is
+// bounded by the number of open watches.
 type WatchTerminator struct {
 	authorizer stepsAuthorizer
 	bindings   *storage.Reader[*apisv1alpha2.APIBinding]
-	// exports has an element while an export has changed and nobody has looked at the watches yet.
+	// exports has an element while a change of an export is pending.
 	exports chan struct{}
 
 	mu      sync.Mutex
 	watches map[logicalcluster.Name]map[*openWatch]struct{}
 }
 
-// openWatch is an open watch.
+// openWatch is an open watch request.
 type openWatch struct {
 	call       *resourceRequest
 	attributes authorizer.Attributes
-	// privileged callers need nobody's consent.
+	// privileged callers (system:masters) do not depend on bindings.
 	privileged bool
 	cancel     context.CancelFunc
 }
@@ -51,7 +51,7 @@ func newWatchTerminator(authorizer stepsAuthorizer, reader *storage.Reader[*apis
 	return &WatchTerminator{authorizer: authorizer, bindings: reader, exports: make(chan struct{}, 1), watches: map[logicalcluster.Name]map[*openWatch]struct{}{}}
 }
 
-// Len returns how many watches are open.
+// Len returns the number of open watches.
 func (s *WatchTerminator) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,14 +62,14 @@ func (s *WatchTerminator) Len() int {
 	return count
 }
 
-// track has a watch end when it must. Other requests are left alone.
+// track adds a watch request. Other requests are returned unchanged. Callers must call done at the end of the request.
 func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (followed *http.Request, done func()) {
 	if c.info.Verb != "watch" {
 		return req, func() {}
 	}
 	attributes, err := endpointfilters.GetAuthorizerAttributes(req.Context())
 	if err != nil {
-		return req, func() {} // it was authorized with them
+		return req, func() {} // cannot happen: the request was authorized with them
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	added := &openWatch{
@@ -77,7 +77,7 @@ func (s *WatchTerminator) track(req *http.Request, c *resourceRequest) (followed
 		privileged: slices.Contains(attributes.GetUser().GetGroups(), user.SystemPrivilegedGroup),
 	}
 	s.add(added)
-	s.recheck(ctx, added) // what it was authorized by may have changed before it was known here
+	s.recheck(ctx, added) // the binding or export may have changed since authorization
 	return req.WithContext(ctx), func() { s.remove(added); cancel() }
 }
 
@@ -101,7 +101,7 @@ func (s *WatchTerminator) remove(gone *openWatch) {
 	}
 }
 
-// watchesIn returns the watches on the logical clusters that are chosen.
+// watchesIn returns the watches on matching logical clusters.
 func (s *WatchTerminator) watchesIn(matches func(logicalcluster.Name) bool) []*openWatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,10 +117,10 @@ func (s *WatchTerminator) watchesIn(matches func(logicalcluster.Name) bool) []*o
 	return found
 }
 
-// recheck ends a watch that could not begin now, or not as it is.
+// recheck ends a watch that is no longer allowed.
 func (s *WatchTerminator) recheck(ctx context.Context, w *openWatch) {
 	if err := s.check(ctx, w); err != nil {
-		klog.FromContext(ctx).V(4).Info("A watch in the virtual workspace of an export ends", "cluster", w.call.target.Cluster, "resource", w.call.offered.GroupResource, "reason", err)
+		klog.FromContext(ctx).V(4).Info("Terminating a watch in the virtual workspace of an export", "cluster", w.call.target.Cluster, "resource", w.call.offered.GroupResource, "reason", err)
 		w.cancel()
 	}
 }
@@ -149,7 +149,7 @@ func (s *WatchTerminator) check(ctx context.Context, w *openWatch) error {
 	return nil
 }
 
-// sameOffer tells whether what is offered now looks as it did before.
+// sameOffer reports whether the current offer equals the previous one for a client.
 func sameOffer(now, before *offer) bool {
 	schemaOf := func(o *offer) types.UID {
 		if o.schema == nil {
@@ -160,15 +160,15 @@ func sameOffer(now, before *offer) bool {
 	return now != nil && now.identity == before.identity && schemaOf(now) == schemaOf(before) && (now.claim == nil) == (before.claim == nil)
 }
 
-// exportChanged is told of every change of an export.
+// exportChanged schedules a check of all watches.
 func (s *WatchTerminator) exportChanged(bindings.ExportKey) {
 	select {
 	case s.exports <- struct{}{}:
-	default: // somebody will look
+	default: // a check is pending
 	}
 }
 
-// Run follows bindings and exports until the context ends. Every replica of a shard runs its own.
+// Run checks watches on changes of bindings and exports until the context is done. Every replica of a shard runs it.
 func (s *WatchTerminator) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()

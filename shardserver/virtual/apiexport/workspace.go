@@ -23,26 +23,26 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// name is that of the virtual workspace, and of its readiness check.
+// name is the name of the virtual workspace and of its readiness check.
 const name = "apiexport"
 
-// Config is what the virtual workspace is made of. All fields are required.
+// Config holds the dependencies of the virtual workspace. All fields are required.
 type Config struct {
-	// Registry is where bindings and claimed objects are read from.
+	// Registry reads bindings and claimed objects.
 	Registry *storage.Registry
-	// Exports finds exports and schemas, and tells of their changes.
+	// Exports returns exports and schemas, and notifies about changes.
 	Exports ExportSource
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
-	// Policy decides about claimed resources of other exports.
+	// Policy authorizes requests for claimed resources of other exports.
 	Policy PolicyAuthorizer
-	// Documents returns the handlers of documents about logical clusters. They are there when requests are.
+	// Documents returns the discovery and OpenAPI handlers of logical clusters. It is called when requests are served.
 	Documents func() (*discovery.Handler, *openapi.Handler)
-	// Serializer writes errors.
+	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
 
-// ExportSource is Exports with news.
+// ExportSource is Exports with change notifications.
 type ExportSource interface {
 	Exports
 	Subscribe(changed func(bindings.ExportKey))
@@ -56,7 +56,7 @@ type workspace struct {
 	watches    *WatchTerminator
 }
 
-// New returns the virtual workspace, and what ends watches in it when they must: run that for as long as the server does.
+// New returns the virtual workspace and its watch terminator, which has to run as long as the server.
 func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
 	w := &workspace{config: cfg, consumers: consumers{storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apiBindings)}}
 	w.authorizer = stepsAuthorizer{exports: cfg.Exports, consumers: w.consumers, rbac: cfg.Authorizer, policy: cfg.Policy}
@@ -72,7 +72,7 @@ func New(cfg Config) (*virtual.Workspace, *WatchTerminator) {
 	}, w.watches
 }
 
-// resolve reads "<cluster of the export>/<its name>/clusters/<*|name>/<path>".
+// resolve parses "<cluster of the export>/<its name>/clusters/<*|name>/<path>".
 func resolve(path string) (virtual.Request, bool) {
 	resolved, ok := virtual.OwnerAndCluster(2)(path)
 	if !ok || resolved.Owner[1] == "" {
@@ -93,7 +93,7 @@ func (w *workspace) check(*http.Request) error {
 	return nil
 }
 
-// handler serves what was authorized.
+// handler returns the handler of authorized requests.
 func (w *workspace) handler(content http.Handler) http.Handler {
 	documents, resources := w.documents(content), w.resources(content)
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
@@ -105,13 +105,13 @@ func (w *workspace) handler(content http.Handler) http.Handler {
 	})
 }
 
-// fail answers with an error. What is no Kubernetes status went wrong inside and is for the log.
+// fail responds with an error. Errors other than Kubernetes statuses are internal and only logged.
 func (w *workspace) fail(rw http.ResponseWriter, req *http.Request, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).Error(err, "Serving the virtual workspace of an export failed", "path", req.URL.Path)
 		}
-		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot answer now"))
+		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot serve the request"))
 	}
 	responsewriters.ErrorNegotiated(err, w.config.Serializer, schema.GroupVersion{}, rw, req)
 }

@@ -25,7 +25,8 @@ import (
 
 var schemas = apisv1alpha1.Resource("apiresourceschemas")
 
-// schemaStorage is the schemas that a logical cluster's bindings lead to, each as it is in the logical cluster of its provider.
+// schemaStorage serves the schemas of the exports that a logical cluster binds, each as it is in the logical cluster of
+// its provider.
 type schemaStorage struct {
 	registry *storage.Registry
 	exports  Exports
@@ -46,8 +47,8 @@ func (v *schemaStorage) Destroy()                {}
 func (v *schemaStorage) NamespaceScoped() bool   { return false }
 func (v *schemaStorage) GetSingularName() string { return "apiresourceschema" }
 
-// Get implements rest.Getter. Where several providers have a schema of the name, it is that of the first of their
-// logical clusters.
+// Get implements rest.Getter. If several providers have a schema of the name, it returns that of the first logical cluster
+// by name.
 func (v *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	all, err := v.schemas(ctx)
 	if err != nil {
@@ -55,14 +56,14 @@ func (v *schemaStorage) Get(ctx context.Context, name string, _ *metav1.GetOptio
 	}
 	for _, found := range all {
 		if found.Name == name {
-			shown := *found // whoever encodes it writes into it
+			shown := *found // the encoder sets its kind
 			return &shown, nil
 		}
 	}
 	return nil, apierrors.NewNotFound(schemas, name)
 }
 
-// List implements rest.Lister. Lists are complete, whatever limit is asked for.
+// List implements rest.Lister. It ignores limits.
 func (v *schemaStorage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
 	version, err := v.currentResourceVersion(ctx)
 	if err != nil {
@@ -89,8 +90,8 @@ func matchesOptions(options *internalversion.ListOptions, found *apisv1alpha1.AP
 		(options.FieldSelector == nil || options.FieldSelector.Matches(fields.Set{"metadata.name": found.Name}))
 }
 
-// Watch implements rest.Watcher. What a schema leads to the consumer by is no change of the schema, so that no stream of
-// them could tell; it ends at once, and clients list again.
+// Watch implements rest.Watcher. It ends at once, so that clients list again, because schemas appear and disappear with
+// bindings without an event of their own.
 func (v *schemaStorage) Watch(context.Context, *internalversion.ListOptions) (watch.Interface, error) {
 	return watch.NewEmptyWatch(), nil
 }
@@ -107,7 +108,7 @@ func (v *schemaStorage) ConvertToTable(ctx context.Context, object, options runt
 	return rest.NewDefaultTableConvertor(schemas).ConvertToTable(ctx, object, options)
 }
 
-// boundBindings returns the bindings of the context's logical cluster that are bound.
+// boundBindings returns the bindings of the context's logical cluster in phase Bound.
 func (v *schemaStorage) boundBindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	all, err := v.bindings.ListLatest(ctx, "", nil)
 	if err != nil {
@@ -118,7 +119,7 @@ func (v *schemaStorage) boundBindings(ctx context.Context) ([]*apisv1alpha2.APIB
 	}), nil
 }
 
-// schemas returns the schemas, ordered by name and logical cluster. What has gone is left out.
+// schemas returns the existing schemas, ordered by name and logical cluster.
 func (v *schemaStorage) schemas(ctx context.Context) ([]*apisv1alpha1.APIResourceSchema, error) {
 	bound, err := v.boundBindings(ctx)
 	if err != nil {
@@ -138,7 +139,7 @@ func (v *schemaStorage) schemas(ctx context.Context) ([]*apisv1alpha1.APIResourc
 	return slices.CompactFunc(found, func(a, b *apisv1alpha1.APIResourceSchema) bool { return a.UID == b.UID }), nil
 }
 
-// schemasOf returns the schemas of the export that a binding leads to.
+// schemasOf returns the schemas of the export of a binding.
 func (v *schemaStorage) schemasOf(ctx context.Context, binding *apisv1alpha2.APIBinding) ([]*apisv1alpha1.APIResourceSchema, error) {
 	cluster, err := logicalcluster.ParseName(binding.Status.APIExportClusterName)
 	if err != nil || binding.Spec.Reference.Export == nil {
@@ -165,7 +166,7 @@ func (v *schemaStorage) schemasOf(ctx context.Context, binding *apisv1alpha2.API
 	return found, nil
 }
 
-// currentResourceVersion returns the resource version that the bindings of the logical cluster were listed at.
+// currentResourceVersion returns the resource version of a list of the bindings of the logical cluster.
 func (v *schemaStorage) currentResourceVersion(ctx context.Context) (string, error) {
 	resource, err := v.registry.Get(v.bindings.Resource())
 	if err != nil {

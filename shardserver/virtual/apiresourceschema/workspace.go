@@ -1,5 +1,5 @@
-// Package apiresourceschema holds the virtual workspace in which consumers read the schemas of the APIs that they have
-// bound: those lie in the workspaces of the providers, which consumers cannot enter.
+// Package apiresourceschema holds the virtual workspace in which consumers read the APIResourceSchemas of the APIs that
+// they have bound. The schemas are in the workspaces of the providers, to which consumers have no access.
 package apiresourceschema
 
 import (
@@ -31,10 +31,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// name is that of the virtual workspace, and of its readiness check.
+// name is the name of the virtual workspace and of its readiness check.
 const name = "apiresourceschema"
 
-// auditKey begins the annotations of audit events about who was let in.
+// auditKey is the prefix of the audit annotations with the decision.
 const auditKey = "virtual.apiresourceschema.authorization.kcp.io"
 
 const (
@@ -42,24 +42,25 @@ const (
 	reasonDenied  = "access denied"
 )
 
-// errAuthorizationFailed makes the answer 500: ask again.
+// errAuthorizationFailed results in a response with status 500.
 var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
-// Config is what the virtual workspace is made of. All fields are required.
+// Config holds the dependencies of the virtual workspace. All fields are required.
 type Config struct {
-	// Base is the configuration of the shard's API server, not completed yet.
+	// Base is the configuration of the shard's API server before completion.
 	Base *genericapiserver.Config
-	// Registry is where bindings are read from.
+	// Registry reads bindings.
 	Registry *storage.Registry
-	// Exports finds exports and schemas.
+	// Exports returns exports and schemas.
 	Exports Exports
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
-	// Serializer writes errors.
+	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
 
-// Exports finds exports and schemas, as *apiexport.Catalog does. What does not exist is a Kubernetes NotFound error.
+// Exports returns exports and schemas, as *apiindex.Resolver does. Methods return a Kubernetes NotFound error for an
+// object that does not exist.
 type Exports interface {
 	Get(ctx context.Context, export bindings.ExportKey) (*apisv1alpha2.APIExport, error)
 	GetSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
@@ -92,7 +93,7 @@ func New(cfg Config) (*virtual.Workspace, error) {
 	}, nil
 }
 
-// resolve reads "<cluster of the consumer>/[clusters/<*|the same>/]<path>".
+// resolve parses "<cluster of the consumer>/[clusters/<*|the same>/]<path>".
 func resolve(path string) (virtual.Request, bool) {
 	consumer, rest, _ := strings.Cut(path, "/")
 	cluster, err := logicalcluster.ParseName(consumer)
@@ -109,7 +110,7 @@ func resolve(path string) (virtual.Request, bool) {
 	return virtual.Request{Owner: []string{consumer}, Cluster: cluster, Path: "/" + rest}, true
 }
 
-// withBindings hides the whole API where nothing is bound.
+// withBindings responds with 404 to all requests if the logical cluster has no bound bindings.
 func withBindings(api http.Handler, shown *schemaStorage, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		bound, err := shown.boundBindings(req.Context())
@@ -124,7 +125,8 @@ func withBindings(api http.Handler, shown *schemaStorage, serializer runtime.Neg
 	})
 }
 
-// bindingReaderAuthorizer lets those read who may read the bindings of the consumer's logical cluster, which they must be able to enter.
+// bindingReaderAuthorizer allows users who may get bindings in the logical cluster of the consumer, to which they need
+// access.
 type bindingReaderAuthorizer struct{ delegate authorizer.Authorizer }
 
 // Authorize implements authorizer.Authorizer.
@@ -147,7 +149,7 @@ func (r bindingReaderAuthorizer) allowed(ctx context.Context, attributes authori
 	if !slices.Contains([]string{"get", "list", "watch"}, attributes.GetVerb()) {
 		return false, fmt.Sprintf("%s is not reading", attributes.GetVerb()), nil
 	}
-	// The context is that of the consumer's logical cluster.
+	// The context carries the logical cluster of the consumer.
 	decision, reason, err := r.delegate.Authorize(ctx, authorizer.AttributesRecord{
 		User:            attributes.GetUser(),
 		Verb:            "get",

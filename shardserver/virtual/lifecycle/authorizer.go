@@ -11,8 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// typeAuthorizer lets those in who may initialize (or terminate) workspaces of the type: in the logical cluster that
-// holds the type, which they must be able to enter. What the request is about plays no part.
+// typeAuthorizer allows users with the verb initialize (or terminate) on the workspace type, in the logical cluster of the
+// type, to which they need access. Verb and resource of the request do not matter.
 type typeAuthorizer struct {
 	kind     *ownerKind
 	delegate authorizer.Authorizer
@@ -38,7 +38,7 @@ func (a typeAuthorizer) Authorize(ctx context.Context, attributes authorizer.Att
 		ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionNoOpinion {
-		decision = authorizer.DecisionDeny // nobody is asked after this
+		decision = authorizer.DecisionDeny // the last authorizer
 	}
 	return decision, reason, err
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// contentHandler lets an owner work inside the logical clusters that wait for it.
+// contentHandler serves the content of the logical clusters that wait for an owner.
 type contentHandler struct {
 	kind       *ownerKind
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
@@ -37,8 +37,8 @@ type contentHandler struct {
 	serializer runtime.NegotiatedSerializer
 }
 
-// handler serves content with the identity that the owner has in it: itself, within the permissions that the type
-// states; or, if it states none, the creator of the workspace, within the creator's.
+// handler returns the handler of authorized requests. The caller acts with the permissions that the workspace type gives
+// its owner or, if it gives none, as the creator of the workspace.
 func (c *contentHandler) handler(cluster http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
@@ -74,7 +74,7 @@ func (c *contentHandler) handler(cluster http.Handler) http.Handler {
 	})
 }
 
-// logicalCluster reads the logical cluster. The watch cache may not know a new one yet.
+// logicalCluster reads the logical cluster, with a consistent read if the watch cache does not have it.
 func (c *contentHandler) logicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
@@ -86,11 +86,11 @@ func (c *contentHandler) logicalCluster(ctx context.Context) (*corev1alpha1.Logi
 	return cluster, err
 }
 
-// rules returns what the type permits its owner. Only the type that the owner belongs to is asked; bases give nothing.
+// rules returns the policy rules that the owner's workspace type gives it. Base types do not count.
 func (c *contentHandler) rules(ctx context.Context, owner string) ([]rbacv1.PolicyRule, error) {
 	cluster, name, ok := typeOf(owner)
 	if !ok {
-		return nil, nil // the system's own
+		return nil, nil // a system initializer or terminator
 	}
 	found, err := c.types.Get(logicalcluster.With(ctx, cluster), "", name)
 	if apierrors.IsNotFound(err) {
@@ -102,14 +102,14 @@ func (c *contentHandler) rules(ctx context.Context, owner string) ([]rbacv1.Poli
 	return c.kind.permissions(&found.Spec), nil
 }
 
-// serveByRules serves the request as the caller, who is a member of the owner's group inside.
+// serveByRules serves the request as the caller with the group of the owner, restricted to rules.
 func (c *contentHandler) serveByRules(w http.ResponseWriter, req *http.Request, cluster http.Handler, owner string, attributes authorizer.Attributes, rules []rbacv1.PolicyRule) {
 	allowed := ruleAuthorizer(rules)
 	if decision, _, _ := allowed.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow {
 		http.Error(w, fmt.Sprintf("%s %q denied by %sPermissions: no rule allows %s on %s", c.kind.noun, owner, c.kind.noun, attributes.GetVerb(), describe(attributes)), http.StatusForbidden)
 		return
 	}
-	if authorization.Reserved(attributes) { // whatever the type says, which a tenant wrote
+	if authorization.Reserved(attributes) { // tenants write workspace types, which must not allow this
 		http.Error(w, fmt.Sprintf("%s %q cannot write %s: it is maintained by the server", c.kind.noun, owner, describe(attributes)), http.StatusForbidden)
 		return
 	}
@@ -121,10 +121,10 @@ func (c *contentHandler) serveByRules(w http.ResponseWriter, req *http.Request, 
 	cluster.ServeHTTP(w, virtual.InClusterAs(req, member, allowed))
 }
 
-// serveAsCreator serves the request as the creator of the workspace, with the creator's rights.
+// serveAsCreator serves the request as the creator of the workspace.
 func (c *contentHandler) serveAsCreator(w http.ResponseWriter, req *http.Request, cluster http.Handler, target *corev1alpha1.LogicalCluster) {
 	if target.Spec.CreatedBy == nil || target.Spec.CreatedBy.Username == "" {
-		c.fail(w, req, apierrors.NewInternalError(errors.New("the logical cluster does not say who created it")))
+		c.fail(w, req, apierrors.NewInternalError(errors.New("the logical cluster has no spec.createdBy")))
 		return
 	}
 	scoped := virtual.InClusterAs(req, creator(target.Spec.CreatedBy), nil)
@@ -144,8 +144,8 @@ func (c *contentHandler) serveAsCreator(w http.ResponseWriter, req *http.Request
 	}
 }
 
-// creator returns who made a workspace, without what no workspace may hand on: rights over the whole shard, and the
-// turn of other initializers.
+// creator returns the creator of a workspace without the groups that must not be passed on: system:masters, and those of
+// initializers and terminators.
 func creator(createdBy *authenticationv1.UserInfo) user.Info {
 	extra := map[string][]string{}
 	for key, values := range createdBy.Extra {
@@ -160,7 +160,7 @@ func creator(createdBy *authenticationv1.UserInfo) user.Info {
 	}
 }
 
-// ruleAuthorizer allows what policy rules allow.
+// ruleAuthorizer authorizes by policy rules.
 type ruleAuthorizer []rbacv1.PolicyRule
 
 func (r ruleAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -170,7 +170,7 @@ func (r ruleAuthorizer) Authorize(_ context.Context, attributes authorizer.Attri
 	return authorizer.DecisionDeny, "no rule allows it", nil
 }
 
-// describe names what a request is about: "<group or core>/<resource>[/<subresource>][ <namespace>/<name>]", or a path.
+// describe returns "<group or core>/<resource>[/<subresource>]", or the path of a non-resource request.
 func describe(attributes authorizer.Attributes) string {
 	if !attributes.IsResourceRequest() {
 		return attributes.GetPath()

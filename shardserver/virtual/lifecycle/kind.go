@@ -1,8 +1,8 @@
-// Package lifecycle holds the virtual workspaces of initializers and terminators: what a workspace type's controller
-// sees and may do of the logical clusters that wait for it, and for as long as they do.
+// Package lifecycle holds the virtual workspaces of initializers and terminators, in which the controller of a workspace
+// type reads and writes the logical clusters that wait for it, while they do.
 //
-// The two differ in little: which list of the status names them, which phase they work in, and which fields of the
-// type speak of them (kind). What decides when a logical cluster moves on is not here but in package tenancy.
+// The two differ only in the list in the status, the phase, and the fields of the workspace type (ownerKind). The package
+// must not change phases: that is for package tenancy.
 package lifecycle
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// ownerKind is what tells initializers and terminators apart.
+// ownerKind holds the differences between initializers and terminators.
 type ownerKind struct {
-	// name is that of the virtual workspace.
+	// name is the name of the virtual workspace.
 	name string
-	// noun is what messages call the owner, and field where in the status it is listed.
+	// noun names the owner in messages, and field is the status field that lists it.
 	noun, field string
-	// verb is what one must be allowed to do to the workspace type.
+	// verb is the required verb on the workspace type.
 	verb string
-	// groupPrefix, with the owner's name, is the group that acts in the content of logical clusters.
+	// groupPrefix plus the owner is the group of callers in the content of logical clusters.
 	groupPrefix string
 	// phase is that of the logical clusters that the owner sees.
 	phase corev1alpha1.LogicalClusterPhaseType
@@ -39,9 +39,9 @@ type ownerKind struct {
 	waitsFor func(cluster *corev1alpha1.LogicalCluster, owner string) bool
 	// list returns the remaining owners of this kind.
 	list func(status *corev1alpha1.LogicalClusterStatus) []string
-	// permissions are the rights that the type gives its owner inside; none means those of the creator.
+	// permissions returns the policy rules that the type gives its owner; none means those of the creator.
 	permissions func(spec *tenancyv1alpha1.WorkspaceTypeSpec) []rbacv1.PolicyRule
-	// ownDiscovery tells that discovery of one logical cluster shows this API alone, not the content.
+	// ownDiscovery means that discovery of one logical cluster shows this API only, not the content.
 	ownDiscovery bool
 }
 
@@ -83,7 +83,7 @@ func toStrings[S ~string](list []S) []string {
 	return out
 }
 
-// selector narrows a selector to the logical clusters that wait for the owner.
+// selector restricts a selector to the logical clusters that wait for the owner.
 func (k *ownerKind) selector(owner string, wanted labels.Selector) (labels.Selector, error) {
 	if wanted == nil {
 		wanted = labels.Everything()
@@ -99,8 +99,8 @@ func (k *ownerKind) selector(owner string, wanted labels.Selector) (labels.Selec
 	return wanted, nil
 }
 
-// typeOf returns the workspace type that an initializer or terminator belongs to: "<cluster name>:<type name>". Those
-// of the system ("system:...") belong to none.
+// typeOf returns the workspace type of an initializer or terminator "<cluster name>:<type name>". System ones
+// ("system:...") have none.
 func typeOf(owner string) (cluster logicalcluster.Name, name string, ok bool) {
 	colon := strings.LastIndex(owner, ":")
 	if colon <= 0 || colon == len(owner)-1 || isSystem(owner) {

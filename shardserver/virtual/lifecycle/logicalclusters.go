@@ -20,11 +20,11 @@ import (
 
 var logicalClusters = corev1alpha1.Resource("logicalclusters")
 
-// errNoOwner is a fault of this program: the storages below are reached through a virtual workspace only.
+// errNoOwner indicates a bug: the storages below are served in a virtual workspace only.
 var errNoOwner = errors.New("no virtual workspace in the request")
 
-// clusterStorage is the LogicalClusters that wait for the request's owner, read from the storage of the shard. Whoever else's
-// exist does not show: not by name, not in lists, and one that waits no longer leaves watches as a deletion.
+// clusterStorage serves the LogicalClusters that wait for the owner of the request, from the storage of the shard. Others
+// are not found, and one that stops waiting is reported as deleted to watches.
 type clusterStorage struct {
 	kind  *ownerKind
 	store storage.Store
@@ -81,8 +81,8 @@ func (v *clusterStorage) Watch(ctx context.Context, options *internalversion.Lis
 	return v.store.Watch(ctx, restricted)
 }
 
-// restricted puts the owner's labels into the selector of every single request: a continue token or a resource version
-// says where to go on, not what may be seen.
+// restrictToOwner adds the labels of the owner to the selector, in every request: continue tokens and resource versions
+// carry no authorization.
 func (v *clusterStorage) restricted(ctx context.Context, options *internalversion.ListOptions) (*internalversion.ListOptions, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
@@ -101,13 +101,13 @@ func (v *clusterStorage) ConvertToTable(ctx context.Context, object, options run
 	return v.store.(rest.TableConvertor).ConvertToTable(ctx, object, options)
 }
 
-// statusStore is what the status subresource of the shard offers.
+// statusStore is the status subresource of the shard.
 type statusStore interface {
 	rest.Updater
 	rest.ResetFieldsStrategy
 }
 
-// statusStorage is the status of the LogicalClusters that wait for the request's owner.
+// statusStorage serves the status of the LogicalClusters that wait for the owner of the request.
 type statusStorage struct {
 	clusters *clusterStorage
 	status   statusStore
@@ -126,15 +126,15 @@ func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.Ge
 	return s.clusters.Get(ctx, name, options)
 }
 
-// Update implements rest.Updater. A change is looked at inside the transaction that makes it, against what is stored
-// then, beside whatever admission has to say.
+// Update implements rest.Updater. It validates the change against the stored object inside the transaction, in addition
+// to admission.
 func (s *statusStorage) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	owner, err := ownerOf(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	// A patch is applied to the object before it is validated, and its failure may tell of the object.
+	// Check visibility first: a patch is applied before validation, and its error may reveal the content of the object.
 	if _, err := s.Get(ctx, name, &metav1.GetOptions{}); err != nil {
 		return nil, false, err
 	}

@@ -9,9 +9,8 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// validateStatus holds an owner to its own part of the status: it may take itself off its list and say things in
-// conditions. What others are waited for, where the logical cluster is found and how far it is are not its business:
-// who could write them could skip another's turn.
+// validateStatus restricts the status update of an owner: it may remove itself from its list and change conditions. Other
+// initializers and terminators, the URL and the phase are immutable for it, so that no owner can skip another.
 func (k *ownerKind) validateStatus(owner string, before, after *corev1alpha1.LogicalClusterStatus) field.ErrorList {
 	path := field.NewPath("status")
 	var errs field.ErrorList

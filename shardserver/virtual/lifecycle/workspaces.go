@@ -21,17 +21,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// Config is what the virtual workspaces are made of. All fields are required.
+// Config holds the dependencies of the virtual workspaces. All fields are required.
 type Config struct {
-	// Base is the configuration of the shard's API server, not completed yet.
+	// Base is the configuration of the shard's API server before completion.
 	Base *genericapiserver.Config
-	// Registry is where logical clusters and workspace types are read from.
+	// Registry reads logical clusters and workspace types.
 	Registry *storage.Registry
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
 	// LogicalClusters and Status are the storages of the shard.
 	LogicalClusters, Status rest.Storage
-	// Serializer writes errors.
+	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
 
@@ -51,7 +51,7 @@ func New(cfg Config) ([]*virtual.Workspace, error) {
 func newWorkspace(cfg Config, k *ownerKind) (*virtual.Workspace, error) {
 	store, ok := cfg.LogicalClusters.(storage.Store)
 	if !ok {
-		return nil, fmt.Errorf("the storage of logical clusters is %T, which cannot be read", cfg.LogicalClusters)
+		return nil, fmt.Errorf("the storage of logical clusters is %T, which is not readable", cfg.LogicalClusters)
 	}
 	status, ok := cfg.Status.(statusStore)
 	if !ok {
@@ -89,7 +89,7 @@ func newWorkspace(cfg Config, k *ownerKind) (*virtual.Workspace, error) {
 	}, nil
 }
 
-// route tells requests to the LogicalCluster, which waits, from those to what it contains.
+// route sends requests for LogicalCluster objects to api and requests for the content of a logical cluster to content.
 func (k *ownerKind) route(api, content http.Handler) http.Handler {
 	own := "/apis/" + corev1alpha1.SchemeGroupVersion.String() + "/" + logicalClusters.Resource
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -107,7 +107,7 @@ func (k *ownerKind) route(api, content http.Handler) http.Handler {
 	})
 }
 
-// checks are the readiness checks: one for each thing that is served, all of which stand on the same storage.
+// checks returns the readiness checks of kcp's names, which all check the same storage.
 func (k *ownerKind) checks(store rest.Storage) []healthz.HealthChecker {
 	check := func(*http.Request) error {
 		if storage, ok := store.(interface{ ReadinessCheck() error }); ok {

@@ -13,10 +13,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// auditKey begins the annotations that tell how a request was decided.
+// auditKey is the prefix of the audit annotations with the decision.
 const auditKey = "virtual.replication.content.authorization.kcp.io"
 
-// All that a client is told. The details are in the audit log.
+// Reasons returned to clients. Details are in the audit log.
 const (
 	reasonGranted = "access granted"
 	reasonDenied  = "access denied"
@@ -24,7 +24,8 @@ const (
 
 var errAuthorizationFailed = errors.New("the request cannot be authorized now")
 
-// contentAuthorizer lets those read who may do so on apiexports/content of the export, what a consumer has bound.
+// contentAuthorizer allows users with the same verb on apiexports/content of the export to read resources that the
+// consumer has bound.
 type contentAuthorizer struct{ *Workspace }
 
 // Authorize implements authorizer.Authorizer.
@@ -42,7 +43,7 @@ func (a contentAuthorizer) Authorize(ctx context.Context, attributes authorizer.
 	return authorizer.DecisionAllow, reasonGranted, nil
 }
 
-// denialReason says why a request is refused; empty if it is not.
+// denialReason returns why a request is denied; empty if it is allowed.
 func (a contentAuthorizer) denialReason(ctx context.Context, attributes authorizer.Attributes) (string, error) {
 	if !isRead(attributes.GetVerb()) {
 		return "everything here is read-only", nil
@@ -52,14 +53,14 @@ func (a contentAuthorizer) denialReason(ctx context.Context, attributes authoriz
 		return "", err
 	}
 	if exposed == nil {
-		return "the slice does not exist, or shows nothing", nil
+		return "the slice does not exist, or exposes no resource", nil
 	}
 	allowed, why, err := a.mayAccessContent(ctx, attributes, exposed)
 	if err != nil || !allowed {
 		return "apiexports/content: " + why, err
 	}
 	if target.Cluster.IsWildcard() || !attributes.IsResourceRequest() {
-		return "", nil // the one is refused for what it is, the other is about no consumer
+		return "", nil // the handler rejects wildcard requests; non-resource requests concern no consumer
 	}
 	_, bound, err := a.binds(ctx, target.Cluster, exposed)
 	if err == nil && !bound {
@@ -68,7 +69,7 @@ func (a contentAuthorizer) denialReason(ctx context.Context, attributes authoriz
 	return "", err
 }
 
-// mayAccessContent asks whether the caller may act for the provider of the export.
+// mayAccessContent checks that the caller has the same verb on apiexports/content of the export.
 func (a contentAuthorizer) mayAccessContent(ctx context.Context, attributes authorizer.Attributes, exposed *exposedResource) (bool, string, error) {
 	decision, reason, err := a.config.Authorizer.Authorize(authorization.WithElsewhere(logicalcluster.With(ctx, logicalcluster.Of(exposed.Export))), authorizer.AttributesRecord{
 		User:            attributes.GetUser(),

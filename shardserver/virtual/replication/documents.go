@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// apiSetFinder makes the API set of a slice: one resource, read-only.
+// apiSetFinder builds the API set of a slice: one read-only resource.
 type apiSetFinder struct {
 	workspace *Workspace
 	source    *discovery.Source
@@ -60,7 +60,8 @@ func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
 	return set, nil
 }
 
-// documents serves discovery and OpenAPI of slices. What is the same everywhere is asked of content.
+// documents returns the handler of discovery and OpenAPI of slices. Documents that do not depend on the slice come from
+// content.
 func (w *Workspace) documents(content http.Handler) http.Handler {
 	wholeDiscovery, wholeOpenAPI := w.config.Documents()
 	sets := &apiSetFinder{w, wholeOpenAPI.Source()}
@@ -75,7 +76,7 @@ func (w *Workspace) documents(content http.Handler) http.Handler {
 	served := wholeOpenAPI.View(sets, wholeDiscovery.View(sets, stock))
 	return http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if strings.TrimSuffix(req.URL.Path, "/") == "/openapi/v2" {
-			w.fail(rw, req, notFound(req)) // clients take version 3
+			w.fail(rw, req, notFound(req)) // clients fall back to version 3
 			return
 		}
 		served.ServeHTTP(rw, req)

@@ -15,10 +15,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// hiddenAnnotations are annotations that tell where an object was copied from.
+// hiddenAnnotations are set on replicas and name their origin.
 var hiddenAnnotations = []string{"kcp.io/shard", "cache.kcp.io/original-resource-version", "cache.kcp.io/original-resource-UID"}
 
-// serveRead serves objects to a consumer: from the logical cluster that offers them, as if they were in that of the consumer.
+// serveRead serves a read of objects in another logical cluster as if they were in that of the consumer.
 func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) {
 	if info.APIGroup != exposed.resource.Group || info.Resource != exposed.resource.Resource || info.Subresource != "" || info.Namespace != "" {
 		w.fail(rw, req, notFound(req))
@@ -60,7 +60,7 @@ func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *r
 	}
 }
 
-// checkSelected fails for an object that is not offered.
+// checkSelected fails with NotFound for an object that the selector does not match.
 func checkSelected(ctx context.Context, source objectSource, exposed *exposedResource, name string, selector labels.Selector) error {
 	found, err := source.labels(ctx, name)
 	if err == nil && !selector.Matches(found) {
@@ -69,7 +69,7 @@ func checkSelected(ctx context.Context, source objectSource, exposed *exposedRes
 	return err
 }
 
-// withSelector returns a request for what is offered, of what it asks for.
+// withSelector adds the selector to a list or watch request.
 func withSelector(req *http.Request, verb string, selector labels.Selector) (*http.Request, error) {
 	requirements, _ := selector.Requirements()
 	if verb == "get" || len(requirements) == 0 {

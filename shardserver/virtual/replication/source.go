@@ -16,16 +16,16 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 )
 
-// objectSource is where objects are read from: where they are, or copies of them.
+// objectSource reads objects, from the storage of this shard or from replicas of another shard.
 type objectSource interface {
-	// serve answers a read in the logical cluster that offers the objects. On an error nothing was written.
+	// serve serves a read in the logical cluster of the objects. If it returns an error, it has not responded.
 	serve(w http.ResponseWriter, req *http.Request) error
-	// labels returns those of one object.
+	// labels returns the labels of one object.
 	labels(ctx context.Context, name string) (labels.Set, error)
 }
 
-// sourceFor returns where objects are read from, for a consumer that has bound a schema. What comes from another shard is that
-// of the one shard which the offer came from, and of no other that may say to have the same.
+// sourceFor returns the source of the objects for a consumer that has bound a schema. Objects of another shard come only
+// from the shard that published the ClusterCachedResource.
 func (w *Workspace) sourceFor(ctx context.Context, exposed *exposedResource, schema types.UID) (objectSource, error) {
 	here, err := w.config.Registry.Here(ctx, logicalcluster.Of(exposed.Resource))
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *Workspace) sourceFor(ctx context.Context, exposed *exposedResource, sch
 	source, ok := replica.SourceOf(exposed.Resource)
 	store := w.config.Replicas()
 	if !ok || store == nil {
-		return nil, fmt.Errorf("ClusterCachedResource %q of %q on another shard offers what cannot be followed", exposed.Resource.Name, logicalcluster.Of(exposed.Resource))
+		return nil, fmt.Errorf("ClusterCachedResource %q of %q on another shard has no replicas on this shard", exposed.Resource.Name, logicalcluster.Of(exposed.Resource))
 	}
 	return remoteSource{store, source, schema}, nil
 }
@@ -74,7 +74,7 @@ func (l localSource) labels(ctx context.Context, name string) (labels.Set, error
 	return accessor.GetLabels(), nil
 }
 
-// remoteSource reads copies of what another shard has.
+// remoteSource reads replicas of the objects of another shard.
 type remoteSource struct {
 	store  *replica.Store
 	source replica.Source

@@ -10,12 +10,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// recheckInterval is how often an open watch is asked whether it may go on.
+// recheckInterval is the interval between two checks of an open watch.
 const recheckInterval = time.Second
 
-// terminateWhenRevoked returns a request that ends when a consumer is no longer shown what it watches: it has bound something else,
-// or the slice, its export or the offer behind it has gone or changed. Other requests than watches are left alone. Call
-// done with the end of the request.
+// terminateWhenRevoked returns a watch request that ends when the binding of the consumer, the slice, its export or the
+// ClusterCachedResource is deleted or changed. Other requests are returned unchanged. Callers must call done at the end of
+// the request.
 func (w *Workspace) terminateWhenRevoked(req *http.Request, info *request.RequestInfo, consumer logicalcluster.Name, exposed *exposedResource) (tracked *http.Request, done func()) {
 	if info.Verb != "watch" {
 		return req, func() {}
@@ -36,7 +36,7 @@ func (w *Workspace) terminateWhenRevoked(req *http.Request, info *request.Reques
 	return req.WithContext(ctx), cancel
 }
 
-// stillExposed tells whether a consumer is shown what it was. It is, as long as nobody knows better.
+// stillExposed reports whether a consumer may still read the resource. It returns true on errors.
 func (w *Workspace) stillExposed(ctx context.Context, consumer logicalcluster.Name, exposed *exposedResource) bool {
 	current, err := w.find(ctx, exposed.cluster, exposed.slice)
 	if err != nil {

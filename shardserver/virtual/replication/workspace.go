@@ -1,9 +1,9 @@
-// Package replication holds the virtual workspace by which the consumers of an export read the objects that another
-// workspace offers with a ClusterCachedResource: read-only, one resource, as if the objects were in the workspace of the
-// consumer. The owner of a URL is a ClusterCachedResourceEndpointSlice.
+// Package replication holds the virtual workspace of cached resources: consumers of an export read the objects of one
+// resource that another workspace publishes with a ClusterCachedResource, as if they were in the consumer's workspace.
+// The owner of a URL is a ClusterCachedResourceEndpointSlice. All access is read-only.
 //
-// Objects of this shard are read where they are, through the handlers of the logical cluster that offers them; those of
-// other shards from copies (package replication/copies). Nothing is kept here.
+// Objects of this shard are served by the handlers of their logical cluster, those of other shards from replicas (package
+// cachedresources/replica). The package must not store objects.
 package replication
 
 import (
@@ -34,27 +34,27 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/virtual"
 )
 
-// Name is that of the virtual workspace, and of its readiness check.
+// Name is the name of the virtual workspace and of its readiness check.
 const Name = "replication"
 
-// readVerbs are all that there are.
+// readVerbs are the allowed verbs.
 var readVerbs = []string{"get", "list", "watch"}
 
-// Config is what the virtual workspace is made of. All fields are required.
+// Config holds the dependencies of the virtual workspace. All fields are required.
 type Config struct {
 	Registry *storage.Registry
-	// Exports finds exports and their schemas; References is what follows the references of slices.
+	// Exports returns exports and schemas; References resolves the references of slices.
 	Exports    *apiindex.Resolver
 	References cachedresources.Exports
-	// Replicas returns what has the objects of other shards; nil on a shard that follows none. It is asked when requests are.
+	// Replicas returns the store of objects of other shards, or nil without one. It is called when requests are served.
 	Replicas func() *replica.Store
-	// Bindings tells what consumers have bound.
+	// Bindings indexes the bound resources of consumers.
 	Bindings *bindings.Index
 	// Authorizer is the shard's whole authorization chain.
 	Authorizer authorizer.Authorizer
-	// Documents returns the handlers of documents about logical clusters. They are there when requests are.
+	// Documents returns the discovery and OpenAPI handlers of logical clusters. It is called when requests are served.
 	Documents func() (*discovery.Handler, *openapi.Handler)
-	// Serializer writes errors.
+	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
 
@@ -63,7 +63,7 @@ type Workspace struct {
 	config Config
 	slices *storage.Reader[*cachev1alpha1.ClusterCachedResourceEndpointSlice]
 	lookup cachedresources.Lookup
-	// content serves logical clusters. It is there when requests are.
+	// content serves logical clusters. It is set before the first request.
 	content http.Handler
 }
 
@@ -78,7 +78,7 @@ func New(cfg Config) *Workspace {
 
 var endpointSlices = cachev1alpha1.Resource("clustercachedresourceendpointslices")
 
-// Virtual returns what the virtual workspace is in a set of them.
+// Virtual returns the virtual workspace for registration.
 func (w *Workspace) Virtual() *virtual.Workspace {
 	return &virtual.Workspace{
 		Name:       Name,
@@ -90,7 +90,7 @@ func (w *Workspace) Virtual() *virtual.Workspace {
 	}
 }
 
-// resolve reads "<cluster of the slice>/<its name>/clusters/<*|name>/<path>".
+// resolve parses "<cluster of the slice>/<its name>/clusters/<*|name>/<path>".
 func resolve(path string) (virtual.Request, bool) {
 	resolved, ok := virtual.OwnerAndCluster(2)(path)
 	if !ok || resolved.Owner[1] == "" {
@@ -105,16 +105,16 @@ func (w *Workspace) check(*http.Request) error {
 	return err
 }
 
-// exposedResource is what a slice shows.
+// exposedResource is the resource that a slice exposes.
 type exposedResource struct {
 	cachedresources.Sight
 	resource schema.GroupResource
-	// cluster and slice are where the slice is.
+	// cluster and slice identify the slice.
 	cluster logicalcluster.Name
 	slice   string
 }
 
-// find returns what the slice of the request shows, or nil.
+// find returns the resource that a slice exposes, or nil.
 func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name string) (*exposedResource, error) {
 	slice, err := w.slices.Get(logicalcluster.With(ctx, cluster), "", name)
 	if apierrors.IsNotFound(err) {
@@ -130,7 +130,7 @@ func (w *Workspace) find(ctx context.Context, cluster logicalcluster.Name, name 
 	return &exposedResource{sight, schema.GroupResource{Group: sight.Entry.Group, Resource: sight.Entry.Name}, cluster, name}, nil
 }
 
-// findForRequest is find for a request to the virtual workspace.
+// findForRequest is find for the slice of a request.
 func (w *Workspace) findForRequest(ctx context.Context) (virtual.Request, *exposedResource, error) {
 	target, ok := virtual.From(ctx)
 	if !ok {
@@ -176,8 +176,8 @@ func (w *Workspace) handler(content http.Handler) http.Handler {
 	})
 }
 
-// ServeConsumer serves a request that a consumer has made in its own logical cluster, which is that of the context, and
-// that was authorized there, from a slice. It returns false, with nothing written, if there is no such slice.
+// ServeConsumer serves a request in the logical cluster of a consumer, which is that of the context and where the request
+// was authorized, from a slice. It returns false without a response if the slice does not exist.
 func (w *Workspace) ServeConsumer(rw http.ResponseWriter, req *http.Request, cluster logicalcluster.Name, slice string) bool {
 	ctx := req.Context()
 	info, ok := request.RequestInfoFrom(ctx)
@@ -194,13 +194,13 @@ func (w *Workspace) ServeConsumer(rw http.ResponseWriter, req *http.Request, clu
 	return true
 }
 
-// fail answers with an error. What is no Kubernetes status went wrong inside and is for the log.
+// fail responds with an error. Errors other than Kubernetes statuses are internal and only logged.
 func (w *Workspace) fail(rw http.ResponseWriter, req *http.Request, err error) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		if req.Context().Err() == nil {
 			klog.FromContext(req.Context()).Error(err, "Serving cached resources failed", "path", req.URL.Path)
 		}
-		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot answer now"))
+		err = apierrors.NewInternalError(errors.New("the virtual workspace cannot serve the request"))
 	}
 	responsewriters.ErrorNegotiated(err, w.config.Serializer, schema.GroupVersion{}, rw, req)
 }
