@@ -113,5 +113,6 @@ fuzz: ## Every fuzz target for FUZZ_TIME.
 	@hack/fuzz.sh $(FUZZ_TIME)
 
 .PHONY: bench
-bench: ## Figures of one run as a table and as JSON in bench.json: about three quarters of an hour on an idle machine, a quarter of an hour with BENCH_SCALE=0.1. Figures come as they are known, and stay if it is broken off.
+bench: ## Figures of one run as a table, in bench.json and in docs/performance.md: about three quarters of an hour on an idle machine. BENCH_SCALE=0.1 takes a quarter of an hour and leaves docs/performance.md as it is.
 	go test -run '^$$' -bench . -benchtime 1x -timeout 120m ./test/bench/...
+	@if [[ -z "$${BENCH_SCALE:-}" ]]; then go run ./hack/benchtable bench.json docs/performance.md $(GIT_COMMIT); fi
