@@ -30,7 +30,7 @@ func BenchmarkRegions(b *testing.B) {
 		}
 	}
 	arrived := make(chan string, many)
-	go asia.Client(t, "beta").Follow(t.Context(), exports, client.Position{}, arrivals(arrived))
+	go asia.Client(t, "beta").NewReflector(exports, client.Position{}, arrivals(arrived)).Run(t.Context())
 	publish("first")
 	<-arrived
 	var all time.Duration
@@ -66,18 +66,18 @@ func BenchmarkRegions(b *testing.B) {
 // arrivals are the names of objects as they come.
 type arrivals chan string
 
-func (a arrivals) Replaced(objects []*client.Object, _ client.Position) {
+func (a arrivals) OnReplace(objects []*client.Object, _ client.Position) {
 	for _, object := range objects {
 		a <- object.Name
 	}
 }
 
-func (a arrivals) Changed(change watch.EventType, object *client.Object, _ client.Position) {
+func (a arrivals) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	if change == watch.Added {
 		a <- object.Name
 	}
 }
 
-func (arrivals) Connected() {}
+func (arrivals) OnConnect() {}
 
-func (arrivals) Disconnected(error) {}
+func (arrivals) OnDisconnect(error) {}

@@ -28,7 +28,7 @@ type recorder struct {
 	down    error
 }
 
-func (r *recorder) Replaced(objects []*client.Object, at client.Position) {
+func (r *recorder) OnReplace(objects []*client.Object, at client.Position) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.lists, r.at, r.objects = r.lists+1, at, map[client.Key]bool{}
@@ -37,7 +37,7 @@ func (r *recorder) Replaced(objects []*client.Object, at client.Position) {
 	}
 }
 
-func (r *recorder) Changed(change watch.EventType, object *client.Object, at client.Position) {
+func (r *recorder) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.at = at
@@ -53,13 +53,13 @@ func (r *recorder) Changed(change watch.EventType, object *client.Object, at cli
 	r.events = append(r.events, string(change)+" "+object.String())
 }
 
-func (r *recorder) Connected() {
+func (r *recorder) OnConnect() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.down = nil
 }
 
-func (r *recorder) Disconnected(err error) {
+func (r *recorder) OnDisconnect(err error) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.down = err
@@ -93,7 +93,7 @@ func followOf(t *testing.T, c *client.Client, gvr schema.GroupVersionResource, f
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.Follow(ctx, gvr, from, r)
+		c.NewReflector(gvr, from, r).Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)

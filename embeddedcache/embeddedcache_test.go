@@ -50,7 +50,7 @@ func TestAShardServesACache(t *testing.T) {
 
 	changes := make(chan string, 10)
 	var last client.Position
-	go masters.Follow(ctx, exports, last, follower(changes))
+	go masters.NewReflector(exports, last, follower(changes)).Run(ctx)
 	if got := <-changes; got != "replaced" {
 		t.Fatalf("first %s", got)
 	}
@@ -111,14 +111,14 @@ func get(t *testing.T, c *http.Client, url string) (int, string) {
 
 type follower chan string
 
-func (f follower) Replaced([]*client.Object, client.Position) { f <- "replaced" }
+func (f follower) OnReplace([]*client.Object, client.Position) { f <- "replaced" }
 
-func (f follower) Changed(change watch.EventType, object *client.Object, _ client.Position) {
+func (f follower) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	if object != nil && object.Shard == "beta" { // the shard itself publishes, too
 		f <- string(change) + " " + object.String()
 	}
 }
 
-func (follower) Connected() {}
+func (follower) OnConnect() {}
 
-func (f follower) Disconnected(err error) { f <- err.Error() }
+func (f follower) OnDisconnect(err error) { f <- err.Error() }

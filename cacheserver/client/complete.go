@@ -1,7 +1,6 @@
 package client
 
 import (
-	"fmt"
 	"strconv"
 	"sync"
 
@@ -29,8 +28,8 @@ type Completeness struct {
 	since map[string]uint64
 }
 
-// Replaced takes the list of all reports.
-func (c *Completeness) Replaced(reports []*Object, at Position) {
+// OnReplace takes the list of all reports.
+func (c *Completeness) OnReplace(reports []*Object, at Position) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	before := c.since
@@ -45,8 +44,8 @@ func (c *Completeness) Replaced(reports []*Object, at Position) {
 	c.incarnation = at.Incarnation
 }
 
-// Changed takes one change of a report.
-func (c *Completeness) Changed(change watch.EventType, report *Object, at Position) {
+// OnEvent takes one change of a report.
+func (c *Completeness) OnEvent(change watch.EventType, report *Object, at Position) {
 	if report == nil {
 		return
 	}
@@ -107,6 +106,3 @@ func complete(report *Object) bool {
 	}
 	return exactjson.Unmarshal(report.Raw, &content) == nil && content.Spec.Complete
 }
-
-// String describes a position for logs.
-func (p Position) String() string { return fmt.Sprintf("%s of %q", p.ResourceVersion, p.Incarnation) }

@@ -1,12 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	exactjson "k8s.io/apimachinery/pkg/util/json"
 
@@ -56,6 +58,30 @@ type Object struct {
 	Meta metav1.ObjectMeta
 	// Raw is all of it as JSON. It must not be changed.
 	Raw json.RawMessage
+}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (o *Object) GetObjectMeta() metav1.Object { return &o.Meta }
+
+// DeepCopyObject implements runtime.Object.
+func (o *Object) DeepCopyObject() runtime.Object {
+	return &Object{Key: o.Key, TypeMeta: o.TypeMeta, Meta: *o.Meta.DeepCopy(), Raw: bytes.Clone(o.Raw)}
+}
+
+// objectList is a list of objects of a cache. It implements runtime.Object.
+type objectList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []*Object
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *objectList) DeepCopyObject() runtime.Object {
+	items := make([]*Object, 0, len(l.Items))
+	for _, item := range l.Items {
+		items = append(items, item.DeepCopyObject().(*Object))
+	}
+	return &objectList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy(), Items: items}
 }
 
 // String returns its key.

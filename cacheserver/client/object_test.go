@@ -39,7 +39,7 @@ func TestFieldsThatLookLikeOthersAreNone(t *testing.T) {
 		t.Errorf("decoded to %+v", report)
 	}
 	var known Completeness
-	known.Changed(watch.Added, object, Position{Incarnation: "i", ResourceVersion: "7"})
+	known.OnEvent(watch.Added, object, Position{Incarnation: "i", ResourceVersion: "7"})
 	if known.Now("mallory") {
 		t.Error("what it says of its completeness is read from elsewhere")
 	}

@@ -81,10 +81,10 @@ func (c *Carrier) Run(ctx context.Context) {
 	for _, resource := range client.Resources() {
 		gvr := resource.GroupVersionResource
 		running.Go(func() {
-			c.config.Here.Follow(ctx, gvr, client.Position{}, follower{side: c.here, gvr: gvr, log: c.log})
+			c.config.Here.NewReflector(gvr, client.Position{}, follower{side: c.here, gvr: gvr, log: c.log}).Run(ctx)
 		})
 		running.Go(func() {
-			c.config.Parent.Follow(ctx, gvr, client.Position{}, follower{side: c.above, gvr: gvr, log: c.log})
+			c.config.Parent.NewReflector(gvr, client.Position{}, follower{side: c.above, gvr: gvr, log: c.log}).Run(ctx)
 		})
 	}
 	for range workers {

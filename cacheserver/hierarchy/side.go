@@ -107,10 +107,10 @@ type follower struct {
 	log klog.Logger
 }
 
-// Replaced implements client.Follower.
-func (f follower) Replaced(objects []*client.Object, at client.Position) {
+// OnReplace implements client.EventHandler.
+func (f follower) OnReplace(objects []*client.Object, at client.Position) {
 	if f.gvr == client.Reports {
-		f.complete.Replaced(objects, at)
+		f.complete.OnReplace(objects, at)
 	}
 	known := make(map[client.Key]copied, len(objects))
 	for _, object := range objects {
@@ -133,10 +133,10 @@ func (f follower) Replaced(objects []*client.Object, at client.Position) {
 	f.changed(items...)
 }
 
-// Changed implements client.Follower.
-func (f follower) Changed(change watch.EventType, object *client.Object, at client.Position) {
+// OnEvent implements client.EventHandler.
+func (f follower) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
 	if f.gvr == client.Reports {
-		f.complete.Changed(change, object, at)
+		f.complete.OnEvent(change, object, at)
 	}
 	var known copied
 	if object != nil && change != watch.Deleted {
@@ -178,8 +178,8 @@ func (f follower) read(object *client.Object) copied {
 	return known
 }
 
-// Connected implements client.Follower.
-func (f follower) Connected() {
+// OnConnect implements client.EventHandler.
+func (f follower) OnConnect() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.broken[f.gvr] {
@@ -190,8 +190,8 @@ func (f follower) Connected() {
 	}
 }
 
-// Disconnected implements client.Follower.
-func (f follower) Disconnected(err error) {
+// OnDisconnect implements client.EventHandler.
+func (f follower) OnDisconnect(err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if len(f.broken) == 0 {

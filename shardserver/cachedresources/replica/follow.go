@@ -20,7 +20,7 @@ import (
 // writers is how many copies are written at once when a list brings many.
 const writers = 8
 
-// follower writes down what the stream of a source tells. It implements client.Follower: it holds the stream up for as
+// follower writes down what the stream of a source tells. It implements client.EventHandler: it holds the stream up for as
 // long as the shard's own etcd takes.
 type follower struct {
 	ctx    context.Context //nolint:containedctx // it is the lifetime of the stream
@@ -31,8 +31,8 @@ type follower struct {
 	missing map[string]bool
 }
 
-// Replaced takes over what is in the cache.
-func (f *follower) Replaced(objects []*client.Object, _ client.Position) {
+// OnReplace takes over what is in the cache.
+func (f *follower) OnReplace(objects []*client.Object, _ client.Position) {
 	var stored map[string]original
 	f.persist("Reading copies", func() (err error) {
 		stored, err = f.held.list(f.ctx, f.source.Cluster)
@@ -69,8 +69,8 @@ func (f *follower) Replaced(objects []*client.Object, _ client.Position) {
 	}
 }
 
-// Changed takes over one change.
-func (f *follower) Changed(change watch.EventType, object *client.Object, _ client.Position) {
+// OnEvent takes over one change.
+func (f *follower) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	switch {
 	case object == nil: // a bookmark
 	case f.isComplete(object):
@@ -87,11 +87,11 @@ func (f *follower) Changed(change watch.EventType, object *client.Object, _ clie
 	}
 }
 
-// Connected implements client.Follower.
-func (f *follower) Connected() {}
+// OnConnect implements client.EventHandler.
+func (f *follower) OnConnect() {}
 
-// Disconnected implements client.Follower. The mirror tells of a cache that is away.
-func (f *follower) Disconnected(err error) {
+// OnDisconnect implements client.EventHandler. The mirror tells of a cache that is away.
+func (f *follower) OnDisconnect(err error) {
 	klog.FromContext(f.ctx).V(2).Info("What another shard offers is not followed until the cache answers", "resource", f.source.Resource, "cluster", f.source.Cluster, "shard", f.source.Shard, "reason", err)
 }
 

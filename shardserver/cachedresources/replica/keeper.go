@@ -218,7 +218,7 @@ func (k *Keeper) follow(ctx context.Context, source Source) {
 		return
 	}
 	follower := &follower{ctx: ctx, source: source, held: held}
-	k.cfg.Cache.FollowOf(ctx, client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, follower)
+	k.cfg.Cache.NewReflectorOf(client.CachedResource(source.Resource, source.Identity), source.Shard, source.Cluster, client.Position{}, follower).Run(ctx)
 }
 
 // errNews is what remove ends with when something else is wanted by now.

@@ -77,7 +77,7 @@ func (r *reports) replace(m *Mirror, resource schema.GroupResource, objects []*c
 		r.registered, r.registeredAt = names, at
 		return
 	}
-	r.complete.Replaced(believed, at)
+	r.complete.OnReplace(believed, at)
 	r.reporting, r.at = names, at
 }
 
@@ -98,7 +98,7 @@ func (r *reports) change(m *Mirror, resource schema.GroupResource, change watch.
 		return
 	}
 	if resource == shardReports {
-		r.complete.Changed(change, object, at)
+		r.complete.OnEvent(change, object, at)
 	}
 	if change == watch.Deleted {
 		delete(names, object.Name)

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// follower feeds a table from its stream. It implements client.Follower.
+// follower feeds a table from its stream. It implements client.EventHandler.
 type follower struct {
 	ctx   context.Context
 	table *table
@@ -17,13 +17,13 @@ type follower struct {
 	lost bool
 }
 
-// Replaced takes over what is in the cache, and keeps what is missing there until it is sure that it is gone.
-func (f *follower) Replaced(objects []*client.Object, at client.Position) {
+// OnReplace takes over what is in the cache, and keeps what is missing there until it is sure that it is gone.
+func (f *follower) OnReplace(objects []*client.Object, at client.Position) {
 	t, m := f.table, f.table.mirror
 	gr := t.resource.GroupResource()
 	t.mu.Lock()
 	first := !t.listed()
-	t.at, t.relisting, t.failed = at, false, false
+	t.at, t.relisting = at, false
 	t.unseen, t.refused = 0, nil
 	t.each(func(e *entry) {
 		e.unseen = true
@@ -47,8 +47,8 @@ func (f *follower) Replaced(objects []*client.Object, at client.Position) {
 	}
 }
 
-// Changed takes over one change.
-func (f *follower) Changed(change watch.EventType, object *client.Object, at client.Position) {
+// OnEvent takes over one change.
+func (f *follower) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
 	t, m := f.table, f.table.mirror
 	gr := t.resource.GroupResource()
 	t.mu.Lock()
@@ -121,12 +121,11 @@ func (f *follower) version(object *client.Object) Version {
 	return version
 }
 
-// Connected notes that the cache answers again.
-func (f *follower) Connected() {
+// OnConnect notes that the cache answers again.
+func (f *follower) OnConnect() {
 	m := f.table.mirror
-	f.table.fail(false)
 	for _, other := range m.outage.end(f.ctx, f.table.resource.GroupResource()) {
-		m.tables[other].nudge() // the cache is back: there is nothing to wait for
+		m.tables[other].retryNow() // the cache is back: there is nothing to wait for
 	}
 	if f.lost {
 		f.lost = false
@@ -134,10 +133,9 @@ func (f *follower) Connected() {
 	}
 }
 
-// Disconnected notes that the cache does not answer.
-func (f *follower) Disconnected(err error) {
+// OnDisconnect notes that the cache does not answer.
+func (f *follower) OnDisconnect(err error) {
 	f.lost = true
-	f.table.fail(true)
 	f.table.own.suspend()
 	f.table.mirror.outage.begin(f.ctx, f.table.resource.GroupResource(), err)
 }

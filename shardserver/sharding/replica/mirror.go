@@ -111,12 +111,12 @@ func (m *Mirror) hurry(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if reports := m.tables[shardReports]; reports != nil {
-			reports.nudge() // one stream asks for the cache often enough to tell the others when it is back
+			reports.retryNow() // one stream asks for the cache often enough to tell the others when it is back
 		}
 		for _, table := range m.tables {
 			table.sweep(ctx)
 			if table.lags(ctx) || table.hasRoom() {
-				table.restart()
+				table.relist()
 			}
 		}
 	}

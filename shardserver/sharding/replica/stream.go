@@ -6,49 +6,37 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// run feeds the table until the context ends.
+// run keeps the table up to date until the context ends.
 func (t *table) run(ctx context.Context, cache *client.Client) {
 	defer t.own.suspend()
-	follower := &follower{ctx: ctx, table: t}
-	for ctx.Err() == nil {
-		stream, cancel := context.WithCancel(ctx)
-		cache.Follow(stream, t.resource.GroupVersionResource, t.begin(cancel), follower)
-		cancel()
-	}
-}
-
-// begin notes how the stream is ended, and returns where it begins.
-func (t *table) begin(end context.CancelFunc) client.Position {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.end = end
+	from := t.at
 	if t.relisting {
-		return client.Position{}
+		from = client.Position{}
 	}
-	return t.at
+	reflector := cache.NewReflector(t.resource.GroupVersionResource, from, &follower{ctx: ctx, table: t})
+	t.reflector = reflector
+	t.mu.Unlock()
+	reflector.Run(ctx)
 }
 
-// nudge has a stream that could not be opened try again at once, where it was. What it tries then is not broken off.
-func (t *table) nudge() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failed {
-		t.failed = false
-		t.end()
+// retryNow ends the backoff of a reflector that is disconnected.
+func (t *table) retryNow() {
+	t.mu.RLock()
+	reflector := t.reflector
+	t.mu.RUnlock()
+	if reflector != nil {
+		reflector.RetryNow()
 	}
 }
 
-// fail notes that the stream could not be opened, or that it is open.
-func (t *table) fail(failed bool) {
+// relist makes the reflector list anew.
+func (t *table) relist() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failed = failed
-}
-
-// restart has the stream begin anew, with a list.
-func (t *table) restart() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.relisting = true
-	t.end()
+	reflector := t.reflector
+	t.mu.Unlock()
+	if reflector != nil {
+		reflector.Relist()
+	}
 }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"sync"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/internal/reflector"
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -32,14 +32,12 @@ type table struct {
 	unseen int
 	// unknown is why absence proves nothing; nil when it does.
 	unknown error
-	// end ends the stream, after which it begins anew, with a list.
-	end context.CancelFunc
-	// relisting says that this was done, and no list has come since.
+	// reflector is nil before run.
+	reflector *reflector.Reflector
+	// relisting is set from relist until the list is done.
 	relisting bool
 	// refused are the shards of which something was not kept since the last list.
 	refused map[string]bool
-	// failed says that the stream could not be opened, and may be waiting before it tries again.
-	failed bool
 }
 
 // name is what readers know an object by.
@@ -75,7 +73,7 @@ var errNeverHeard = errors.New("nothing was heard of the cache server since this
 
 func newTable(m *Mirror, resource client.Resource) *table {
 	return &table{
-		mirror: m, resource: resource, own: newOwned(), unknown: errNeverHeard, end: func() {},
+		mirror: m, resource: resource, own: newOwned(), unknown: errNeverHeard,
 		objects: map[name]*entry{}, clusters: map[logicalcluster.Name][]*entry{}, watchers: map[*watcher]struct{}{},
 	}
 }
