@@ -145,9 +145,9 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 // shardReplication connects a shard to the cache server: what other shards publish, and what this one publishes.
 type shardReplication struct {
 	cache     *cacheclient.Client
-	replica   *replica.Mirror
+	replica   *replica.Informer
 	publisher *publisher.Publisher
-	disk      *replica.Disk
+	disk      *replica.SnapshotStore
 }
 
 // cachedResources are both sides of cached resources between shards: what this shard publishes to others, and the replicas
@@ -174,7 +174,7 @@ func (d *dependencies) createReplication(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.disk = &replica.Disk{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
+	r.disk = &replica.SnapshotStore{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
 	resources := publisher.Copied(d.registry)
 	for _, resource := range cacheclient.Resources() {
 		if storage.OnlyElsewhere(resource.GroupResource()) {
@@ -182,7 +182,7 @@ func (d *dependencies) createReplication(ctx context.Context) error {
 		}
 	}
 	r.replica = replica.New(replica.Config{
-		Shard: d.options.Shard.Name, Root: options.DefaultShardName, Resources: resources, Shards: d.registeredShards(), Disk: r.disk,
+		Shard: d.options.Shard.Name, Root: options.DefaultShardName, Resources: resources, Shards: d.registeredShards(), SnapshotStore: r.disk,
 		MaxPerShard: int(d.options.Shard.MaxObjectsOfAnother),
 	})
 	if err := r.replica.Load(ctx); err != nil {
@@ -190,7 +190,7 @@ func (d *dependencies) createReplication(ctx context.Context) error {
 	}
 	d.registry.SetElsewhere(r.replica)
 	r.publisher = publisher.New(publisher.Config{
-		Registry: d.registry, Shard: d.options.Shard.Name, Cache: r.cache, Mirror: r.replica, Sources: d.publishedSources(),
+		Registry: d.registry, Shard: d.options.Shard.Name, Cache: r.cache, Informer: r.replica, Sources: d.publishedSources(),
 		Report: func(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) { return d.reporter.Report(ctx) }, Interval: heartbeatInterval,
 	})
 	if d.options.FeatureEnabled(options.GateCacheAPIs) {
@@ -211,7 +211,7 @@ func (d *dependencies) createCachedResources() {
 		store:  store,
 		keeper: cachedreplica.NewKeeper(cachedreplica.KeeperConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.disk}),
 		publisher: cachedpublisher.New(cachedpublisher.Config{
-			Registry: d.registry, Shard: d.options.Shard.Name, Cache: d.replication.cache, Mirror: d.replication.replica, Objects: d.clients.Dynamic,
+			Registry: d.registry, Shard: d.options.Shard.Name, Cache: d.replication.cache, Informer: d.replication.replica, Objects: d.clients.Dynamic,
 		}),
 	}
 }
@@ -254,7 +254,7 @@ func (d *dependencies) followCache(ctx context.Context) {
 func (d *dependencies) waitForReplica(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaSyncTimeout)
 	defer cancel()
-	d.replication.replica.WaitKnown(ctx)
+	d.replication.replica.WaitForSync(ctx)
 	return nil
 }
 
@@ -298,7 +298,7 @@ func (d *dependencies) replicationMetrics() []metrics.StableCollector {
 	if d.replication == nil {
 		return nil
 	}
-	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher.Behind, d.replication.cache.ClockAhead)}
+	return []metrics.StableCollector{replica.NewCollector(d.replication.replica, d.replication.publisher.Lag, d.replication.cache.ClockAhead)}
 }
 
 // close closes the connections.

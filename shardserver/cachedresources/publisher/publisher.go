@@ -31,8 +31,8 @@ type Config struct {
 	// Shard is the name of this shard.
 	Shard string
 	// Cache is written to. Mirror knows whether it answers, and which store is behind it.
-	Cache  *client.Client
-	Mirror *replica.Mirror
+	Cache    *client.Client
+	Informer *replica.Informer
 	// Objects reads what is stored in another version than it is offered in.
 	Objects dynamic.Interface
 }
@@ -73,7 +73,7 @@ func (p *Publisher) Inputs() []controller.Input {
 		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, Keys: controller.ObjectKey, Stream: p.news.stream},
 		{Resource: schema.GroupResource{Resource: "published clustercachedresources"}, Keys: controller.ObjectKey, Stream: func(ctx context.Context) (watch.Interface, error) {
 			p.epoch.Add(1) // it is asked for again when the cache may have lost anything
-			return p.cfg.Mirror.WatchOwn(ctx, offered)
+			return p.cfg.Informer.WatchPublished(ctx, offered)
 		}},
 	}
 }

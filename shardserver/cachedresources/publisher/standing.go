@@ -57,7 +57,7 @@ func (p *Publisher) standing(key controller.Key) *standing {
 
 // look brings what is known of the cache up to date. It returns false while the cache is away.
 func (p *Publisher) look(ctx context.Context, at *standing, wanted place) (known bool, err error) {
-	incarnation, known := p.cfg.Mirror.OwnStore(offered)
+	incarnation, known := p.cfg.Informer.PublishedIncarnation(offered)
 	if !known {
 		return false, nil
 	}

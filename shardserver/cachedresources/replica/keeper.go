@@ -29,7 +29,7 @@ type KeeperConfig struct {
 	Store *Store
 	Cache *client.Client
 	// Disk is where the keys of the shard are.
-	Disk *replica.Disk
+	Disk *replica.SnapshotStore
 }
 
 // Keeper makes the copies on the shard those that are wanted. One replica of a shard runs it at a time.

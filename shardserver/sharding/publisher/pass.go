@@ -93,12 +93,12 @@ func (p *Publisher) proceed(ctx context.Context) error {
 
 // oneStore returns the incarnation of the cache that all resources are known of.
 func (p *Publisher) oneStore() (string, error) {
-	store, known := p.cfg.Mirror.OwnStore(shardReports)
+	store, known := p.cfg.Informer.PublishedIncarnation(shardReports)
 	if !known {
 		return "", errAway
 	}
 	for _, source := range p.cfg.Sources {
-		if at, known := p.cfg.Mirror.OwnStore(source.Resource); !known || at != store {
+		if at, known := p.cfg.Informer.PublishedIncarnation(source.Resource); !known || at != store {
 			return "", fmt.Errorf("%s are not read from the cache yet", source.Resource)
 		}
 	}
@@ -182,7 +182,7 @@ func (p *Publisher) keys(ctx context.Context, source Source) ([]controller.Key, 
 			}
 		}
 	}
-	for _, at := range p.cfg.Mirror.OwnKeys(source.Resource) {
+	for _, at := range p.cfg.Informer.PublishedKeys(source.Resource) {
 		keys = append(keys, controller.Key{Cluster: at.Cluster, Namespace: at.Namespace, Name: at.Name})
 	}
 	return keys, nil

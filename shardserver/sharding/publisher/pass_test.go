@@ -33,20 +33,20 @@ import (
 var workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
 
 func TestWhatIsDoneToAnObjectInTheCache(t *testing.T) {
-	one, other := replica.Content{1}, replica.Content{2}
+	one, other := replica.Digest{1}, replica.Digest{2}
 	for name, tc := range map[string]struct {
-		wanted *replica.Content
-		stands replica.Content
+		wanted *replica.Digest
+		stands replica.Digest
 		exists bool
 		want   step
 	}{
 		"what is wanted and there is left alone":    {&one, one, true, leave},
-		"what is wanted and not there is created":   {&one, replica.Content{}, false, create},
+		"what is wanted and not there is created":   {&one, replica.Digest{}, false, create},
 		"what is there and another is updated":      {&one, other, true, update},
 		"what is there and not wanted is removed":   {nil, one, true, remove},
-		"what is neither there nor wanted is right": {nil, replica.Content{}, false, leave},
+		"what is neither there nor wanted is right": {nil, replica.Digest{}, false, leave},
 	} {
-		if got := stepTo(tc.wanted, replica.Version{Content: tc.stands}, tc.exists); got != tc.want {
+		if got := stepTo(tc.wanted, replica.Version{Digest: tc.stands}, tc.exists); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
 	}
@@ -120,7 +120,7 @@ func newPublishing(t *testing.T, of *source) *publishing {
 	known := replica.New(replica.Config{Shard: "root", Root: "root", Resources: resources})
 	writer := cache.Client(t, "root")
 	p := New(Config{
-		Registry: storage.NewRegistry(), Shard: "root", Cache: writer, Mirror: known, Sources: []Source{of.source()},
+		Registry: storage.NewRegistry(), Shard: "root", Cache: writer, Informer: known, Sources: []Source{of.source()},
 		Report: func(context.Context) (shardingv1alpha1.ShardReportSpec, error) {
 			return shardingv1alpha1.ShardReportSpec{}, nil
 		},

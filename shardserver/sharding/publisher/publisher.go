@@ -36,8 +36,8 @@ type Config struct {
 	// Shard is the name of this shard.
 	Shard string
 	// Cache is written to, Mirror knows what stands there.
-	Cache  *client.Client
-	Mirror *replica.Mirror
+	Cache    *client.Client
+	Informer *replica.Informer
 	// Sources have different resources.
 	Sources []Source
 	// Report returns the next heartbeat of this shard, without Complete. It is asked every Interval.
@@ -86,7 +86,7 @@ func (p *Publisher) Controllers() []controller.Controller {
 			Resource: source.Resource,
 			Keys:     controller.ObjectKey,
 			Stream: func(ctx context.Context) (watch.Interface, error) {
-				return p.cfg.Mirror.WatchOwn(ctx, source.Resource)
+				return p.cfg.Informer.WatchPublished(ctx, source.Resource)
 			},
 		}}, source.Inputs...)
 		all = append(all, controller.Controller{
@@ -129,7 +129,7 @@ func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logica
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range p.cfg.Mirror.OwnKeys(source.Resource) {
+	for _, key := range p.cfg.Informer.PublishedKeys(source.Resource) {
 		if key.Cluster == cluster {
 			keys = append(keys, controller.Key{Cluster: cluster, Namespace: key.Namespace, Name: key.Name})
 		}
@@ -140,7 +140,7 @@ func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logica
 // publish brings one object in the cache to what its source wants.
 func (p *Publisher) publish(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
 	of := item{source.Resource, key}
-	if _, _, known := p.cfg.Mirror.Own(source.Resource, p.keyOf(key)); !known {
+	if _, _, known := p.cfg.Informer.Published(source.Resource, p.keyOf(key)); !known {
 		// Everything is looked at again when it is, but for an object that is gone by then and was never written.
 		return controller.Result{RequeueAfter: p.retry(of)}, nil
 	}
@@ -254,7 +254,7 @@ func (p *Publisher) reachesFar(ctx context.Context, resource schema.GroupResourc
 
 // write brings what stands in the cache to what is wanted.
 func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Key, wanted *unstructured.Unstructured) error {
-	stands, exists, known := p.cfg.Mirror.Own(resource, p.keyOf(key))
+	stands, exists, known := p.cfg.Informer.Published(resource, p.keyOf(key))
 	if !known {
 		return errAway
 	}
@@ -272,11 +272,11 @@ const (
 )
 
 // stepTo returns what makes a state of what stands in the cache. wanted is nil for nothing.
-func stepTo(wanted *replica.Content, stands replica.Version, exists bool) step {
+func stepTo(wanted *replica.Digest, stands replica.Version, exists bool) step {
 	switch {
 	case wanted == nil && exists:
 		return remove
-	case wanted == nil, exists && *wanted == stands.Content:
+	case wanted == nil, exists && *wanted == stands.Digest:
 		return leave
 	case exists:
 		return update
@@ -291,9 +291,9 @@ func (p *Publisher) replace(ctx context.Context, resource schema.GroupResource, 
 	if !ok {
 		return fmt.Errorf("caches do not store %s", resource)
 	}
-	var content *replica.Content
+	var content *replica.Digest
 	if wanted != nil {
-		of, err := replica.ContentOf(wanted.Object)
+		of, err := replica.DigestOf(wanted.Object)
 		if err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func (p *Publisher) replace(ctx context.Context, resource schema.GroupResource, 
 	case remove:
 		err = p.cfg.Cache.Delete(ctx, gvr, at, stands.UID)
 		if err == nil || apierrors.IsNotFound(err) {
-			return p.cfg.Mirror.Wrote(resource, at, nil)
+			return p.cfg.Informer.RecordWrite(resource, at, nil)
 		}
 		return err
 	case update:
@@ -325,5 +325,5 @@ func (p *Publisher) replace(ctx context.Context, resource schema.GroupResource, 
 	if err != nil {
 		return err
 	}
-	return p.cfg.Mirror.Wrote(resource, at, written)
+	return p.cfg.Informer.RecordWrite(resource, at, written)
 }

@@ -74,7 +74,7 @@ func (p *Publisher) begin() {
 // one that is updated is known to be in the store that everything was written to.
 func (p *Publisher) beat(ctx context.Context) (complete bool, err error) {
 	key := controller.Key{Cluster: logicalcluster.Root, Name: p.cfg.Shard}
-	stands, exists, known := p.cfg.Mirror.Own(shardReports, p.keyOf(key))
+	stands, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
 	if !known {
 		return false, nil
 	}
@@ -105,7 +105,7 @@ func (p *Publisher) say(ctx context.Context, key controller.Key, spec shardingv1
 	if err != nil {
 		return err
 	}
-	stands, exists, known := p.cfg.Mirror.Own(shardReports, p.keyOf(key))
+	stands, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
 	switch {
 	case !known:
 		err = errAway
@@ -118,7 +118,7 @@ func (p *Publisher) say(ctx context.Context, key controller.Key, spec shardingv1
 	if err != nil {
 		return fmt.Errorf("publishing the report of this shard: %w", err)
 	}
-	if stands, exists, _ := p.cfg.Mirror.Own(shardReports, p.keyOf(key)); exists {
+	if stands, exists, _ := p.cfg.Informer.Published(shardReports, p.keyOf(key)); exists {
 		p.reported = reported{uid: stands.UID, complete: spec.Complete}
 	}
 	return nil

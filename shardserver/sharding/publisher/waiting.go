@@ -58,7 +58,7 @@ func (p *Publisher) failed(ctx context.Context, of item, reason error) {
 }
 
 // Behind returns for how long the oldest object has been waiting to be published; 0 if none does.
-func (p *Publisher) Behind() time.Duration {
+func (p *Publisher) Lag() time.Duration {
 	if !p.running.Load() {
 		return 0
 	}

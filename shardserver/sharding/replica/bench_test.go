@@ -13,23 +13,23 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 )
 
-// BenchmarkObject measures what one object of another shard costs: the role of a provider, in a logical cluster of its own.
+// BenchmarkObject measures the memory of one object of another shard: a ClusterRole in its own logical cluster.
 func BenchmarkObject(b *testing.B) {
 	resource, _ := client.Find(clusterRoles)
 	m := New(Config{Shard: "alpha", Root: "root", Resources: []client.Resource{resource}})
-	f := &follower{ctx: context.Background(), table: m.tables[clusterRoles]}
+	f := &eventHandler{ctx: context.Background(), store: m.stores[clusterRoles]}
 	before := heap()
 	for i := 0; b.Loop(); i++ {
 		cluster := logicalcluster.MustParseName(fmt.Sprintf("c%d", i))
 		object := role(cluster)
-		f.table.mu.Lock()
-		f.take(object)
-		f.table.mu.Unlock()
+		f.store.mu.Lock()
+		f.add(object)
+		f.store.mu.Unlock()
 	}
-	count, _ := f.table.size()
+	count, _ := f.store.size()
 	b.ReportMetric(float64(heap()-before)/float64(count), "B/object")
 	if _, found := m.Get(clusterRoles, logicalcluster.MustParseName("c0"), "", "binders"); !found {
-		b.Error("the first object is not known")
+		b.Error("the first object is missing")
 	}
 }
 

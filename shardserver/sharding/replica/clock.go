@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// clockInterval is how often clocks are compared, clockTolerance by how much they may differ without a word. Nothing here
-	// depends on them, but what stands in objects, tokens and certificates does.
-	clockInterval  = 10 * time.Second
-	clockTolerance = 5 * time.Second
+	// skewCheckInterval is how often clocks are compared, maxClockSkew the difference that is not logged. Informers do not depend
+	// on clocks; tokens, certificates and leases do.
+	skewCheckInterval = 10 * time.Second
+	maxClockSkew      = 5 * time.Second
 )
 
-// warnOfClocks tells when the clock of this process and the cache's begin to differ, and when they agree again, until the
-// context ends.
-func warnOfClocks(ctx context.Context, ahead func() time.Duration) {
-	ticker := time.NewTicker(clockInterval)
+// reportClockSkew logs when the clocks of this process and the cache start to differ and when they agree again, until
+// the context ends.
+func reportClockSkew(ctx context.Context, skew func() time.Duration) {
+	ticker := time.NewTicker(skewCheckInterval)
 	defer ticker.Stop()
-	for told := false; ; {
-		by := ahead()
-		switch differ := by.Abs() > clockTolerance; {
-		case differ && !told:
-			klog.FromContext(ctx).Info("The clock of this process is not that of the cache server: see to the time synchronization of both machines", "ahead", by)
-			told = true
-		case !differ && told:
-			klog.FromContext(ctx).Info("The clock of this process is that of the cache server again")
-			told = false
+	for logged := false; ; {
+		by := skew()
+		switch differ := by.Abs() > maxClockSkew; {
+		case differ && !logged:
+			klog.FromContext(ctx).Info("The clocks of this process and of the cache server differ: check the time synchronization of both machines", "skew", by)
+			logged = true
+		case !differ && logged:
+			klog.FromContext(ctx).Info("The clocks of this process and of the cache server agree again")
+			logged = false
 		}
 		select {
 		case <-ctx.Done():

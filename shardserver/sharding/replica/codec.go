@@ -17,15 +17,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// sharding knows what shards tell one another, which no API of a shard serves.
-var sharding = runtime.NewScheme()
+// shardingScheme has the kinds that shards exchange only through the cache; no API of a shard serves them.
+var shardingScheme = runtime.NewScheme()
 
 func init() {
-	utilruntime.Must(shardingv1alpha1.AddToScheme(sharding))
+	utilruntime.Must(shardingv1alpha1.AddToScheme(shardingScheme))
 }
 
-// decode returns an object in the type that storage.Reader has of its resource, with what its shard says about its
-// identity: the annotations by which it travels are taken off again, but for those that tell where it comes from.
+// decode returns an object in the type that storage.Reader has of its resource, with its original uid and resource
+// version. The annotations that carry these are removed; those that name its origin stay.
 func decode(resource client.Resource, raw []byte) (runtime.Object, error) {
 	obj, err := decodeAny(resource, raw)
 	if err != nil {
@@ -44,15 +44,15 @@ func decode(resource client.Resource, raw []byte) (runtime.Object, error) {
 	}
 	delete(annotations, client.OriginalResourceVersionAnnotation)
 	delete(annotations, client.OriginalUIDAnnotation)
-	accessor.SetManagedFields(nil) // nobody here writes it
+	accessor.SetManagedFields(nil) // unused by readers
 	return obj, nil
 }
 
 func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
 	if !storage.OnlyElsewhere(resource.GroupResource()) {
-		return decodeKnown(resource, raw)
+		return decodeServed(resource, raw)
 	}
-	obj, err := sharding.New(resource.GroupVersionKind())
+	obj, err := shardingScheme.New(resource.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func decodeAny(resource client.Resource, raw []byte) (runtime.Object, error) {
 	return obj, nil
 }
 
-// decodeKnown returns an object of an API of shards. It must say of itself that it is what it is published as: readers of
-// the resource can do nothing with another type.
-func decodeKnown(resource client.Resource, raw []byte) (runtime.Object, error) {
+// decodeServed returns an object of a resource that shards serve. Its kind must be that of the resource: readers cannot
+// handle another type.
+func decodeServed(resource client.Resource, raw []byte) (runtime.Object, error) {
 	obj, said, err := legacyscheme.Codecs.UniversalDecoder().Decode(raw, nil, nil)
 	if err != nil {
 		return nil, err
@@ -75,9 +75,9 @@ func decodeKnown(resource client.Resource, raw []byte) (runtime.Object, error) {
 	return obj, nil
 }
 
-// Encode returns an object of a reader as JSON in the version in which the resource stands in the cache.
+// Encode returns an object of a reader as JSON in the version of the resource in the cache.
 func Encode(resource client.Resource, obj runtime.Object) ([]byte, error) {
-	obj = obj.DeepCopyObject() // encoding sets the kind in the object itself, which others read
+	obj = obj.DeepCopyObject() // encoding sets the kind on the object, which is shared
 	if storage.OnlyElsewhere(resource.GroupResource()) {
 		obj.GetObjectKind().SetGroupVersionKind(resource.GroupVersionKind())
 		return json.Marshal(obj)

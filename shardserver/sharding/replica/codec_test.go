@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// A shard in wrong hands writes what it likes beside the annotations that a cache stamps.
-func TestAStampIsNotOverwrittenByWhatLooksLikeIt(t *testing.T) {
+// Field names that differ only in case do not override the annotations that a cache sets.
+func TestDecodeMatchesFieldNamesExactly(t *testing.T) {
 	resource, ok := client.Find(logicalClusterRequests)
 	if !ok {
 		t.Fatal("there are no requests")
@@ -25,18 +25,18 @@ func TestAStampIsNotOverwrittenByWhatLooksLikeIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := obj.(*shardingv1alpha1.LogicalClusterRequest).Annotations[client.ShardAnnotation]; got != "mallory" {
-		t.Errorf("the request is taken for one of %q", got)
+		t.Errorf("the shard of the request is %q", got)
 	}
 }
 
-func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
+func TestDecodeRejectsAnotherKind(t *testing.T) {
 	resource, ok := client.Find(clusterRoles)
 	if !ok {
 		t.Fatal("there are no roles")
 	}
-	for kind, refused := range map[string]bool{"ClusterRole": false, "ClusterRoleBinding": true, "ClusterRoleList": true} {
+	for kind, overQuota := range map[string]bool{"ClusterRole": false, "ClusterRoleBinding": true, "ClusterRoleList": true} {
 		raw := `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "` + kind + `", "metadata": {"name": "x"}}`
-		if _, err := decode(resource, []byte(raw)); (err != nil) != refused {
+		if _, err := decode(resource, []byte(raw)); (err != nil) != overQuota {
 			t.Errorf("%s among the roles: %v", kind, err)
 		}
 	}

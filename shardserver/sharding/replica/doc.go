@@ -1,9 +1,12 @@
-// Package mirror is what a shard knows of the others: every object that they have published in the cache server, decoded
-// once, as storage.Elsewhere. It follows one stream per resource, whatever the number of shards and logical clusters, and
-// survives a cache that is away, slow, emptied or replaced: what it knows is forgotten only when the shard that published
-// it has said that everything it has is in that cache, and it is not.
+// Package replica is the replica informer of a shard: an informer of all objects that other shards have published in
+// the cache server. It decodes each object once and serves them as storage.Elsewhere. It runs one reflector per
+// resource, whatever the number of shards and logical clusters.
 //
-// It also knows in which state this shard's own objects are in the cache, for package publish, which writes them. The
-// mirror itself writes nothing but a copy of what it knows, in the shard's own etcd, so that a shard starts without a
-// cache. It asks nobody while it is read.
+// It tolerates a cache that is unavailable, slow, emptied or replaced: an object is deleted only when its shard has
+// reported that its part of the cache is complete, and the object is not in it. Until all shards have reported so, the
+// absence of an object proves nothing (Known).
+//
+// The informer also tracks the published state of this shard's own objects for package publisher, which writes them. It
+// writes nothing to the cache. It keeps a snapshot of its objects in the shard's own etcd, so that a shard starts
+// without a cache. Reads never leave the process.
 package replica

@@ -7,47 +7,47 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// undecoded counts what another version of the program has published and this one cannot read.
-var undecoded = metrics.NewCounterVec(&metrics.CounterOpts{
-	Name:           "atoll_mirror_undecodable_objects_total",
+// undecodable counts objects that this version of the program cannot decode.
+var undecodable = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "atoll_replica_informer_undecodable_objects_total",
 	Help:           "Objects of other shards that could not be decoded, by resource.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"resource"})
 
-// refusedObjects counts what is not kept of shards that publish too much.
-var refusedObjects = metrics.NewCounterVec(&metrics.CounterOpts{
-	Name:           "atoll_mirror_refused_objects_total",
-	Help:           "Objects of other shards that were not kept, as the shard has published more than is kept of one, by that shard.",
+// overQuotaObjects counts objects that were dropped because of the quota of their shard.
+var overQuotaObjects = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "atoll_replica_informer_dropped_objects_total",
+	Help:           "Objects of other shards that were dropped because their shard has exceeded its quota, by that shard.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"of"})
 
 func init() {
-	legacyregistry.MustRegister(undecoded, refusedObjects)
+	legacyregistry.MustRegister(undecodable, overQuotaObjects)
 }
 
-// collector counts when it is asked. Its series follow the number of resources.
+// collector computes its metrics when they are scraped. The number of series depends on the number of resources only.
 type collector struct {
 	metrics.BaseStableCollector
-	mirror *Mirror
-	// unwritten is for how long something has been waiting to be published.
-	unwritten func() time.Duration
-	// ahead is by how much the clock of this process is ahead of the cache's.
+	informer *Informer
+	// publisherLag is how long the oldest unpublished change has been waiting.
+	publisherLag func() time.Duration
+	// ahead is the difference of the clocks of this process and the cache.
 	ahead        func() time.Duration
 	lag, objects *metrics.Desc
 	known, clock *metrics.Desc
 }
 
 // NewCollector returns the metrics of replication in both directions.
-func NewCollector(mirror *Mirror, unwritten, ahead func() time.Duration) metrics.StableCollector {
+func NewCollector(informer *Informer, publisherLag, ahead func() time.Duration) metrics.StableCollector {
 	describe := func(name, help string, labels ...string) *metrics.Desc {
 		return metrics.NewDesc(name, help, append([]string{"shard"}, labels...), nil, metrics.ALPHA, "")
 	}
 	return &collector{
-		mirror: mirror, unwritten: unwritten, ahead: ahead,
-		lag:     describe("atoll_replication_lag_seconds", "For how long what other shards have was not brought up to date (read), and for how long the oldest change of this shard waits to be published (write, by the replica that runs the controllers); 0 when nothing is behind.", "direction"),
-		objects: describe("atoll_mirrored_objects", "Objects of other shards that are known here, by resource.", "resource"),
-		clock:   describe("atoll_clock_ahead_seconds", "By how much the clock of this process is ahead of that of the cache server, to the second; negative if it is behind. Tokens, certificates and locks are judged by clocks."),
-		known:   describe("atoll_mirror_known", "Whether all objects that other shards have of a resource are known (1), or some may not be (0).", "resource"),
+		informer: informer, publisherLag: publisherLag, ahead: ahead,
+		lag:     describe("atoll_replication_lag_seconds", "Time since objects of other shards were last up to date (read), and since the oldest unpublished change of this shard (write, in the replica that runs the controllers); 0 when up to date.", "direction"),
+		objects: describe("atoll_replica_informer_objects", "Objects of other shards in the replica informer, by resource.", "resource"),
+		clock:   describe("atoll_clock_ahead_seconds", "Difference between the clocks of this process and of the cache server in whole seconds; negative if this process is behind."),
+		known:   describe("atoll_replica_informer_synced", "Whether the replica informer of a resource is synced (1), or objects may be missing (0).", "resource"),
 	}
 }
 
@@ -62,30 +62,30 @@ func (c *collector) DescribeWithStability(descriptions chan<- *metrics.Desc) {
 // CollectWithStability implements metrics.StableCollector.
 func (c *collector) CollectWithStability(found chan<- metrics.Metric) {
 	gauge := func(of *metrics.Desc, value float64, labels ...string) {
-		found <- metrics.NewLazyConstMetric(of, metrics.GaugeValue, value, append([]string{c.mirror.cfg.Shard}, labels...)...)
+		found <- metrics.NewLazyConstMetric(of, metrics.GaugeValue, value, append([]string{c.informer.cfg.Shard}, labels...)...)
 	}
 	gauge(c.clock, c.ahead().Seconds())
-	gauge(c.lag, c.mirror.Behind().Seconds(), "read")
-	gauge(c.lag, c.unwritten().Seconds(), "write")
-	for resource, table := range c.mirror.tables {
-		count, unknown := table.size()
+	gauge(c.lag, c.informer.Lag().Seconds(), "read")
+	gauge(c.lag, c.publisherLag().Seconds(), "write")
+	for resource, store := range c.informer.stores {
+		count, notSynced := store.size()
 		gauge(c.objects, float64(count), resource.String())
 		known := 1.0
-		if unknown != nil {
+		if notSynced != nil {
 			known = 0
 		}
 		gauge(c.known, known, resource.String())
 	}
 }
 
-// Behind returns for how long a stream from the cache has been closed; 0 while all are open.
-func (m *Mirror) Behind() time.Duration { return m.outage.longest() }
+// Lag returns for how long a reflector has been disconnected; 0 while all are connected.
+func (inf *Informer) Lag() time.Duration { return inf.outage.longest() }
 
-func (t *table) size() (count int, unknown error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, entries := range t.clusters {
+func (s *store) size() (count int, notSynced error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, entries := range s.clusters {
 		count += len(entries)
 	}
-	return count, t.unknown
+	return count, s.notSynced
 }

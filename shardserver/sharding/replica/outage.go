@@ -11,58 +11,59 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// outage is the time in which streams are closed. It is told of in one line when it begins and one when it ends.
+// outage tracks which reflectors are disconnected. The start and the end of an outage are logged once.
 type outage struct {
 	mu sync.Mutex
-	// since is when each of the streams that are closed was last open.
-	since map[schema.GroupResource]time.Time
-	began time.Time
+	// closedSince is when each disconnected reflector was disconnected.
+	closedSince map[schema.GroupResource]time.Time
+	startedAt   time.Time
 }
 
-func (o *outage) begin(ctx context.Context, resource schema.GroupResource, reason error) {
+// disconnected records that a reflector is disconnected.
+func (o *outage) disconnected(ctx context.Context, resource schema.GroupResource, reason error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.since == nil {
-		o.since = map[schema.GroupResource]time.Time{}
+	if o.closedSince == nil {
+		o.closedSince = map[schema.GroupResource]time.Time{}
 	}
-	if _, known := o.since[resource]; known {
+	if _, known := o.closedSince[resource]; known {
 		return
 	}
-	if len(o.since) == 0 {
-		o.began = time.Now()
-		klog.FromContext(ctx).Info("The cache server does not answer: what other shards have is not brought up to date until it does", "resource", resource, "reason", reason)
+	if len(o.closedSince) == 0 {
+		o.startedAt = time.Now()
+		klog.FromContext(ctx).Info("The cache server is unavailable: objects of other shards are not updated until it is back", "resource", resource, "reason", reason)
 	}
-	o.since[resource] = time.Now()
+	o.closedSince[resource] = time.Now()
 }
 
-// end returns which other streams are closed, if this one was.
-func (o *outage) end(ctx context.Context, resource schema.GroupResource) []schema.GroupResource {
+// connected returns which other reflectors are disconnected, if this one was.
+func (o *outage) connected(ctx context.Context, resource schema.GroupResource) []schema.GroupResource {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, known := o.since[resource]; !known {
+	if _, known := o.closedSince[resource]; !known {
 		return nil
 	}
-	delete(o.since, resource)
-	if len(o.since) == 0 {
-		klog.FromContext(ctx).Info("The cache server answers again", "after", time.Since(o.began).Round(time.Millisecond))
+	delete(o.closedSince, resource)
+	if len(o.closedSince) == 0 {
+		klog.FromContext(ctx).Info("The cache server is available again", "after", time.Since(o.startedAt).Round(time.Millisecond))
 	}
-	return slices.Collect(maps.Keys(o.since))
+	return slices.Collect(maps.Keys(o.closedSince))
 }
 
-// lasts tells whether any stream is closed.
-func (o *outage) lasts() bool {
+// ongoing returns whether any reflector is disconnected.
+func (o *outage) ongoing() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.since) > 0
+	return len(o.closedSince) > 0
 }
 
-// longest returns for how long the stream that is closed for longest has been.
+// longest returns the time since the first of the disconnected reflectors was disconnected.
 func (o *outage) longest() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var longest time.Duration
-	for _, since := range o.since {
-		longest = max(longest, time.Since(since))
+	for _, closedSince := range o.closedSince {
+		longest = max(longest, time.Since(closedSince))
 	}
 	return longest
 }

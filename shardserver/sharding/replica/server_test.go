@@ -26,7 +26,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// withCache makes a shard publish to a cache server.
+// withCache configures the cache server of a shard.
 func withCache(t *testing.T, cache *cachetesting.Cache, shard string) func(*options.Options) {
 	t.Helper()
 	kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
@@ -37,8 +37,8 @@ func in(ctx context.Context, cluster string) context.Context {
 	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
 }
 
-// TestShardsKnowEachOther follows objects from one shard to another, through a cache that is killed, emptied and slow.
-func TestShardsKnowEachOther(t *testing.T) {
+// TestReplication replicates objects between shards.
+func TestReplication(t *testing.T) {
 	cache := cachetesting.Start(t)
 	root := shardtesting.Start(t, withCache(t, cache, "root"))
 	beta := shardtesting.StartShard(t, root, "beta", withCache(t, cache, "beta"))
@@ -47,7 +47,7 @@ func TestShardsKnowEachOther(t *testing.T) {
 	roles := storage.NewReader[*rbac.ClusterRole](beta.Server.Registry, rbac.Resource("clusterroles"))
 	everywhere := types.Everywhere()
 
-	t.Run("what root had before is there, in the type of local readers", func(t *testing.T) {
+	t.Run("existing objects of root arrive in the type of local readers", func(t *testing.T) {
 		shardtesting.Eventually(t, "the type universal", func(ctx context.Context) error {
 			obj, err := everywhere.Get(in(ctx, "root"), "", "universal")
 			if err != nil {
@@ -59,10 +59,10 @@ func TestShardsKnowEachOther(t *testing.T) {
 			return nil
 		})
 		if _, err := types.Get(in(t.Context(), "root"), "", "universal"); !apierrors.IsNotFound(err) {
-			t.Errorf("a reader that was not asked for what is elsewhere returned: %v", err)
+			t.Errorf("a reader of local objects returned: %v", err)
 		}
 	})
-	t.Run("once all shards are complete, what is not known does not exist", func(t *testing.T) {
+	t.Run("missing objects are NotFound once all shards are complete", func(t *testing.T) {
 		shardtesting.Eventually(t, "a NotFound", func(ctx context.Context) error {
 			if _, err := everywhere.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("got %v", err)
@@ -70,7 +70,7 @@ func TestShardsKnowEachOther(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("a marked role comes, in the internal type, and goes with its mark", func(t *testing.T) {
+	t.Run("a role with the replicate label arrives in the internal type, and is deleted without the label", func(t *testing.T) {
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "binders"},
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}, Verbs: []string{"bind"}}},
@@ -83,7 +83,7 @@ func TestShardsKnowEachOther(t *testing.T) {
 		before := role.DeepCopy()
 		role.Rules[0].Verbs = []string{"get"}
 		must(t, atRoot.Patch(shardtesting.In(t.Context(), "root"), role, client.MergeFrom(before)))
-		shardtesting.Eventually(t, "the end of the role", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the deletion of the role", func(ctx context.Context) error {
 			if _, err := roles.Everywhere().Get(in(ctx, "root"), "", "binders"); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("got %v", err)
 			}
@@ -92,8 +92,9 @@ func TestShardsKnowEachOther(t *testing.T) {
 	})
 }
 
-// TestACacheThatIsAway: shards serve and start without it, with what they knew; what it has lost comes back.
-func TestACacheThatIsAway(t *testing.T) {
+// TestUnavailableCache: shards start and serve from their snapshot without the cache, and publish again what it has
+// lost.
+func TestUnavailableCache(t *testing.T) {
 	var delay time.Duration
 	cache := cachetesting.Start(t, func(o *cacheoptions.Options) { o.SyntheticDelay = delay })
 	root := shardtesting.Start(t, withCache(t, cache, "root"))
@@ -103,7 +104,7 @@ func TestACacheThatIsAway(t *testing.T) {
 	eventuallyKnows(t, beta, "universal")
 	createType(t, atRoot, "before")
 	eventuallyKnows(t, beta, "before")
-	onDisk(t, beta, "before")
+	inSnapshot(t, beta, "before")
 
 	must(t, cache.Stop())
 	must(t, beta.Stop())
@@ -113,11 +114,11 @@ func TestACacheThatIsAway(t *testing.T) {
 		t.Errorf("after a restart without the cache: %v", err)
 	}
 	if err := knows(beta, "meanwhile")(t.Context()); !apierrors.IsNotFound(err) {
-		t.Errorf("what the shard knew it knows completely; got %v", err)
+		t.Errorf("the snapshot is synced; got %v", err)
 	}
 	gamma := shardtesting.StartShard(t, root, "gamma", withCache(t, cache, "gamma"))
 	if err := knows(gamma, "before")(t.Context()); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("a shard that never heard of the cache cannot know what there is; got %v", err)
+		t.Errorf("a shard without a snapshot is not synced; got %v", err)
 	}
 
 	must(t, os.RemoveAll(filepath.Join(cache.Directory, "root")))
@@ -128,7 +129,7 @@ func TestACacheThatIsAway(t *testing.T) {
 			eventuallyKnows(t, shard, name)
 		}
 	}
-	shardtesting.Eventually(t, "gamma to know what there is not", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "gamma to be synced", func(ctx context.Context) error {
 		if err := knows(gamma, "nonsense")(ctx); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %w", err)
 		}
@@ -141,7 +142,7 @@ func createType(t *testing.T, c client.Client, name string) {
 	must(t, c.Create(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-// knows returns whether a shard knows a type of root.
+// knows returns nil if a shard has a type of root.
 func knows(shard *shardtesting.Shard, name string) func(context.Context) error {
 	reader := storage.NewReader[*tenancyv1alpha1.WorkspaceType](shard.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
 	return func(ctx context.Context) error {
@@ -155,13 +156,13 @@ func eventuallyKnows(t *testing.T, shard *shardtesting.Shard, name string) {
 	shardtesting.Eventually(t, name, knows(shard, name))
 }
 
-// onDisk waits until a shard has a copy of a type of root in its own etcd, and knows that it has all of them.
-func onDisk(t *testing.T, shard *shardtesting.Shard, name string) {
+// inSnapshot waits until the snapshot of a shard has a type of root and is synced.
+func inSnapshot(t *testing.T, shard *shardtesting.Shard, name string) {
 	t.Helper()
 	etcd, err := etcdkeys.Connect(shard.Server.StorageTransport())
 	must(t, err)
 	defer func() { must(t, etcd.Close()) }()
-	shardtesting.Eventually(t, "the copy in etcd", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the snapshot in etcd", func(ctx context.Context) error {
 		const prefix = "/registry/~elsewhere/tenancy.kcp.io/workspacetypes/"
 		for _, key := range []string{prefix + "root/root/-/" + name, prefix + "known"} {
 			if found, err := etcd.Get(ctx, key); err != nil || found.Count != 1 {
@@ -172,8 +173,8 @@ func onDisk(t *testing.T, shard *shardtesting.Shard, name string) {
 	})
 }
 
-// TestAShardThatHasTheCacheInItself reads and writes it as any other.
-func TestAShardThatHasTheCacheInItself(t *testing.T) {
+// TestEmbeddedCache: a shard reads and writes the cache that it embeds as any other.
+func TestEmbeddedCache(t *testing.T) {
 	root := shardtesting.Start(t)
 	beta := shardtesting.StartShard(t, root, "beta")
 	types := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
@@ -184,7 +185,7 @@ func TestAShardThatHasTheCacheInItself(t *testing.T) {
 		_, err := types.Get(in(ctx, "root"), "", "universal")
 		return err
 	})
-	shardtesting.Eventually(t, "root to hear of beta", func(context.Context) error {
+	shardtesting.Eventually(t, "root to receive the report of beta", func(context.Context) error {
 		if err := root.Server.Registry.Elsewhere().Known(tenancyv1alpha1.Resource("workspacetypes")); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxPending is how many changes a watcher may be behind, before its watch ends.
+// maxPending is how many events a watcher may fall behind before its watch ends.
 const maxPending = 10_000
 
 // watcher is one watch of a table. It implements watch.Interface.
@@ -17,24 +17,24 @@ type watcher struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	results chan watch.Event
-	// left takes the watcher out of what feeds it.
-	left func(*watcher)
+	// onStop removes the watcher from its store.
+	onStop func(*watcher)
 
 	mu      sync.Mutex
 	pending []watch.Event
-	// more tells that pending is not empty.
+	// more signals that pending is not empty.
 	more chan struct{}
 }
 
-func newWatcher(ctx context.Context, left func(*watcher)) *watcher {
+func newWatcher(ctx context.Context, onStop func(*watcher)) *watcher {
 	ctx, cancel := context.WithCancel(ctx)
-	return &watcher{ctx: ctx, cancel: cancel, results: make(chan watch.Event), left: left, more: make(chan struct{}, 1)}
+	return &watcher{ctx: ctx, cancel: cancel, results: make(chan watch.Event), onStop: onStop, more: make(chan struct{}, 1)}
 }
 
 func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
 func (w *watcher) Stop()                          { w.cancel() }
 
-// add hands a change on without waiting.
+// add queues an event without blocking.
 func (w *watcher) add(event watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,12 +49,11 @@ func (w *watcher) add(event watch.Event) {
 	}
 }
 
-// run sends what there is, the bookmark after it, and changes, until the watch ends. Without complete there is no
-// bookmark.
+// run sends the initial objects, a bookmark if they are complete, and then events until the watch ends.
 func (w *watcher) run(initial []runtime.Object, complete bool) {
 	go func() {
 		defer close(w.results)
-		defer w.left(w)
+		defer w.onStop(w)
 		defer w.cancel()
 		for _, obj := range initial {
 			if !w.send(watch.Event{Type: watch.Added, Object: obj}) {
@@ -95,16 +94,16 @@ func (w *watcher) send(event watch.Event) bool {
 	}
 }
 
-// watch returns a watch of the table.
-func (t *table) watch(ctx context.Context) watch.Interface {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// watch returns a watch of the store.
+func (s *store) watch(ctx context.Context) watch.Interface {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	w := newWatcher(ctx, func(w *watcher) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.watchers, w)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, w)
 	})
-	t.watchers[w] = struct{}{}
-	w.run(t.shown(), true)
+	s.watchers[w] = struct{}{}
+	w.run(s.listForWatch(), true)
 	return w
 }

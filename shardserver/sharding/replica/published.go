@@ -17,19 +17,19 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Version is the state of one of this shard's objects in the cache.
+// Version is the state of an object of this shard in the cache.
 type Version struct {
 	// ResourceVersion and UID are the cache's.
 	ResourceVersion string
 	UID             types.UID
-	// Content is the same for objects that say the same.
-	Content Content
+	// Digest is equal for objects of equal content.
+	Digest Digest
 }
 
-// Content is a digest of an object, without what a cache decides about it.
-type Content [16]byte
+// Digest is the digest of an object without the metadata that the cache sets.
+type Digest [16]byte
 
-// VersionOf returns the state of an object as the cache has it.
+// VersionOf returns the state of an object in the cache.
 func VersionOf(object *client.Object) (Version, error) {
 	version := Version{ResourceVersion: object.Meta.ResourceVersion, UID: object.Meta.UID}
 	var content map[string]any
@@ -37,64 +37,64 @@ func VersionOf(object *client.Object) (Version, error) {
 		return version, fmt.Errorf("decoding %s: %w", object.Key, err)
 	}
 	var err error
-	version.Content, err = ContentOf(content)
+	version.Digest, err = DigestOf(content)
 	return version, err
 }
 
-// ContentOf returns the digest of an object as generic JSON.
-func ContentOf(object map[string]any) (Content, error) {
+// DigestOf returns the digest of an object as unstructured JSON.
+func DigestOf(object map[string]any) (Digest, error) {
 	said := make(map[string]any, len(object))
 	for name, value := range object {
 		said[name] = value
 	}
 	if metadata, ok := object["metadata"].(map[string]any); ok {
-		kept := make(map[string]any, len(metadata))
+		hasSnapshot := make(map[string]any, len(metadata))
 		for name, value := range metadata {
 			switch name {
 			case "uid", "resourceVersion", "generation", "creationTimestamp":
 			default:
-				kept[name] = value
+				hasSnapshot[name] = value
 			}
 		}
-		said["metadata"] = kept
+		said["metadata"] = hasSnapshot
 	}
 	sorted, err := json.Marshal(said)
 	if err != nil {
-		return Content{}, fmt.Errorf("encoding an object: %w", err)
+		return Digest{}, fmt.Errorf("encoding an object: %w", err)
 	}
 	sum := sha256.Sum256(sorted)
-	return Content(sum[:len(Content{})]), nil
+	return Digest(sum[:len(Digest{})]), nil
 }
 
-// owned are the objects of this shard in the cache, of one resource.
-type owned struct {
+// publishedObjects tracks the objects of this shard in the cache, of one resource.
+type publishedObjects struct {
 	mu       sync.RWMutex
 	versions map[client.Key]Version
 	watchers map[*watcher]struct{}
-	// known says that the cache was listed and answers, incarnation which store was listed.
+	// known is set while the cache is available and was listed; incarnation is that of the listed store.
 	known       bool
 	incarnation string
 }
 
-func newOwned() *owned {
-	return &owned{versions: map[client.Key]Version{}, watchers: map[*watcher]struct{}{}}
+func newPublishedObjects() *publishedObjects {
+	return &publishedObjects{versions: map[client.Key]Version{}, watchers: map[*watcher]struct{}{}}
 }
 
-func (o *owned) get(key client.Key) (version Version, exists, known bool) {
+func (o *publishedObjects) get(key client.Key) (version Version, exists, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	version, exists = o.versions[key]
 	return version, exists, o.known
 }
 
-// store returns which incarnation of the cache is known.
-func (o *owned) store() (incarnation string, known bool) {
+// currentIncarnation returns the incarnation of the listed store.
+func (o *publishedObjects) currentIncarnation() (incarnation string, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.incarnation, o.known
 }
 
-func (o *owned) keys() []client.Key {
+func (o *publishedObjects) keys() []client.Key {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	keys := make([]client.Key, 0, len(o.versions))
@@ -104,38 +104,38 @@ func (o *owned) keys() []client.Key {
 	return keys
 }
 
-// replace takes over what a list has.
-func (o *owned) replace(versions map[client.Key]Version, incarnation string) {
+// replace applies a list.
+func (o *publishedObjects) replace(versions map[client.Key]Version, incarnation string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.versions, o.known, o.incarnation = versions, true, incarnation
-	o.end()
+	o.endWatches()
 }
 
-// suspend says that the cache does not answer, restart that it does again.
-func (o *owned) suspend() {
+// suspend marks the cache as unavailable.
+func (o *publishedObjects) suspend() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.known = false
 }
 
-// restart is explained at suspend.
-func (o *owned) restart() {
+// restart marks the cache as available again.
+func (o *publishedObjects) restart() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.known = true
-	o.end()
+	o.endWatches()
 }
 
-// end ends all watches, so that everything is looked at anew. The lock is held.
-func (o *owned) end() {
+// endWatches ends all watches, so that their readers check every object again. Callers must hold mu.
+func (o *publishedObjects) endWatches() {
 	for w := range o.watchers {
 		w.Stop()
 	}
 }
 
-// put takes over a state that is not older than the known one.
-func (o *owned) put(key client.Key, version Version) {
+// put stores a state unless a newer one is stored.
+func (o *publishedObjects) put(key client.Key, version Version) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before, exists := o.versions[key]
@@ -144,12 +144,12 @@ func (o *owned) put(key client.Key, version Version) {
 	}
 	o.versions[key] = version
 	if !exists || before != version {
-		o.tell(watch.Modified, key)
+		o.notify(watch.Modified, key)
 	}
 }
 
-// drop takes over that an object is gone, unless a newer one is known.
-func (o *owned) drop(key client.Key, version string) {
+// drop deletes a state unless a newer one is stored.
+func (o *publishedObjects) drop(key client.Key, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before, exists := o.versions[key]
@@ -157,11 +157,11 @@ func (o *owned) drop(key client.Key, version string) {
 		return
 	}
 	delete(o.versions, key)
-	o.tell(watch.Deleted, key)
+	o.notify(watch.Deleted, key)
 }
 
-// wrote takes over the outcome of a write; nil: the object is gone.
-func (o *owned) wrote(key client.Key, object *client.Object) error {
+// recordWrite applies the result of a write; nil: the object was deleted.
+func (o *publishedObjects) recordWrite(key client.Key, object *client.Object) error {
 	if object == nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -176,20 +176,20 @@ func (o *owned) wrote(key client.Key, object *client.Object) error {
 	return nil
 }
 
-// older compares resource versions of one cache.
+// older returns whether resource version a of one cache is older than b.
 func older(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)
 	return errX == nil && errY == nil && x < y
 }
 
-func (o *owned) tell(change watch.EventType, key client.Key) {
+func (o *publishedObjects) notify(change watch.EventType, key client.Key) {
 	for w := range o.watchers {
 		w.add(watch.Event{Type: change, Object: metadataOf(key)})
 	}
 }
 
-// metadataOf returns an object that only tells its key.
+// metadataOf returns an object with nothing but a key.
 func metadataOf(key client.Key) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name,
@@ -197,7 +197,7 @@ func metadataOf(key client.Key) *metav1.PartialObjectMetadata {
 	}}
 }
 
-func (o *owned) watch(ctx context.Context) watch.Interface {
+func (o *publishedObjects) watch(ctx context.Context) watch.Interface {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := newWatcher(ctx, func(w *watcher) {

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func newDisk(t *testing.T) *Disk {
+func newSnapshotStore(t *testing.T) *SnapshotStore {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
 	if err != nil {
@@ -29,20 +29,20 @@ func newDisk(t *testing.T) *Disk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = etcd.Close() })
-	return &Disk{Etcd: etcd, Prefix: "/registry"}
+	return &SnapshotStore{Etcd: etcd, Prefix: "/registry"}
 }
 
-// TestLargeObjectsAreCopied: etcd takes 1.5 MiB at once. Few large schemas of one tenant must not keep a shard from having
-// a copy of what all others share.
-func TestLargeObjectsAreCopied(t *testing.T) {
-	disk := newDisk(t)
-	m := New(Config{Shard: "alpha", Root: "root", Resources: resources(t), Disk: disk})
-	m.dirty = map[diskKey]struct{}{}
-	table := m.tables[workspaceTypes]
+// TestSnapshotOfLargeObjects: a transaction of etcd is limited to 1.5 MiB. A few large objects of one tenant must not
+// keep others out of the snapshot.
+func TestSnapshotOfLargeObjects(t *testing.T) {
+	snapshots := newSnapshotStore(t)
+	m := New(Config{Shard: "alpha", Root: "root", Resources: resources(t), SnapshotStore: snapshots})
+	m.dirty = map[snapshotKey]struct{}{}
+	store := m.stores[workspaceTypes]
 	put := func(name string, bytes int) {
 		object := workspaceType(name)
 		object.Annotations = map[string]string{logicalcluster.AnnotationKey: "tenant", "text": strings.Repeat("x", bytes)}
-		table.put("root", "1", object)
+		store.put("root", "1", object)
 	}
 	const large, small = 20, 300
 	for i := range large {
@@ -56,13 +56,13 @@ func TestLargeObjectsAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(m.dirty) > 0 {
-		t.Errorf("%d copies are still to be written", len(m.dirty))
+		t.Errorf("%d objects are still dirty", len(m.dirty))
 	}
 	found := map[client.Key]bool{}
-	if err := disk.read(t.Context(), func(key diskKey, _ copied) { found[key.Key] = true }); err != nil {
+	if err := snapshots.read(t.Context(), func(key snapshotKey, _ snapshotEntry) { found[key.Key] = true }); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != large+small {
-		t.Errorf("%d copies are there, want %d: all but the one that etcd never takes", len(found), large+small)
+		t.Errorf("the snapshot has %d objects, want %d: all but the one above etcd's limit", len(found), large+small)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	cachetesting "github.com/atoll-dev/atoll/cacheserver/testing"
 )
 
-// startWorld is newWorld with a mirror of its own.
-func startWorld(t *testing.T, config Config, change func(*Mirror)) *world {
+// startEnv is newEnv with another configuration.
+func startEnv(t *testing.T, config Config, change func(*Informer)) *env {
 	t.Helper()
-	w := &world{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
+	w := &env{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
 	config.Shard, config.Root, config.Resources = "alpha", "root", resources(t)
 	m := New(config)
 	change(m)
@@ -25,78 +25,78 @@ func startWorld(t *testing.T, config Config, change func(*Mirror)) *world {
 	return w
 }
 
-// TestWhatIsKeptOfAShardIsBounded, and nobody else feels it but by not knowing.
-func TestWhatIsKeptOfAShardIsBounded(t *testing.T) {
-	const most = 20
-	w := startWorld(t, Config{MaxPerShard: most}, func(*Mirror) {})
+// TestQuota: a shard over its quota affects other shards only in that the informer is not synced.
+func TestQuota(t *testing.T) {
+	const limit = 20
+	w := startEnv(t, Config{MaxPerShard: limit}, func(*Informer) {})
 	types, _ := client.Find(workspaceTypes)
 	w.register("root")
 	w.register("beta")
 	w.complete("root")
 	w.complete("beta")
-	known := func() error { return w.mirror.Known(workspaceTypes) }
-	eventually(t, "everything to be known", known)
+	known := func() error { return w.informer.Known(workspaceTypes) }
+	eventually(t, "the informer to be synced", known)
 	var names []string
 	name := func(i int) string { return fmt.Sprintf("t%02d", i) }
-	for i := range most - 1 { // its report is an object, too
+	for i := range limit - 1 { // its report counts, too
 		w.publish("beta", "abc", workspaceType(name(i)))
 		names = append(names, name(i))
 	}
-	eventually(t, "as much as is kept", w.knows("abc", names...))
+	eventually(t, "as many as the quota", w.knows("abc", names...))
 	if err := known(); err != nil {
-		t.Fatalf("with as much as is kept: %v", err)
+		t.Fatalf("with as many as the quota: %v", err)
 	}
 
 	w.publish("beta", "abc", workspaceType("toomuch"))
-	unknown := func() error {
-		if w.mirror.Known(workspaceTypes) == nil {
-			return errors.New("everything counts as known")
+	notSynced := func() error {
+		if w.informer.Known(workspaceTypes) == nil {
+			return errors.New("the informer is synced")
 		}
 		return nil
 	}
-	eventually(t, "absence to prove nothing", unknown)
+	eventually(t, "the informer not to be synced", notSynced)
 	w.publish("root", "root", workspaceType("ofroot"))
-	eventually(t, "what others publish", w.knows("root", "ofroot"))
+	eventually(t, "objects of other shards", w.knows("root", "ofroot"))
 	if err := w.knows("abc", names...)(); err != nil {
-		t.Errorf("what was kept before: %v", err)
+		t.Errorf("earlier objects: %v", err)
 	}
-	if err := w.mirror.Known(exportConsumers); err != nil {
-		t.Errorf("of another resource nothing was refused: %v", err)
+	if err := w.informer.Known(exportConsumers); err != nil {
+		t.Errorf("no object of another resource was dropped: %v", err)
 	}
 
-	for i := range most / 4 {
+	for i := range limit / 4 {
 		w.remove(types, "beta", "abc", name(i))
 	}
-	eventually(t, "everything, when there is room again", w.knows("abc", append(names[most/4:], "toomuch")...))
-	eventually(t, "everything to be known again", known)
+	eventually(t, "all objects below the quota", w.knows("abc", append(names[limit/4:], "toomuch")...))
+	eventually(t, "the informer to be synced again", known)
 
-	for i := range most {
+	for i := range limit {
 		w.publish("beta", "def", workspaceType(name(i)))
 	}
-	eventually(t, "absence to prove nothing again", unknown)
+	eventually(t, "the informer not to be synced again", notSynced)
 	reports, _ := client.Find(shardReports)
 	registered, _ := client.Find(shards)
 	w.remove(registered, "root", "root", "beta")
 	w.remove(reports, "beta", "root", "beta")
-	eventually(t, "a shard that was withdrawn to hold up nobody", known)
+	eventually(t, "the informer to be synced without the removed shard", known)
 }
 
-// TestAShardThatWasNeverHeardOf is not waited for, if it certainly never was.
-func TestAShardThatWasNeverHeardOf(t *testing.T) {
-	// With no patience, it is enough to look twice.
-	w := startWorld(t, Config{}, func(m *Mirror) { m.patience = 0 })
+// TestNeverReportedShard: a shard counts as complete only if it has certainly never reported.
+func TestNeverReportedShard(t *testing.T) {
+	// Without a timeout, the second call is enough.
+	w := startEnv(t, Config{}, func(m *Informer) { m.neverReportedTimeout = 0 })
 	types, _ := client.Find(workspaceTypes)
 	registered, _ := client.Find(shards)
 	waits := func(sentence string) {
 		t.Helper()
 		eventually(t, sentence, func() error {
-			table := w.mirror.tables[workspaceTypes]
+			store := w.informer.stores[workspaceTypes]
 			for range 10 {
-				table.mu.RLock()
-				at := table.at
-				table.mu.RUnlock()
-				if w.mirror.whyIncomplete(t.Context(), at) == nil {
-					return errors.New("it is not waited for")
+				store.mu.RLock()
+				at := store.at
+				store.mu.RUnlock()
+				if w.informer.completenessError(t.Context(), at) == nil {
+					return errors.New("it counts as complete")
 				}
 			}
 			return nil
@@ -113,15 +113,15 @@ func TestAShardThatWasNeverHeardOf(t *testing.T) {
 	w.register("root")
 	w.complete("root")
 	w.publish("ghost", "abc", workspaceType("something"))
-	eventually(t, "what it published", w.knows("abc", "something"))
+	eventually(t, "its object", w.knows("abc", "something"))
 	shard("ghost", false)
 	waits("a shard that has published something")
 
 	w.remove(types, "ghost", "abc", "something")
-	eventually(t, "nothing to wait for", func() error { return w.mirror.Known(workspaceTypes) })
+	eventually(t, "the informer to be synced", func() error { return w.informer.Known(workspaceTypes) })
 
 	shard("elder", true)
-	waits("a shard that root has heard of, with a cache that lost its report")
+	waits("a shard with a report recorded by root, which the cache has lost")
 	w.remove(registered, "root", "root", "elder")
 
 	shard("young", false)

@@ -31,7 +31,7 @@ var (
 	clusterRoles   = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 )
 
-// resources are all that the tests follow.
+// resources are the resources of the tests.
 func resources(t *testing.T) []client.Resource {
 	t.Helper()
 	var all []client.Resource
@@ -48,18 +48,18 @@ func resources(t *testing.T) []client.Resource {
 	return all
 }
 
-// world is a cache with the shards root and beta, which the tests write for, and the mirror of shard alpha.
-type world struct {
-	t      *testing.T
-	cache  *cachetesting.Cache
-	mirror *Mirror
-	// stop ends the mirror.
+// env is a cache, for which tests write as the shards root and beta, and the informer of shard alpha.
+type env struct {
+	t        *testing.T
+	cache    *cachetesting.Cache
+	informer *Informer
+	// stop stops the informer.
 	stop    func()
 	clients map[string]*client.Client
 }
 
 // client returns the client of a shard.
-func (w *world) client(shard string) *client.Client {
+func (w *env) client(shard string) *client.Client {
 	w.t.Helper()
 	if w.clients[shard] == nil {
 		w.clients[shard] = w.cache.Client(w.t, shard)
@@ -67,20 +67,20 @@ func (w *world) client(shard string) *client.Client {
 	return w.clients[shard]
 }
 
-func newWorld(t *testing.T) *world {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	w := &world{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
+	w := &env{t: t, cache: cachetesting.Start(t), clients: map[string]*client.Client{}}
 	w.start(New(Config{Shard: "alpha", Root: "root", Resources: resources(t)}))
 	return w
 }
 
-func (w *world) start(m *Mirror) {
+func (w *env) start(m *Informer) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	cache := w.client("alpha")
 	running.Go(func() { m.Run(ctx, cache) })
-	w.mirror = m
+	w.informer = m
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
@@ -88,8 +88,8 @@ func (w *world) start(m *Mirror) {
 	w.t.Cleanup(w.stop)
 }
 
-// empty loses everything in the cache.
-func (w *world) empty() {
+// empty deletes everything in the cache.
+func (w *env) empty() {
 	w.t.Helper()
 	if err := w.cache.Stop(); err != nil {
 		w.t.Fatal(err)
@@ -100,7 +100,7 @@ func (w *world) empty() {
 	w.cache.Restart(w.t)
 }
 
-func (w *world) publish(shard, cluster string, obj client.Publishable) {
+func (w *env) publish(shard, cluster string, obj client.Publishable) {
 	w.t.Helper()
 	var resource client.Resource
 	switch obj.(type) {
@@ -118,7 +118,7 @@ func (w *world) publish(shard, cluster string, obj client.Publishable) {
 	}
 }
 
-func (w *world) remove(resource client.Resource, shard, cluster, name string) {
+func (w *env) remove(resource client.Resource, shard, cluster, name string) {
 	w.t.Helper()
 	key := client.Key{Shard: shard, Cluster: logicalcluster.MustParseName(cluster), Name: name}
 	if err := w.client(shard).Delete(w.t.Context(), resource.GroupVersionResource, key, ""); err != nil {
@@ -126,12 +126,12 @@ func (w *world) remove(resource client.Resource, shard, cluster, name string) {
 	}
 }
 
-func (w *world) complete(shard string) {
+func (w *env) complete(shard string) {
 	w.t.Helper()
 	w.publish(shard, "root", &shardingv1alpha1.ShardReport{ObjectMeta: metaOf(shard), Spec: shardingv1alpha1.ShardReportSpec{Beat: 1, Complete: true}})
 }
 
-func (w *world) register(shard string) {
+func (w *env) register(shard string) {
 	w.t.Helper()
 	w.publish("root", "root", &corev1alpha1.Shard{ObjectMeta: metaOf(shard), Spec: corev1alpha1.ShardSpec{BaseURL: "https://shard"}})
 }
@@ -143,14 +143,14 @@ func workspaceType(name string) *tenancyv1alpha1.WorkspaceType {
 }
 
 // knows returns nil if exactly these types are known in a logical cluster.
-func (w *world) knows(cluster string, names ...string) func() error {
+func (w *env) knows(cluster string, names ...string) func() error {
 	return func() error {
 		found := map[string]bool{}
-		for _, obj := range w.mirror.List(workspaceTypes, logicalcluster.MustParseName(cluster)) {
+		for _, obj := range w.informer.List(workspaceTypes, logicalcluster.MustParseName(cluster)) {
 			found[obj.(*tenancyv1alpha1.WorkspaceType).Name] = true
 		}
 		for _, name := range names {
-			if _, ok := w.mirror.Get(workspaceTypes, logicalcluster.MustParseName(cluster), "", name); !ok || !found[name] {
+			if _, ok := w.informer.Get(workspaceTypes, logicalcluster.MustParseName(cluster), "", name); !ok || !found[name] {
 				return fmt.Errorf("%q is not known, only %v", name, found)
 			}
 		}
@@ -173,11 +173,11 @@ func eventually(t *testing.T, what string, condition func() error) {
 	}
 }
 
-// TestWhatAnEmptiedCacheMeans: nothing is forgotten until its shard says that it is complete.
-func TestWhatAnEmptiedCacheMeans(t *testing.T) {
-	w := newWorld(t)
-	if err := w.mirror.Known(workspaceTypes); err == nil {
-		t.Error("absence proves something before anything was heard")
+// TestEmptiedCache: objects are deleted only when their shard is complete.
+func TestEmptiedCache(t *testing.T) {
+	w := newEnv(t)
+	if err := w.informer.Known(workspaceTypes); err == nil {
+		t.Error("synced before the first list")
 	}
 	w.register("root")
 	w.register("alpha")
@@ -187,50 +187,50 @@ func TestWhatAnEmptiedCacheMeans(t *testing.T) {
 	w.publish("beta", "one", workspaceType("goes"))
 	w.complete("root")
 	eventually(t, "the types", w.knows("one", "stays", "goes"))
-	eventually(t, "beta to be what everybody waits for", func() error {
-		if err := w.mirror.Known(workspaceTypes); err == nil || !strings.Contains(err.Error(), "beta") {
+	eventually(t, "beta to be the shard that is not complete", func() error {
+		if err := w.informer.Known(workspaceTypes); err == nil || !strings.Contains(err.Error(), "beta") {
 			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})
 	w.complete("beta")
-	eventually(t, "everything to be known", func() error { return w.mirror.Known(workspaceTypes) })
+	eventually(t, "the informer to be synced", func() error { return w.informer.Known(workspaceTypes) })
 
 	w.empty()
-	eventually(t, "the streams to be open again", w.quiet)
-	if err := errors.Join(w.knows("one", "stays", "goes")(), w.knows("root", "universal")(), w.mirror.Known(workspaceTypes)); err != nil {
-		t.Errorf("an emptied cache has changed what is known: %v", err)
+	eventually(t, "the watches to be open again", w.quiet)
+	if err := errors.Join(w.knows("one", "stays", "goes")(), w.knows("root", "universal")(), w.informer.Known(workspaceTypes)); err != nil {
+		t.Errorf("an emptied cache has changed the informer: %v", err)
 	}
 	w.publish("beta", "one", workspaceType("stays"))
 	w.publish("beta", "one", workspaceType("new"))
-	eventually(t, "what is new", w.knows("one", "stays", "goes", "new"))
+	eventually(t, "the new type", w.knows("one", "stays", "goes", "new"))
 	w.complete("beta")
-	eventually(t, "the end of what is gone", w.knows("one", "stays", "new"))
+	eventually(t, "the deletion of the missing type", w.knows("one", "stays", "new"))
 	if err := w.knows("root", "universal")(); err != nil {
-		t.Errorf("what root has was forgotten because beta is complete: %v", err)
+		t.Errorf("objects of root were deleted because beta is complete: %v", err)
 	}
 }
 
-// quiet returns why the mirror does not follow the store that the cache has now.
-func (w *world) quiet() error {
-	if behind := w.mirror.Behind(); behind > 0 {
+// quiet returns why the informer does not watch the current store of the cache.
+func (w *env) quiet() error {
+	if behind := w.informer.Lag(); behind > 0 {
 		return fmt.Errorf("closed for %s", behind)
 	}
 	_, at, err := w.client("alpha").List(w.t.Context(), resources(w.t)[0].GroupVersionResource)
 	if err != nil {
 		return err
 	}
-	for gr := range w.mirror.tables {
-		if incarnation, known := w.mirror.OwnStore(gr); !known || incarnation != at.Incarnation {
+	for gr := range w.informer.stores {
+		if incarnation, known := w.informer.PublishedIncarnation(gr); !known || incarnation != at.Incarnation {
 			return fmt.Errorf("%s are of store %q, want %q", gr, incarnation, at.Incarnation)
 		}
 	}
 	return nil
 }
 
-// TestAShardThatIsGone is forgotten when it is not registered any more and its part of the cache is gone.
-func TestAShardThatIsGone(t *testing.T) {
-	w := newWorld(t)
+// TestRemovedShard: objects of a shard are deleted when it is neither registered nor has a report.
+func TestRemovedShard(t *testing.T) {
+	w := newEnv(t)
 	w.register("root")
 	w.register("beta")
 	w.publish("beta", "one", workspaceType("a"))
@@ -240,12 +240,12 @@ func TestAShardThatIsGone(t *testing.T) {
 	w.empty()
 	w.register("root")
 	w.complete("root")
-	eventually(t, "the end of the type", w.knows("one"))
+	eventually(t, "the deletion of the type", w.knows("one"))
 }
 
-// TestWhatIsBelieved: root's word alone counts in root.
-func TestWhatIsBelieved(t *testing.T) {
-	w := newWorld(t)
+// TestTrustPolicy: only the root shard publishes in root.
+func TestTrustPolicy(t *testing.T) {
+	w := newEnv(t)
 	w.publish("beta", "root", workspaceType("forged"))
 	w.publish("beta", "system:admin", workspaceType("forged"))
 	w.publish("beta", "root", &corev1alpha1.Shard{ObjectMeta: metaOf("forged")})
@@ -258,30 +258,30 @@ func TestWhatIsBelieved(t *testing.T) {
 	pretending.Annotations = map[string]string{logicalcluster.PathAnnotationKey: "root"}
 	w.publish("beta", "one", pretending)
 	w.publish("beta", "one", workspaceType("last"))
-	eventually(t, "what may be said", func() error {
-		if known := w.mirror.List(exportConsumers, logicalcluster.Root); len(known) != 2 {
+	eventually(t, "the trusted objects", func() error {
+		if known := w.informer.List(exportConsumers, logicalcluster.Root); len(known) != 2 {
 			return fmt.Errorf("got %d consumers, want those of root and beta", len(known))
 		}
 		return w.knows("one", "last")()
 	})
-	eventually(t, "all streams", w.quiet)
+	eventually(t, "all watches", w.quiet)
 	for gr, want := range map[string]int{"workspacetypes": 1, "shards": 0, "shardreports": 0} {
-		for known, table := range w.mirror.tables {
-			if count, _ := table.size(); known.Resource == gr && count != want {
-				t.Errorf("%d %s are believed, want %d", count, gr, want)
+		for known, store := range w.informer.stores {
+			if count, _ := store.size(); known.Resource == gr && count != want {
+				t.Errorf("%d %s are trusted, want %d", count, gr, want)
 			}
 		}
 	}
 }
 
-// TestWatches tells changes to all who watch, and leaves nothing behind.
+// TestWatches sends changes to all watchers and leaks no goroutine.
 func TestWatches(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	w.publish("beta", "one", workspaceType("a"))
 	eventually(t, "the type", w.knows("one", "a"))
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := w.mirror.Watch(ctx, workspaceTypes)
+	stream, err := w.informer.Watch(ctx, workspaceTypes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,56 +299,57 @@ func TestWatches(t *testing.T) {
 	resource, _ := client.Find(workspaceTypes)
 	w.remove(resource, "beta", "one", "a")
 	expect(watch.Deleted, "a")
-	if n := len(w.mirror.tables[workspaceTypes].clusters); n != 1 {
-		t.Errorf("%d logical clusters are remembered, want the one that has a type", n)
+	if n := len(w.informer.stores[workspaceTypes].clusters); n != 1 {
+		t.Errorf("%d logical clusters are indexed, want 1", n)
 	}
 	cancel()
 	for range stream.ResultChan() {
-		t.Error("an event came after the end")
+		t.Error("an event after the end")
 	}
 	w.stop()
-	// The cache server and connections to it live on; of the mirror nothing may.
-	if err := goleak.Find(before); err != nil && strings.Contains(err.Error(), "atoll/shardserver/mirror.(") {
+	// Goroutines of the cache server and its connections remain; none of the informer may.
+	if err := goleak.Find(before); err != nil && strings.Contains(err.Error(), "atoll/shardserver/sharding/replica.(") {
 		t.Error(err)
 	}
 }
 
-// TestAWatcherThatDoesNotRead loses its watch, and holds up nobody.
-func TestAWatcherThatDoesNotRead(t *testing.T) {
-	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
-	stream := table.watch(t.Context())
+// TestSlowWatcher: a watcher that does not read loses its watch and blocks nobody.
+func TestSlowWatcher(t *testing.T) {
+	store := newStore(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+	stream := store.watch(t.Context())
 	for version := range maxPending + 2 {
-		table.mu.Lock()
-		table.put("beta", fmt.Sprint(version), workspaceType("a"))
-		table.mu.Unlock()
+		store.mu.Lock()
+		store.put("beta", fmt.Sprint(version), workspaceType("a"))
+		store.mu.Unlock()
 	}
 	for range stream.ResultChan() {
 	}
-	eventually(t, "the watcher to leave", func() error {
-		table.mu.RLock()
-		defer table.mu.RUnlock()
-		if len(table.watchers) > 0 {
+	eventually(t, "the watcher to be removed", func() error {
+		store.mu.RLock()
+		defer store.mu.RUnlock()
+		if len(store.watchers) > 0 {
 			return errors.New("it is still there")
 		}
 		return nil
 	})
 }
 
-// TestSeveralShardsPublishUnderOneName: readers of one object get that of the first shard, whatever came and went.
-func TestSeveralShardsPublishUnderOneName(t *testing.T) {
-	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
+// TestSeveralShardsPublishOneName: Get returns the object of the first shard by name, in whatever order they come and
+// go.
+func TestSeveralShardsPublishOneName(t *testing.T) {
+	store := newStore(New(Config{Shard: "alpha", Root: "root"}), resources(t)[0])
 	cluster := logicalcluster.MustParseName("one")
 	put := func(shard string) {
 		obj := workspaceType("a")
 		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
-		table.put(shard, "1", obj)
+		store.put(shard, "1", obj)
 	}
-	remove := func(shard string) { table.remove(client.Key{Shard: shard, Cluster: cluster, Name: "a"}) }
+	remove := func(shard string) { store.remove(client.Key{Shard: shard, Cluster: cluster, Name: "a"}) }
 	expect := func(first string, count int) {
 		t.Helper()
-		obj, found := table.get(name{cluster, "", "a"})
-		if found != (count > 0) || len(table.list(cluster)) != count || len(table.all()) != count {
-			t.Fatalf("found %t, %d of the cluster, %d in all, want %d", found, len(table.list(cluster)), len(table.all()), count)
+		obj, found := store.get(name{cluster, "", "a"})
+		if found != (count > 0) || len(store.list(cluster)) != count || len(store.all()) != count {
+			t.Fatalf("found %t, %d of the cluster, %d in all, want %d", found, len(store.list(cluster)), len(store.all()), count)
 		}
 		if found && obj.(*tenancyv1alpha1.WorkspaceType).Annotations[client.ShardAnnotation] != first {
 			t.Errorf("got that of %v, want %s", obj.(*tenancyv1alpha1.WorkspaceType).Annotations, first)
@@ -367,26 +368,26 @@ func TestSeveralShardsPublishUnderOneName(t *testing.T) {
 	remove("d")
 	remove("b")
 	expect("", 0)
-	if len(table.objects)+len(table.clusters) != 0 {
-		t.Errorf("%v and %v are left", table.objects, table.clusters)
+	if len(store.objects)+len(store.clusters) != 0 {
+		t.Errorf("%v and %v are left", store.objects, store.clusters)
 	}
 }
 
-// A shard that publishes what another has, and takes it back, takes nothing from others.
-func TestWhatSeveralShardsHaveIsGoneWithTheLast(t *testing.T) {
+// A shard that publishes and deletes an object of another shard's name does not delete the other object.
+func TestWatchOfOneNameOfSeveralShards(t *testing.T) {
 	resource, _ := client.Find(workspaceTypes)
-	table := newTable(New(Config{Shard: "alpha", Root: "root"}), resource)
+	store := newStore(New(Config{Shard: "alpha", Root: "root"}), resource)
 	put := func(shard, version string) {
 		obj := workspaceType("a")
 		obj.Annotations = map[string]string{logicalcluster.AnnotationKey: "one", client.ShardAnnotation: shard}
-		table.put(shard, version, obj)
+		store.put(shard, version, obj)
 	}
 	remove := func(shard string) {
-		table.remove(client.Key{Shard: shard, Cluster: logicalcluster.MustParseName("one"), Name: "a"})
+		store.remove(client.Key{Shard: shard, Cluster: logicalcluster.MustParseName("one"), Name: "a"})
 	}
 	put("d", "1")
 	put("c", "1")
-	stream := table.watch(t.Context())
+	stream := store.watch(t.Context())
 	defer stream.Stop()
 	expect := func(change watch.EventType, shard string) {
 		t.Helper()

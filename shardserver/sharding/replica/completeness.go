@@ -1,0 +1,142 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// shardTracker tracks the registered shards and their reports, which decide whether an absent object is deleted.
+type shardTracker struct {
+	complete client.Completeness
+
+	mu sync.RWMutex
+	// reporting are the shards that have a report, at the position at.
+	reporting map[string]bool
+	at        client.Position
+	// registered are the shards that the root shard has registered, and whether each has ever reported, at the position
+	// registeredAt.
+	registered   map[string]bool
+	registeredAt client.Position
+}
+
+// replace applies the list of reports or of shards.
+func (r *shardTracker) replace(inf *Informer, resource schema.GroupResource, objects []*client.Object, at client.Position) {
+	if resource != shardReports && resource != shards {
+		return
+	}
+	names := map[string]bool{}
+	trusted := make([]*client.Object, 0, len(objects))
+	for _, object := range objects {
+		if inf.trusts(resource, object) {
+			names[object.Name] = resource == shardReports || reportedOnce(object)
+			trusted = append(trusted, object)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if resource == shards {
+		r.registered, r.registeredAt = names, at
+		return
+	}
+	r.complete.OnReplace(trusted, at)
+	r.reporting, r.at = names, at
+}
+
+// change applies one change of a report or a shard.
+func (r *shardTracker) change(inf *Informer, resource schema.GroupResource, change watch.EventType, object *client.Object, at client.Position) {
+	if resource != shardReports && resource != shards {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := r.registered
+	if resource == shardReports {
+		names, r.at = r.reporting, at
+	} else {
+		r.registeredAt = at
+	}
+	if object == nil || !inf.trusts(resource, object) {
+		return
+	}
+	if resource == shardReports {
+		r.complete.OnEvent(change, object, at)
+	}
+	if change == watch.Deleted {
+		delete(names, object.Name)
+		return
+	}
+	names[object.Name] = resource == shardReports || reportedOnce(object)
+}
+
+// hasNoReport returns whether a shard has no report in the store of a position. It is false while that is unknown.
+func (r *shardTracker) hasNoReport(shard string, at client.Position) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.at.ResourceVersion != "" && r.at.Incarnation == at.Incarnation && !r.reporting[shard]
+}
+
+// complete returns whether objects of a shard which a reflector at a position has not seen do not exist: the shard is
+// complete there, or it is neither registered nor has a report.
+func (inf *Informer) complete(ctx context.Context, shard string, at client.Position) bool {
+	if inf.shardTracker.complete.At(shard, at) {
+		return true
+	}
+	if !inf.shardTracker.hasNoReport(shard, at) {
+		return false
+	}
+	registered, err := inf.registered(ctx, at)
+	_, is := registered[shard]
+	return err == nil && !is
+}
+
+// completenessError returns why a reflector at a position may not have seen all objects of other shards; nil if it has.
+func (inf *Informer) completenessError(ctx context.Context, at client.Position) error {
+	registered, err := inf.registered(ctx, at)
+	if err != nil {
+		return err
+	}
+	inf.neverReported.keep(registered)
+	var reason error
+	for shard, reported := range registered {
+		if shard != inf.cfg.Shard && !inf.shardTracker.complete.At(shard, at) && !inf.isNeverReported(ctx, shard, reported, at) {
+			reason = errNotComplete(shard) // no return: isNeverReported must see every shard
+		}
+	}
+	return reason
+}
+
+func errNotComplete(shard string) error {
+	return fmt.Errorf("shard %q has not reported yet that its part of the cache is complete", shard)
+}
+
+// registered returns the names of all shards, and whether each has ever reported, or an error while they are unknown.
+func (inf *Informer) registered(ctx context.Context, at client.Position) (map[string]bool, error) {
+	if inf.cfg.Shards != nil {
+		return inf.cfg.Shards(ctx)
+	}
+	r := &inf.shardTracker
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !r.complete.At(inf.cfg.Root, latestIn(r.at)) {
+		return nil, errNotComplete(inf.cfg.Root)
+	}
+	if r.registeredAt.Incarnation != at.Incarnation || !r.complete.At(inf.cfg.Root, r.registeredAt) && at != latestIn(at) {
+		return nil, errors.New("the list of shards is not read from the cache yet")
+	}
+	return maps.Clone(r.registered), nil
+}
+
+// latestIn returns a position after all others of the same store.
+func latestIn(at client.Position) client.Position {
+	return client.Position{Incarnation: at.Incarnation, ResourceVersion: strconv.FormatUint(math.MaxUint64, 10)}
+}

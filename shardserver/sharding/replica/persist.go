@@ -1,0 +1,194 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// Load fills the informer from the snapshot. It must be called before Run.
+func (inf *Informer) Load(ctx context.Context) error {
+	if inf.cfg.SnapshotStore == nil {
+		return nil
+	}
+	return inf.cfg.SnapshotStore.read(ctx, func(key snapshotKey, value snapshotEntry) {
+		s := inf.stores[key.resource]
+		if s == nil || !hasSnapshot(key.resource) {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if key.Key == (client.Key{}) {
+			s.notSynced = nil
+			return
+		}
+		obj, err := decode(s.resource, value.Object)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Decoding an object of the snapshot failed", "resource", key.resource, "object", key.Key)
+			return
+		}
+		s.put(key.Shard, value.CacheVersion, obj)
+		if e := s.find(key.Key); e != nil {
+			e.unconfirmed = true
+			s.unconfirmed++
+		}
+	})
+}
+
+// hasSnapshot returns whether a resource is part of the snapshot. Reports and the requests and reports of logical
+// clusters are outdated within seconds: a start without the cache has no use for them.
+func hasSnapshot(resource schema.GroupResource) bool {
+	switch resource {
+	case shardReports, logicalClusterRequests, logicalClusterReports:
+		return false
+	}
+	return true
+}
+
+// markDirty schedules the write of an object, if it is part of the snapshot and this replica writes it.
+func (inf *Informer) markDirty(resource schema.GroupResource, key client.Key) {
+	if hasSnapshot(resource) {
+		inf.markKeyDirty(snapshotKey{resource, key})
+	}
+}
+
+// markKeyDirty is markDirty for any key.
+func (inf *Informer) markKeyDirty(of snapshotKey) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.dirty != nil {
+		inf.dirty[of] = struct{}{}
+	}
+}
+
+// Persist keeps the snapshot up to date until the context ends. One replica of a shard runs it at a time.
+func (inf *Informer) Persist(ctx context.Context) {
+	if inf.cfg.SnapshotStore == nil {
+		return
+	}
+	select {
+	case <-inf.allListed: // before that, the snapshot may be more complete than the informer
+	case <-ctx.Done():
+		return
+	}
+	inf.mu.Lock()
+	inf.dirty = map[snapshotKey]struct{}{}
+	inf.mu.Unlock()
+	defer func() {
+		inf.mu.Lock()
+		defer inf.mu.Unlock()
+		inf.dirty = nil
+	}()
+	ticker := time.NewTicker(snapshotInterval)
+	defer ticker.Stop()
+	for diffed := false; ; {
+		err := inf.diff(ctx, &diffed)
+		if err == nil {
+			err = inf.flush(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Writing the snapshot of objects of other shards failed, will retry")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// diff marks dirty, once, what differs between the snapshot and the informer.
+func (inf *Informer) diff(ctx context.Context, diffed *bool) error {
+	if *diffed {
+		return nil
+	}
+	stored := map[snapshotKey]string{}
+	if err := inf.cfg.SnapshotStore.read(ctx, func(key snapshotKey, value snapshotEntry) { stored[key] = value.CacheVersion }); err != nil {
+		return err
+	}
+	for gr, s := range inf.stores {
+		if !hasSnapshot(gr) {
+			continue
+		}
+		s.mu.RLock()
+		s.forEach(func(e *entry) {
+			of := snapshotKey{gr, e.key()}
+			if version, ok := stored[of]; !ok || version != e.version {
+				inf.markDirty(gr, of.Key)
+			}
+			delete(stored, of)
+		})
+		if known := (snapshotKey{resource: gr}); s.notSynced == nil {
+			inf.markDirty(gr, client.Key{})
+			delete(stored, known)
+		}
+		s.mu.RUnlock()
+	}
+	for key := range stored { // what is on the disk and nowhere else, or of a resource that is kept no more
+		inf.markKeyDirty(key)
+	}
+	*diffed = true
+	return nil
+}
+
+// flush writes what is dirty. What cannot be written stays dirty.
+func (inf *Informer) flush(ctx context.Context) error {
+	inf.mu.Lock()
+	dirty := inf.dirty
+	inf.dirty = map[snapshotKey]struct{}{}
+	inf.mu.Unlock()
+	batch := snapshotBatch{etcd: inf.cfg.SnapshotStore.Etcd, dirty: dirty}
+	err := func() error {
+		for key := range dirty {
+			op, err := inf.operation(key)
+			if err != nil {
+				return err
+			}
+			if err := batch.add(ctx, key, op); err != nil {
+				return err
+			}
+		}
+		return batch.commit(ctx)
+	}()
+	for key := range dirty {
+		inf.markKeyDirty(key)
+	}
+	return err
+}
+
+// operation returns the write that brings one entry up to date.
+func (inf *Informer) operation(of snapshotKey) (clientv3.Op, error) {
+	at := inf.cfg.SnapshotStore.key(of)
+	s := inf.stores[of.resource]
+	if s == nil || !hasSnapshot(of.resource) { // it is followed no more, or was kept once
+		return clientv3.OpDelete(at), nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if of.Key == (client.Key{}) {
+		if s.notSynced != nil {
+			return clientv3.OpDelete(at), nil
+		}
+		return clientv3.OpPut(at, "{}"), nil
+	}
+	e := s.find(of.Key)
+	if e == nil {
+		return clientv3.OpDelete(at), nil
+	}
+	object, err := Encode(s.resource, e.obj)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encoding %s %s: %w", of.resource, of.Key, err)
+	}
+	value, err := json.Marshal(snapshotEntry{CacheVersion: e.version, Object: object})
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encoding %s %s: %w", of.resource, of.Key, err)
+	}
+	return clientv3.OpPut(at, string(value)), nil
+}

@@ -1,0 +1,76 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// prune deletes unconfirmed objects of complete shards, and updates whether the store is synced.
+func (s *store) prune(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unconfirmed > 0 && s.hasListed() {
+		var gone []client.Key
+		confirmed := map[string]bool{}
+		s.forEach(func(e *entry) {
+			if !e.unconfirmed {
+				return
+			}
+			sure, asked := confirmed[e.shard]
+			if !asked {
+				sure = s.informer.complete(ctx, e.shard, s.at)
+				confirmed[e.shard] = sure
+			}
+			if sure {
+				gone = append(gone, e.key())
+			}
+		})
+		for _, key := range gone {
+			s.remove(key)
+		}
+	}
+	if s.notSynced != nil && s.hasListed() {
+		if s.notSynced = s.informer.completenessError(ctx, s.at); s.notSynced == nil {
+			s.notSynced = s.quotaError(ctx)
+		}
+		if s.notSynced == nil {
+			s.informer.markDirty(s.resource.GroupResource(), client.Key{})
+			for w := range s.watchers {
+				w.Stop() // watchers that could not decide on absence start over
+			}
+		}
+	}
+}
+
+// needsRelist returns whether the store could be pruned or synced if its watch had reached the latest reports.
+func (s *store) needsRelist(ctx context.Context) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !s.hasListed() || (s.unconfirmed == 0 && s.notSynced == nil) || s.relisting {
+		return false
+	}
+	now := latestIn(s.at)
+	if s.notSynced != nil && s.informer.completenessError(ctx, now) == nil {
+		return true
+	}
+	needsRelist := false
+	confirmed := map[string]bool{}
+	s.forEach(func(e *entry) {
+		if _, asked := confirmed[e.shard]; e.unconfirmed && !asked {
+			confirmed[e.shard] = s.informer.complete(ctx, e.shard, now)
+			needsRelist = needsRelist || confirmed[e.shard]
+		}
+	})
+	return needsRelist
+}
+
+// syncError returns why absence of an object proves nothing; nil if it does.
+func (s *store) syncError() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.notSynced
+}
+
+// hasListed returns whether the store was ever listed. Callers must hold mu.
+func (s *store) hasListed() bool { return s.at.ResourceVersion != "" }

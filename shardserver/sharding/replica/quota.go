@@ -1,0 +1,126 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+)
+
+// quota counts the objects kept of each other shard. It keeps a shard that publishes without limit, by mistake or on
+// purpose, from filling the memory of all others. A shard is removed with its last object.
+type quota struct {
+	// limit is how many objects of one shard are kept; 0: no limit.
+	limit int
+
+	mu     sync.Mutex
+	counts map[string]int
+	// exceeded are the shards that have exceeded the limit and not gone back to 90 % of it since.
+	exceeded map[string]bool
+}
+
+func newQuota(limit int) *quota {
+	return &quota{limit: limit, counts: map[string]int{}, exceeded: map[string]bool{}}
+}
+
+// add counts added objects, or removed ones if negative.
+func (s *quota) add(shard string, objects int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts[shard] += objects; s.counts[shard] == 0 {
+		delete(s.counts, shard)
+	}
+}
+
+// empty returns whether no object of a shard is kept.
+func (s *quota) empty(shard string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[shard] == 0
+}
+
+// exceeds returns whether one more object of a shard exceeds the limit, and whether this is the first.
+func (s *quota) exceeds(shard string) (exceeded, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit == 0 || s.counts[shard] < s.limit {
+		return false, false
+	}
+	first = !s.exceeded[shard]
+	s.exceeded[shard] = true
+	return true, first
+}
+
+// roomFor returns whether a shard is so far below the limit again that a relist is worthwhile.
+func (s *quota) roomFor(shard string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := s.counts[shard] <= s.limit-s.limit/10
+	if room {
+		delete(s.exceeded, shard)
+	}
+	return room
+}
+
+// exceedsQuota returns whether an object of another shard must be dropped. From then on the store is not synced while
+// the shard is registered: any absent object may be a dropped one. Callers must hold mu.
+func (s *store) exceedsQuota(ctx context.Context, key client.Key) bool {
+	exceeded, first := s.informer.quota.exceeds(key.Shard)
+	if !exceeded {
+		return false
+	}
+	gr := s.resource.GroupResource()
+	if first {
+		klog.FromContext(ctx).Error(errOverQuota(key.Shard), "A shard has published more objects than its quota: absent objects count as unknown from now on. Raise --shard-max-objects-of-another on all shards, or delete its Shard object",
+			"shard", key.Shard, "limit", s.informer.quota.limit, "resource", gr, "object", key)
+	}
+	overQuotaObjects.WithLabelValues(key.Shard).Inc()
+	if s.overQuota == nil {
+		s.overQuota = map[string]bool{}
+	}
+	s.overQuota[key.Shard] = true
+	if s.notSynced == nil {
+		s.notSynced = errOverQuota(key.Shard)
+		s.informer.markDirty(gr, client.Key{})
+	}
+	return true
+}
+
+// quotaError returns an error if objects of a registered shard were dropped. Callers must hold mu.
+func (s *store) quotaError(ctx context.Context) error {
+	if len(s.overQuota) == 0 {
+		return nil
+	}
+	registered, err := s.informer.registered(ctx, s.at)
+	if err != nil {
+		return err
+	}
+	for shard := range s.overQuota {
+		if _, is := registered[shard]; is {
+			return errOverQuota(shard)
+		}
+	}
+	return nil
+}
+
+func errOverQuota(shard string) error {
+	return fmt.Errorf("shard %q has published more objects than the quota of one shard", shard)
+}
+
+// quotaFreed returns whether dropped objects may be stored now.
+func (s *store) quotaFreed() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.relisting {
+		return false
+	}
+	for shard := range s.overQuota {
+		if s.informer.quota.roomFor(shard) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,160 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+const (
+	// segment takes the place of the API group in the keys of a snapshot. No API group can have this name.
+	segment = "~elsewhere"
+	// syncedKey takes the place of an object if the store of the resource is synced.
+	syncedKey = "known"
+	// snapshotInterval is the time between two writes of changes.
+	snapshotInterval = time.Second
+	// maxBatchOperations and maxBatchBytes keep transactions below etcd's default limits of 128 operations and 1.5 MiB. A
+	// larger object is written alone.
+	maxBatchOperations = 100
+	maxBatchBytes      = 1 << 20
+	// snapshotPageSize is how many objects one request reads.
+	snapshotPageSize = 500
+)
+
+// SnapshotStore stores the snapshot of an Informer in etcd:
+// "<prefix>/~elsewhere/<group>/<resource>/<shard>/<cluster>/<namespace or ->/<name>".
+type SnapshotStore struct {
+	Etcd *clientv3.Client
+	// Prefix is the prefix of all keys of the shard, such as "/registry".
+	Prefix string
+}
+
+// snapshotKey identifies an object in a snapshot. With the zero client.Key it is the mark that a resource is synced.
+type snapshotKey struct {
+	resource schema.GroupResource
+	client.Key
+}
+
+// snapshotEntry is the value of an object in a snapshot.
+type snapshotEntry struct {
+	// CacheVersion is the version of the entry.
+	CacheVersion string `json:"cacheVersion,omitempty"`
+	// Object is the output of Encode.
+	Object json.RawMessage `json:"object,omitempty"`
+}
+
+func (d *SnapshotStore) root() string { return path.Join("/", d.Prefix, segment) + "/" }
+
+func (d *SnapshotStore) key(of snapshotKey) string {
+	resource := d.root() + of.resource.Group + "/" + of.resource.Resource + "/"
+	if of.Key == (client.Key{}) {
+		return resource + syncedKey
+	}
+	namespace := of.Namespace
+	if namespace == "" {
+		namespace = "-"
+	}
+	return resource + strings.Join([]string{of.Shard, of.Cluster.String(), namespace, of.Name}, "/")
+}
+
+// parse is the inverse of key.
+func (d *SnapshotStore) parse(key string) (snapshotKey, error) {
+	parts := strings.SplitN(strings.TrimPrefix(key, d.root()), "/", 6)
+	if len(parts) == 3 && parts[2] == syncedKey {
+		return snapshotKey{resource: schema.GroupResource{Group: parts[0], Resource: parts[1]}}, nil
+	}
+	if len(parts) != 6 {
+		return snapshotKey{}, fmt.Errorf("%q is no key of an object of another shard", key)
+	}
+	cluster, err := logicalcluster.ParseName(parts[3])
+	if err != nil {
+		return snapshotKey{}, fmt.Errorf("%q: %w", key, err)
+	}
+	namespace := parts[4]
+	if namespace == "-" {
+		namespace = ""
+	}
+	return snapshotKey{
+		resource: schema.GroupResource{Group: parts[0], Resource: parts[1]},
+		Key:      client.Key{Shard: parts[2], Cluster: cluster, Namespace: namespace, Name: parts[5]},
+	}, nil
+}
+
+// read calls a function with every entry of the snapshot.
+func (d *SnapshotStore) read(ctx context.Context, visit func(snapshotKey, snapshotEntry)) error {
+	from, end := d.root(), clientv3.GetPrefixRangeEnd(d.root())
+	for {
+		page, err := d.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(snapshotPageSize))
+		if err != nil {
+			return fmt.Errorf("reading the snapshot of objects of other shards: %w", err)
+		}
+		for _, kv := range page.Kvs {
+			key, err := d.parse(string(kv.Key))
+			if err != nil {
+				return err
+			}
+			var value snapshotEntry
+			if err := json.Unmarshal(kv.Value, &value); err != nil {
+				return fmt.Errorf("decoding %s: %w", kv.Key, err)
+			}
+			visit(key, value)
+			from = string(kv.Key) + "\x00"
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+// snapshotBatch collects writes that fit into one transaction.
+type snapshotBatch struct {
+	etcd *clientv3.Client
+	// dirty are the objects to be written. commit removes what it has written.
+	dirty map[snapshotKey]struct{}
+	keys  []snapshotKey
+	ops   []clientv3.Op
+	bytes int
+}
+
+func (w *snapshotBatch) add(ctx context.Context, key snapshotKey, op clientv3.Op) error {
+	size := len(op.KeyBytes()) + len(op.ValueBytes())
+	if len(w.ops) == maxBatchOperations || w.bytes+size > maxBatchBytes {
+		if err := w.commit(ctx); err != nil {
+			return err
+		}
+	}
+	w.keys, w.ops, w.bytes = append(w.keys, key), append(w.ops, op), w.bytes+size
+	return nil
+}
+
+func (w *snapshotBatch) commit(ctx context.Context) error {
+	if len(w.ops) == 0 {
+		return nil
+	}
+	_, err := w.etcd.Txn(ctx).Then(w.ops...).Commit()
+	if len(w.keys) == 1 && (errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge)) {
+		// Retrying would block all other writes forever. A start without the cache lacks this object.
+		klog.FromContext(ctx).Error(err, "An object of another shard is too large for the snapshot", "resource", w.keys[0].resource, "object", w.keys[0].Key)
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the snapshot of objects of other shards: %w", err)
+	}
+	for _, key := range w.keys {
+		delete(w.dirty, key)
+	}
+	w.keys, w.ops, w.bytes = nil, nil, 0
+	return nil
+}

@@ -1,0 +1,37 @@
+package replica
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
+	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+var (
+	shardReports           = shardingv1alpha1.Resource("shardreports")
+	logicalClusterRequests = shardingv1alpha1.Resource("logicalclusterrequests")
+	logicalClusterReports  = shardingv1alpha1.Resource("logicalclusterreports")
+	exportConsumers        = shardingv1alpha1.Resource("exportconsumers")
+	shards                 = corev1alpha1.Resource("shards")
+)
+
+// trusts is the trust policy: it returns whether a shard may publish an object. Only the root shard may publish in the
+// logical cluster root, including the list of shards; other shards publish only their own report and ExportConsumers
+// there. No object outside root may have the path of root, by which the exports and workspace types that everybody uses
+// are resolved.
+func (inf *Informer) trusts(resource schema.GroupResource, object *client.Object) bool {
+	key, inRoot := object.Key, object.Cluster == logicalcluster.Root
+	switch {
+	case key.Cluster.IsSystem():
+		return false
+	case resource == shardReports:
+		return inRoot && key.Name == key.Shard
+	case resource == exportConsumers:
+		return true
+	case inRoot, resource == shards:
+		return inRoot && key.Shard == inf.cfg.Root
+	}
+	return object.Meta.Annotations[logicalcluster.PathAnnotationKey] != logicalcluster.Root.String()
+}
