@@ -213,22 +213,38 @@ func (r *Reflector) watch(ctx context.Context) (progressed bool, err error) {
 	defer events.Stop()
 	started := time.Now()
 	r.connected()
-	for event := range events.ResultChan() {
-		if event.Type == watch.Error {
-			return progressed, apierrors.FromObject(event.Object)
+	for {
+		event, open := watch.Event{}, false
+		select {
+		case <-ctx.Done():
+			return true, nil
+		case event, open = <-events.ResultChan():
 		}
-		metadata, err := meta.Accessor(event.Object)
-		if err != nil {
-			return progressed, fmt.Errorf("%w: %w", errUnexpectedObject, err)
+		if !open {
+			break
 		}
-		r.setResourceVersion(metadata.GetResourceVersion())
-		r.config.Handler.OnEvent(event, metadata.GetResourceVersion())
+		if err := r.handleEvent(event); err != nil {
+			return progressed, err
+		}
 		progressed = true
 	}
 	if !progressed && time.Since(started) < minWatch {
 		return false, errVeryShortWatch
 	}
 	return true, nil
+}
+
+func (r *Reflector) handleEvent(event watch.Event) error {
+	if event.Type == watch.Error {
+		return apierrors.FromObject(event.Object)
+	}
+	metadata, err := meta.Accessor(event.Object)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnexpectedObject, err)
+	}
+	r.setResourceVersion(metadata.GetResourceVersion())
+	r.config.Handler.OnEvent(event, metadata.GetResourceVersion())
+	return nil
 }
 
 func (r *Reflector) connected() {
