@@ -36,7 +36,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authentication/adminauth"
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdhandler"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
 	"github.com/atoll-dev/atoll/shardserver/filters/flowcontrol"
@@ -92,9 +93,9 @@ type dependencies struct {
 	// What is served.
 	groups             *apiGroups
 	root               *rootShard // nil on the root shard
-	definitions        *customresources.Catalog
+	definitions        *crdregistry.Registry
 	bindingDefinitions *definitions.Manager
-	customResources    *customresources.Handler
+	customResources    *crdhandler.Handler
 	replicationView    *replication.Workspace
 	exportWatches      *virtualapiexport.WatchTerminator
 	cache              cache.Server

@@ -17,8 +17,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/cachedresources"
 	cachedreplica "github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	definitionlifecycle "github.com/atoll-dev/atoll/shardserver/customresources/lifecycle"
 	"github.com/atoll-dev/atoll/shardserver/lifecycle"
+	"github.com/atoll-dev/atoll/shardserver/lifecycle/customresourcedefinitions"
 	"github.com/atoll-dev/atoll/shardserver/options"
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 	"github.com/atoll-dev/atoll/shardserver/sharding/identitystore"
@@ -46,7 +46,7 @@ func (d *dependencies) createControllers(context.Context) (err error) {
 // controllers returns all controllers of the shard.
 func (d *dependencies) controllers() []controller.Controller {
 	all := slices.Concat(
-		definitionlifecycle.Controllers(definitionlifecycle.Config{Registry: d.registry, Clients: d.clients, Catalog: d.definitions}),
+		customresourcedefinitions.Controllers(customresourcedefinitions.Config{Registry: d.registry, Clients: d.clients, Definitions: d.definitions}),
 		tenancy.Controllers(d.tenancyConfig()),
 		lifecycle.Controllers(d.lifecycleConfig()),
 		d.exportControllers(),

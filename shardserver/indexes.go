@@ -21,7 +21,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/cachedresources/replica"
-	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdhandler"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 	"github.com/atoll-dev/atoll/shardserver/etcdkeys"
@@ -63,8 +64,8 @@ func (s *Server) Exports() *apiindex.Resolver { return s.exports }
 // Consumers returns the index of the bindings of this shard by export.
 func (s *Server) Consumers() *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding] { return s.consumers }
 
-// Definitions returns the index of the definitions of all logical clusters.
-func (s *Server) Definitions() *customresources.Catalog { return s.definitions }
+// Definitions returns the registry of the definitions of all logical clusters.
+func (s *Server) Definitions() *crdregistry.Registry { return s.definitions }
 
 // collectors returns the metrics of the indexes and of replication.
 func (d *dependencies) collectors() []metrics.StableCollector {
@@ -147,8 +148,8 @@ func (r exportReferences) Locate(ctx context.Context, path logicalcluster.Path) 
 	return r.d.types.Locate(ctx, path)
 }
 
-// createCustomResources creates what serves the resources of definitions and bindings, and adds the definitions of all
-// logical clusters to the registry.
+// createCustomResources creates the handler of custom resources and adds the registry of the definitions of all logical
+// clusters to the registry of resources.
 func (d *dependencies) createCustomResources(context.Context) error {
 	pool := crdstorage.NewPool(crdstorage.Options{
 		Storage:                 d.options.Etcd.StorageConfig,
@@ -157,27 +158,29 @@ func (d *dependencies) createCustomResources(context.Context) error {
 		GarbageCollection:       d.options.Etcd.EnableGarbageCollection,
 		DeleteCollectionWorkers: d.options.Etcd.DeleteCollectionWorkers,
 	})
-	d.definitions = customresources.NewCatalog(customresources.Config{
-		Registry:   d.registry,
-		Shared:     d.groups.shared,
-		Pool:       pool,
-		CompiledIn: d.groups.resources(),
-		Reserved:   sets.New(systemResources...),
-		Bindings:   d.bindings,
-		Exported:   d.exported,
-	})
-	d.registry.SetLocal(d.definitions)
-	d.bindingDefinitions = definitions.New(definitions.Config{
-		Registry: d.registry, Client: d.clients.Typed, Exports: d.exports, Bindings: d.bindings, Clock: clock.RealClock{},
-	})
-	d.customResources = customresources.NewHandler(d.definitions, customresources.Serving{
+	cfg := crdhandler.Config{
 		Admission:           d.generic.AdmissionControl,
 		Authorizer:          d.generic.Authorization.Authorizer,
 		RequestTimeout:      d.generic.RequestTimeout,
 		MinRequestTimeout:   time.Duration(d.generic.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: d.generic.MaxRequestBodyBytes,
 		OpenAPI:             func() map[string]*spec.Schema { return d.groups.definitions.StaticOpenAPISpec },
-	}, d.generic.Serializer)
+	}
+	d.definitions = crdregistry.New(crdregistry.Config{
+		Resources: d.registry,
+		Specs:     d.groups.shared,
+		Pool:      pool,
+		Compile:   crdhandler.NewCompiler(cfg),
+		BuiltIn:   d.groups.resources(),
+		Reserved:  sets.New(systemResources...),
+		Bindings:  d.bindings,
+		Exported:  d.exported,
+	})
+	d.registry.SetLocal(d.definitions)
+	d.bindingDefinitions = definitions.New(definitions.Config{
+		Registry: d.registry, Client: d.clients.Typed, Exports: d.exports, Bindings: d.bindings, Clock: clock.RealClock{},
+	})
+	d.customResources = crdhandler.NewHandler(d.definitions, cfg, d.generic.Serializer)
 	if d.options.FeatureEnabled(options.GateCacheAPIs) && d.servesVirtualWorkspaces() {
 		d.createReplicationView()
 	}

@@ -153,7 +153,7 @@ type apiGroups struct {
 	named []*genericapiserver.APIGroupInfo
 	// definitions is the member of named that serves customresourcedefinitions, shared their common content in memory.
 	definitions *genericapiserver.APIGroupInfo
-	shared      *apiextensions.Shared
+	shared      *apiextensions.SpecInterner
 }
 
 // createGroups creates the storage of every API and fills the registry.
@@ -224,7 +224,7 @@ func (d *dependencies) newGroups(ctx context.Context, cfg builtin.Config) (*apiG
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", apisv1alpha2.SchemeGroupVersion.Group, err)
 	}
-	shared := apiextensions.NewShared()
+	shared := apiextensions.NewSpecInterner()
 	definitions, err := apiextensions.NewStorage(options, shared)
 	if err != nil {
 		return nil, fmt.Errorf("creating group %s: %w", apiextensions.Definitions.Group, err)

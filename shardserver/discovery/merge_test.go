@@ -95,7 +95,7 @@ func TestGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &Set{Compiled: tc.compiled, Hidden: tc.hidden}
-			if err := newHashes(shared.NewShared().HashOf).add(t.Context(), set, defining(tc.definitions...)); err != nil {
+			if err := newHashes(shared.NewSpecInterner().HashOf).add(t.Context(), set, defining(tc.definitions...)); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -129,7 +129,7 @@ func TestKeys(t *testing.T) {
 		object := defined("cows.m.io", "v1")
 		change(object)
 		made := &Set{Compiled: compiledIn("/v1/secrets")}
-		if err := newHashes(shared.NewShared().HashOf).add(t.Context(), made, defining(object)); err != nil {
+		if err := newHashes(shared.NewSpecInterner().HashOf).add(t.Context(), made, defining(object)); err != nil {
 			t.Fatal(err)
 		}
 		return made

@@ -16,7 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/atoll-dev/atoll/shardserver/outbound"
+	"github.com/atoll-dev/atoll/shardserver/webhookclient"
 )
 
 // The stock webhook plug-ins hold one set of webhooks, for one cluster, and cost 430 KiB and some milliseconds each,
@@ -27,7 +27,7 @@ import (
 
 // dispatcherOf makes a stock plug-in's webhook ready to judge webhooks that it is given, and returns its dispatcher.
 func dispatcherOf(webhook *generic.Webhook) (generic.Dispatcher, error) {
-	webhook.SetAuthenticationInfoResolverWrapper(outbound.Wrap)
+	webhook.SetAuthenticationInfoResolverWrapper(webhookclient.WrapResolver)
 	webhook.SetExternalKubeInformerFactory(nothing{})
 	field := reflect.ValueOf(webhook).Elem().FieldByName("dispatcher")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[generic.Dispatcher]() || field.IsNil() {

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
@@ -42,7 +42,7 @@ type Config struct {
 	// Definitions creates the CustomResourceDefinitions of bound schemas.
 	Definitions *definitions.Manager
 	// Custom returns the storages of bound resources.
-	Custom *customresources.Catalog
+	Custom *crdregistry.Registry
 	// Claims removes the claim labels of bindings that are being deleted.
 	Claims *claims.Releaser
 	// ShardName is the value of the label "shard" of metrics.

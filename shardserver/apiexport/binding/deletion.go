@@ -24,7 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex"
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 	"github.com/atoll-dev/atoll/shardserver/controller"
-	"github.com/atoll-dev/atoll/shardserver/customresources/drain"
+	"github.com/atoll-dev/atoll/shardserver/purge"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
@@ -45,14 +45,14 @@ const (
 type deletionController struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
-	gate     drain.Gate
+	gate     purge.Limiter
 }
 
 func newDeletionController(cfg Config) controller.Controller {
 	c := &deletionController{
 		cfg:      cfg,
 		bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, apibindings),
-		gate:     drain.Gate{AtOnce: maxDeletionsPerCluster},
+		gate:     purge.Limiter{PerCluster: maxDeletionsPerCluster},
 	}
 	return controller.Controller{
 		Name:      "apibinding-deletion",
@@ -82,11 +82,11 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if !c.gate.Enter(key.Cluster) {
+	if !c.gate.TryAcquire(key.Cluster) {
 		return controller.Result{RequeueAfter: gateRetryInterval}, nil
 	}
 	left, err := c.deleteObjects(ctx, binding)
-	c.gate.Leave(key.Cluster)
+	c.gate.Release(key.Cluster)
 	changed := binding.DeepCopy()
 	since := c.cfg.Clock.Since(binding.DeletionTimestamp.Time)
 	switch {
@@ -97,7 +97,7 @@ func (c *deletionController) reconcile(ctx context.Context, key controller.Key) 
 	case left.requestsInFlight && len(left.objects) == 0:
 		return controller.Result{RequeueAfter: inFlightRetryInterval}, nil // short: no status update
 	case len(left.objects) > 0:
-		result := controller.Result{RequeueAfter: drain.Wait(left.deleted, since)}
+		result := controller.Result{RequeueAfter: purge.RequeueAfter(left.deleted, since)}
 		if countsAreFresh(binding, c.cfg.Clock.Now()) {
 			return result, nil
 		}
@@ -228,10 +228,10 @@ func (c *deletionController) deleteObjectsOf(ctx context.Context, binding *apisv
 		return err
 	}
 	defer release()
-	progress, err := drain.Pass(ctx, lister, deleter)
+	progress, err := purge.DeleteBatch(ctx, lister, deleter)
 	left.deleted += progress.Deleted
-	if progress.Left > 0 {
-		left.objects[resourceOf(bound).String()] = progress.Left
+	if progress.Remaining > 0 {
+		left.objects[resourceOf(bound).String()] = progress.Remaining
 	}
 	for finalizer, count := range progress.Finalizers {
 		left.finalizers[finalizer] += count
@@ -261,7 +261,7 @@ func (c *deletionController) boundObjects(ctx context.Context, bound apisv1alpha
 	if instances == nil {
 		return nil, nil, false, nil, errors.New("the resource is not served")
 	}
-	return instances.Store, instances.Deleter, instances.Settled, instances.Release, nil
+	return instances.Store, instances.Deleter, instances.Quiesced, instances.Release, nil
 }
 
 // restoreDefinition recreates the definition of a bound resource if it was deleted, because objects cannot be decoded

@@ -30,7 +30,7 @@ var errNoSpec = errors.New("no field of a specification")
 // sharing makes storage decode definitions with the codec below.
 type sharing struct {
 	generic.RESTOptionsGetter
-	shared *Shared
+	shared *SpecInterner
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -51,7 +51,7 @@ func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.O
 // of a watch cache; stock code copies or replaces a specification, it never writes into one.
 type codec struct {
 	runtime.Codec
-	shared *Shared
+	shared *SpecInterner
 }
 
 // Decode implements runtime.Decoder.
@@ -80,7 +80,7 @@ func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 }
 
 // HashOf returns the hash of a definition's specification. It is quick for what comes out of the watch cache.
-func (s *Shared) HashOf(definition *apiextensions.CustomResourceDefinition) (Hash, error) {
+func (s *SpecInterner) HashOf(definition *apiextensions.CustomResourceDefinition) (Hash, error) {
 	if hash, ok := s.hash(&definition.Spec); ok {
 		return hash, nil
 	}

@@ -71,7 +71,7 @@ func decode(t testing.TB, c kruntime.Codec, data []byte) *apiextensions.CustomRe
 }
 
 func TestWhatIsSharedIsWhatWasStored(t *testing.T) {
-	c := &codec{Codec: plain(), shared: NewShared()}
+	c := &codec{Codec: plain(), shared: NewSpecInterner()}
 	otherSchema := func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Deprecated = true }
 	noStatus := func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
@@ -101,7 +101,7 @@ func TestWhatIsSharedIsWhatWasStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if recomputed, err := NewShared().HashOf(definition); err != nil || recomputed != hash {
+		if recomputed, err := NewSpecInterner().HashOf(definition); err != nil || recomputed != hash {
 			t.Errorf("the hash depends on where a definition comes from: %s, then %s, %v", hash, recomputed, err)
 		}
 		hashes[hash]++
@@ -113,7 +113,7 @@ func TestWhatIsSharedIsWhatWasStored(t *testing.T) {
 }
 
 func TestBrokenDefinitionsAreRefused(t *testing.T) {
-	c := &codec{Codec: plain(), shared: NewShared()}
+	c := &codec{Codec: plain(), shared: NewSpecInterner()}
 	good := stored(t, "a")
 	keep := decode(t, c, good)
 	for name, data := range map[string][]byte{
@@ -132,7 +132,7 @@ func TestBrokenDefinitionsAreRefused(t *testing.T) {
 func TestOneMoreEqualDefinition(t *testing.T) {
 	const count = 500
 	const most = 4 << 10 // bytes for each; alone it takes about 200 KB
-	c := &codec{Codec: plain(), shared: NewShared()}
+	c := &codec{Codec: plain(), shared: NewSpecInterner()}
 	data := make([][]byte, count)
 	for i := range data {
 		data[i] = stored(t, fmt.Sprintf("cluster%d", i))
@@ -158,7 +158,7 @@ func TestOneMoreEqualDefinition(t *testing.T) {
 }
 
 func TestNothingIsKeptForNobody(t *testing.T) {
-	c := &codec{Codec: plain(), shared: NewShared()}
+	c := &codec{Codec: plain(), shared: NewSpecInterner()}
 	a, b := decode(t, c, stored(t, "a")), decode(t, c, stored(t, "b"))
 	sizes := func() [2]int {
 		texts, _ := c.shared.metadata.Sizes()

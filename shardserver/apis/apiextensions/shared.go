@@ -22,7 +22,7 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // Shared holds what decoded definitions have in common, by content. It keeps nothing alive: an entry goes when the last
 // definition that uses it does, so its size follows the distinct contents in the watch cache.
-type Shared struct {
+type SpecInterner struct {
 	mu    sync.Mutex
 	specs map[Hash]*sharedSpec
 	// hashes finds a shared specification by the array of its versions.
@@ -40,8 +40,8 @@ type sharedSpec struct {
 }
 
 // NewShared returns what the storage of one shard shares.
-func NewShared() *Shared {
-	return &Shared{
+func NewSpecInterner() *SpecInterner {
+	return &SpecInterner{
 		specs:    map[Hash]*sharedSpec{},
 		hashes:   map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash{},
 		metadata: storage.NewShared(),
@@ -49,13 +49,13 @@ func NewShared() *Shared {
 }
 
 // spec returns the specification with a hash if some definition still has it.
-func (s *Shared) spec(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
+func (s *SpecInterner) spec(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lookup(hash)
 }
 
-func (s *Shared) lookup(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
+func (s *SpecInterner) lookup(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
 	known, ok := s.specs[hash]
 	if !ok {
 		return apiextensions.CustomResourceDefinitionSpec{}, false
@@ -71,7 +71,7 @@ func (s *Shared) lookup(hash Hash) (apiextensions.CustomResourceDefinitionSpec, 
 
 // share returns the specification that stands for all with this hash, which is the given one if it is the first. A
 // specification without versions is valid nowhere and not shared.
-func (s *Shared) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
+func (s *SpecInterner) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
 	if len(spec.Versions) == 0 {
 		return spec
 	}
@@ -96,7 +96,7 @@ func (s *Shared) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpe
 }
 
 // hash returns the hash of a specification if it is shared.
-func (s *Shared) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, bool) {
+func (s *SpecInterner) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, bool) {
 	if len(spec.Versions) == 0 {
 		return Hash{}, false
 	}
@@ -107,7 +107,7 @@ func (s *Shared) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, b
 }
 
 // size returns how many specifications are shared now.
-func (s *Shared) size() int {
+func (s *SpecInterner) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.specs)

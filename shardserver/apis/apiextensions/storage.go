@@ -1,7 +1,7 @@
 // Package apiextensions serves customresourcedefinitions of the group apiextensions.k8s.io: the stock registry, over
 // storage in which equal definitions of different logical clusters share memory.
 //
-// It must not know what a definition brings: serving custom resources is the matter of package customresources.
+// Serving the defined resources is the matter of the packages below shardserver/customresources.
 package apiextensions
 
 import (
@@ -26,7 +26,7 @@ func init() {
 }
 
 // NewStorage builds the group. Decoded definitions share memory through shared.
-func NewStorage(getter generic.RESTOptionsGetter, shared *Shared) (genericapiserver.APIGroupInfo, error) {
+func NewStorage(getter generic.RESTOptionsGetter, shared *SpecInterner) (genericapiserver.APIGroupInfo, error) {
 	definitions, err := customresourcedefinition.NewREST(legacyscheme.Scheme, sharing{getter, shared})
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of customresourcedefinitions: %w", err)

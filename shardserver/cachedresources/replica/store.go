@@ -18,7 +18,7 @@ import (
 
 	"github.com/atoll-dev/atoll/cacheserver/client"
 	"github.com/atoll-dev/atoll/logicalcluster"
-	"github.com/atoll-dev/atoll/shardserver/customresources"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
@@ -44,7 +44,7 @@ func Prefix(ofShard string) string { return path.Join("/", ofShard, segment) }
 // while, so that there is none without an offer that this shard shows.
 type Store struct {
 	pool    *crdstorage.Pool
-	catalog *customresources.Catalog
+	catalog *crdregistry.Registry
 
 	mu     sync.Mutex
 	open   map[place]*held
@@ -59,11 +59,11 @@ type held struct {
 	// left is when the last user left.
 	left time.Time
 	// contents serve it, by the schemas that consumers have bound.
-	contents map[types.UID]*customresources.Content
+	contents map[types.UID]*crdregistry.CompiledCRD
 }
 
 // NewStore returns a store over a pool of its own, whose keys begin with Prefix.
-func NewStore(pool *crdstorage.Pool, catalog *customresources.Catalog) *Store {
+func NewStore(pool *crdstorage.Pool, catalog *crdregistry.Registry) *Store {
 	return &Store{pool: pool, catalog: catalog, open: map[place]*held{}}
 }
 
@@ -94,11 +94,11 @@ func (h *held) close() {
 // closeIdle closes storages that nobody has used for a while, and contents whose definition is not what it was.
 func (s *Store) closeIdle(now time.Time) {
 	var idle []*held
-	var old []*customresources.Content
+	var old []*crdregistry.CompiledCRD
 	s.mu.Lock()
 	for at, h := range s.open {
 		for uid, content := range h.contents {
-			if !s.catalog.Describes(uid, content) {
+			if !s.catalog.IsCurrent(uid, content) {
 				delete(h.contents, uid)
 				old = append(old, content)
 			}
@@ -157,7 +157,7 @@ func (s *Store) keep(at place, storage *crdstorage.Storage, release func()) *hel
 	}
 	h := s.open[at]
 	if h == nil {
-		h = &held{storage: storage, release: release, contents: map[types.UID]*customresources.Content{}}
+		h = &held{storage: storage, release: release, contents: map[types.UID]*crdregistry.CompiledCRD{}}
 		s.open[at] = h
 	} else {
 		release() // not the last: the other one has acquired it, too
@@ -169,14 +169,14 @@ func (s *Store) keep(at place, storage *crdstorage.Storage, release func()) *hel
 func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
 
 // content returns what serves a storage as a schema describes it.
-func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID) (*customresources.Content, error) {
+func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID) (*crdregistry.CompiledCRD, error) {
 	s.mu.Lock()
 	known := h.contents[schema]
 	s.mu.Unlock()
-	if known != nil && s.catalog.Describes(schema, known) {
+	if known != nil && s.catalog.IsCurrent(schema, known) {
 		return known, nil
 	}
-	made, err := s.catalog.Over(ctx, at.resource, schema, h.storage)
+	made, err := s.catalog.CompileFor(ctx, at.resource, schema, h.storage)
 	if err != nil {
 		return nil, err
 	}

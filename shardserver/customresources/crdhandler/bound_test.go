@@ -1,0 +1,495 @@
+package crdhandler_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
+	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex"
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestBoundResources is about serving what bindings bind, whoever makes them: definitions of schemas, and the status of
+// bindings, are written by the test.
+func TestBoundResources(t *testing.T) {
+	shard := shardtesting.Start(t)
+	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
+		"what is bound is served":                                     boundIsServed,
+		"who sees it bound finds it":                                  foundOnceBound,
+		"a new schema reaches all who bind":                           schemaReplaced,
+		"a binding on its way out lets nothing in":                    terminatingBinding,
+		"what is bound covers what is defined":                        boundCoversDefined,
+		"without a definition it is unavailable":                      unavailableWithoutDefinition,
+		"one group and resource of two exports":                       twoExportsOfOneName,
+		"a resource of the core group":                                boundInCore,
+		"what is compiled in is not covered":                          compiledInNotCovered,
+		"names that are more than DNS labels":                         pathSegmentNames,
+		"several versions of what is bound":                           boundVersions,
+		"virtual storage waits for who serves it":                     virtualStorage,
+		"bound objects are counted and collected":                     boundObjectsAreOwned,
+		"a namespace and a workspace take bound objects along":        boundObjectsGo,
+		"a definition of a schema is not served where it is":          schemasAreNotServed,
+		"an identity that nobody binds is listed if it is exported":   exportedAndNotBound,
+		"a watch of metadata over all storages ends when one comes":   metadataWatchEnds,
+		"the metadata over all workspaces is that of every storage":   metadataOfEveryStorage,
+		"workspaces that bind the same show and serve the same thing": sameBindingsShare,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, shard)
+		})
+	}
+}
+
+// exported is a resource of an export as bindings list it, with its definition in system:bound-crds.
+type exported struct {
+	shard *shardtesting.Shard
+	apisv1alpha2.BoundAPIResource
+}
+
+// export makes the definition of a schema that says what the given one does, under a new identity.
+func export(t *testing.T, shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) exported {
+	t.Helper()
+	e := describe(shard, definition)
+	e.Schema.IdentityHash = identity()
+	e.define(t, definition, changes...)
+	return e
+}
+
+// describe is export without a definition.
+func describe(shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition) exported {
+	return exported{shard, apisv1alpha2.BoundAPIResource{
+		Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural, StorageVersions: []string{"v1"},
+		Schema: apisv1alpha2.BoundAPIResourceSchema{Name: "v1." + definition.Name, UID: string(uuid.NewUUID())},
+	}}
+}
+
+// identity returns a new identity.
+func identity() string {
+	sum := sha256.Sum256([]byte(rand.String(20)))
+	return hex.EncodeToString(sum[:])
+}
+
+// replaced is the same resource with another schema.
+func (e exported) replaced(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) exported {
+	t.Helper()
+	next := describe(e.shard, definition)
+	next.Schema.Name, next.Schema.IdentityHash = "v2."+definition.Name, e.Schema.IdentityHash
+	next.define(t, definition)
+	return next
+}
+
+// define creates the definition of the schema, and waits until it is established.
+func (e exported) define(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) {
+	t.Helper()
+	made, err := apiindex.BoundCRD(schemaOf(t, e, definition, changes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	masters := e.shard.Client(t, e.shard.Masters(t))
+	if err := masters.Create(shardtesting.In(t.Context(), "system:bound-crds"), made); err != nil {
+		t.Fatal(err)
+	}
+	w := &workspace{T: t, config: shardtesting.At(e.shard.Masters(t), "system:bound-crds")}
+	w.established(made.Name)
+}
+
+func schemaOf(t *testing.T, e exported, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) *apisv1alpha1.APIResourceSchema {
+	t.Helper()
+	described := &apisv1alpha1.APIResourceSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: e.Schema.Name, UID: types.UID(e.Schema.UID), Annotations: map[string]string{"kcp.io/cluster": "provider"}},
+		Spec:       apisv1alpha1.APIResourceSchemaSpec{Group: definition.Spec.Group, Names: definition.Spec.Names, Scope: definition.Spec.Scope},
+	}
+	if len(definition.Spec.Versions) > 1 {
+		described.Spec.Conversion = &apisv1alpha1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	}
+	for _, version := range definition.Spec.Versions {
+		raw, err := json.Marshal(version.Schema.OpenAPIV3Schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := apisv1alpha1.APIResourceVersion{
+			Name: version.Name, Served: version.Served, Storage: version.Storage, Schema: runtime.RawExtension{Raw: raw},
+			AdditionalPrinterColumns: version.AdditionalPrinterColumns, SelectableFields: version.SelectableFields,
+		}
+		if version.Subresources != nil {
+			of.Subresources = *version.Subresources
+		}
+		described.Spec.Versions = append(described.Spec.Versions, of)
+	}
+	for _, change := range changes {
+		change(described)
+	}
+	return described
+}
+
+// bind creates a binding and its status. It returns what the status was last written with.
+func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...exported) {
+	w.Helper()
+	masters := shard.Client(w, shard.Masters(w))
+	in := shardtesting.In(w.Context(), w.name)
+	err := masters.Create(in, &apisv1alpha2.APIBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/hold"}},
+		Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
+			Export: &apisv1alpha2.ExportBindingReference{Path: "root", Name: name}, // admission lets what may be in root pass
+		}},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.rebind(shard, name, resources...)
+}
+
+// rebind replaces what a binding has bound.
+func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...exported) {
+	w.Helper()
+	masters := shard.Client(w, shard.Masters(w))
+	in := shardtesting.In(w.Context(), w.name)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		binding := &apisv1alpha2.APIBinding{}
+		if err := masters.Get(in, client.ObjectKey{Name: name}, binding); err != nil {
+			return err
+		}
+		binding.Status.APIExportClusterName, binding.Status.Phase = "provider", apisv1alpha2.APIBindingPhaseBound
+		binding.Status.BoundResources = nil
+		for _, resource := range resources {
+			binding.Status.BoundResources = append(binding.Status.BoundResources, resource.BoundAPIResource)
+		}
+		return masters.Status().Update(in, binding)
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// unbind deletes a binding, and lets it go at once: its objects stay.
+func (w *workspace) unbind(shard *shardtesting.Shard, name string) {
+	w.Helper()
+	masters := shard.Client(w, shard.Masters(w))
+	in := shardtesting.In(w.Context(), w.name)
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := masters.Delete(in, binding); err != nil {
+		w.Fatal(err)
+	}
+	w.letGo(shard, name)
+}
+
+// letGo takes what holds a binding off it.
+func (w *workspace) letGo(shard *shardtesting.Shard, name string) {
+	w.Helper()
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := shard.Client(w, shard.Masters(w)).Patch(shardtesting.In(w.Context(), w.name), binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	if client.IgnoreNotFound(err) != nil {
+		w.Fatal(err)
+	}
+}
+
+func clientKey(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
+
+// everywhere returns a client of masters over all logical clusters.
+func everywhere(t *testing.T, shard *shardtesting.Shard) *workspace {
+	return &workspace{T: t, config: shardtesting.At(shard.Masters(t), "*")}
+}
+
+// namesIn returns "<cluster>/<name>" of the items of a list, sorted.
+func namesIn(t *testing.T, body string) []string {
+	t.Helper()
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		t.Fatalf("no list: %v: %s", err, body)
+	}
+	names := make([]string, 0, len(list.Items))
+	for _, item := range list.Items {
+		names = append(names, logicalcluster.Of(&item).String()+"/"+item.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+const (
+	inTables       = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	onlyMetadata   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	widgetsOverAll = "/apis/example.com/v1/widgets"
+)
+
+func boundIsServed(t *testing.T, shard *shardtesting.Shard) {
+	definition := widgets("example.com")
+	definition.Spec.Versions[0].AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "string", JSONPath: ".spec.size"}}
+	definition.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.size"}}
+	e := export(t, shard, definition)
+	w, local := newWorkspace(t, shard), newWorkspace(t, shard)
+	w.bind(shard, "widgets", e)
+	one := w.create(widget("one", map[string]any{"size": "big", "stray": "pruned"}))
+	if spec := one.Object["spec"].(map[string]any); spec["stray"] != nil || spec["colour"] != "red" {
+		t.Errorf("the object was not pruned and defaulted: %v", spec)
+	}
+	w.create(widget("two", map[string]any{"size": "small"}))
+	if _, err := w.objects("v1").Create(t.Context(), widget("three", map[string]any{"size": int64(3)}), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("an object against the schema: got %v, want Invalid", err)
+	}
+	if list, err := w.objects("v1").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.size=big"}); err != nil || len(list.Items) != 1 {
+		t.Errorf("those of one size are %v, %v", list, err)
+	}
+	if _, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"status":{"phase":"Up"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.objects("v1").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale"); err != nil {
+		t.Error(err)
+	}
+	applied := widget("four", map[string]any{"colour": "blue"})
+	if _, err := w.objects("v1").Apply(t.Context(), "four", applied, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
+		t.Error(err)
+	}
+	if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inTables, ""); status != http.StatusOK || !strings.Contains(body, `"Size"`) {
+		t.Errorf("the table is %d %s", status, body)
+	}
+	local.define(widgets("example.com"))
+	local.create(widget("one", nil))
+	for _, key := range []string{
+		"/registry/example.com/widgets/" + e.Schema.IdentityHash + "/" + w.name + "/default/one",
+		"/registry/example.com/widgets/customresources/" + local.name + "/default/one",
+		"/registry/apis.kcp.io/apibindings/customresources/" + w.name + "/widgets",
+	} {
+		if !slices.Contains(shard.Keys(t, key), key) {
+			t.Errorf("there is no key %s", key)
+		}
+	}
+}
+
+func foundOnceBound(t *testing.T, shard *shardtesting.Shard) {
+	e := export(t, shard, widgets("example.com"))
+	for range 5 {
+		w := newWorkspace(t, shard)
+		if status, _, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusNotFound {
+			t.Errorf("before it is bound: %d", status)
+		}
+		w.bind(shard, "widgets", e)
+		if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusOK {
+			t.Errorf("right after it is bound: %d %s", status, body)
+		}
+		w.unbind(shard, "widgets")
+		w.bind(shard, "again", e)
+		if status, body, _ := w.raw(http.MethodGet, "/apis/example.com/v1", "", inJSON, ""); status != http.StatusOK || !strings.Contains(body, `"widgets"`) {
+			t.Errorf("discovery right after it is bound: %d %s", status, body)
+		}
+	}
+}
+
+func schemaReplaced(t *testing.T, shard *shardtesting.Shard) {
+	e := export(t, shard, widgets("example.com"))
+	a, b := newWorkspace(t, shard), newWorkspace(t, shard)
+	for _, w := range []*workspace{a, b} {
+		w.bind(shard, "widgets", e)
+		w.create(widget("one", map[string]any{"weight": int64(3)}))
+	}
+	watcher, err := a.objects("v1").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	<-watcher.ResultChan()
+	heavier := widgets("example.com")
+	heavier.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["weight"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
+	next := e.replaced(t, heavier)
+	for _, w := range []*workspace{a, b} {
+		if spec := w.get("one").Object["spec"].(map[string]any); spec["weight"] != nil {
+			t.Errorf("a field that is not in the schema yet: %v", spec)
+		}
+		w.rebind(shard, "widgets", next)
+		shardtesting.Eventually(t, "the new schema is in force", func(ctx context.Context) error {
+			updated, err := w.objects("v1").Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"weight":4}}`), metav1.PatchOptions{})
+			if err == nil && updated.Object["spec"].(map[string]any)["weight"] != int64(4) {
+				err = fmt.Errorf("got %v", updated.Object["spec"])
+			}
+			return err
+		})
+	}
+	for range watcher.ResultChan() { // it ends
+	}
+}
+
+func terminatingBinding(t *testing.T, shard *shardtesting.Shard) {
+	e := export(t, shard, widgets("example.com"))
+	w := newWorkspace(t, shard)
+	w.bind(shard, "widgets", e)
+	w.create(widget("one", nil))
+	watcher, err := w.objects("v1").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	<-watcher.ResultChan()
+	masters, in := shard.Client(t, shard.Masters(t)), shardtesting.In(t.Context(), w.name)
+	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}}
+	if err := masters.Delete(in, binding); err != nil {
+		t.Fatal(err)
+	}
+	if err := masters.Get(in, client.ObjectKeyFromObject(binding), binding); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "creations are refused", func(ctx context.Context) error {
+		_, err := w.objects("v1").Create(ctx, widget("two-"+rand.String(5), nil), metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("got %v, want Forbidden", err)
+		}
+		return nil
+	})
+	if status, body, _ := w.raw(http.MethodGet, "/apis/example.com/v1", "", inJSON, ""); status != http.StatusOK || strings.Contains(body, `"create"`) || !strings.Contains(body, `"deletecollection"`) {
+		t.Errorf("discovery says %d %s", status, body)
+	}
+	if err := masters.Patch(in, binding, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	for event := range watcher.ResultChan() {
+		if event.Type == watch.Error {
+			t.Errorf("the watch failed: %v", event.Object)
+		}
+	}
+	shardtesting.Eventually(t, "nothing is served", func(context.Context) error {
+		if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusNotFound {
+			return fmt.Errorf("got %d %s", status, body)
+		}
+		return nil
+	})
+}
+
+func boundCoversDefined(t *testing.T, shard *shardtesting.Shard) {
+	e := export(t, shard, widgets("example.com"))
+	w := newWorkspace(t, shard)
+	w.define(widgets("example.com"))
+	w.create(widget("defined", nil))
+	w.bind(shard, "widgets", e)
+	names := func(want ...string) {
+		t.Helper()
+		shardtesting.Eventually(t, "the objects", func(context.Context) error {
+			status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, "")
+			if got := namesIn(t, body); status != http.StatusOK || !slices.Equal(got, want) {
+				return fmt.Errorf("got %d %v, want %v", status, got, want)
+			}
+			return nil
+		})
+	}
+	names()
+	w.create(widget("bound", nil))
+	names(w.name + "/bound")
+	if err := w.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "the definition goes", func(ctx context.Context) error {
+		if _, err := w.definitions().Get(ctx, "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v, want NotFound", err)
+		}
+		return nil
+	})
+	if keys := shard.Keys(t, "/customresources/"+w.name+"/default/defined"); len(keys) > 0 {
+		t.Errorf("its objects stay: %v", keys)
+	}
+	names(w.name + "/bound")
+	w.define(widgets("example.com"))
+	w.unbind(shard, "widgets")
+	names()
+	w.create(widget("defined", nil))
+	names(w.name + "/defined")
+}
+
+func unavailableWithoutDefinition(t *testing.T, shard *shardtesting.Shard) {
+	e := describe(shard, widgets("example.com"))
+	e.Schema.IdentityHash = identity()
+	w := newWorkspace(t, shard)
+	w.bind(shard, "widgets", e)
+	status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, "")
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "widgets.example.com is currently unavailable") {
+		t.Errorf("without a definition: %d %s", status, body)
+	}
+	if status, body, _ := w.raw(http.MethodGet, "/apis", "", inJSON, ""); status != http.StatusOK || strings.Contains(body, "example.com") {
+		t.Errorf("discovery without a definition: %d %s", status, body)
+	}
+	e.define(t, widgets("example.com"))
+	w.create(widget("one", nil))
+	masters := shard.Client(t, shard.Masters(t))
+	gone := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: e.Schema.UID}}
+	if err := masters.Delete(shardtesting.In(t.Context(), "system:bound-crds"), gone); err != nil {
+		t.Fatal(err)
+	}
+	shardtesting.Eventually(t, "it is unavailable again", func(context.Context) error {
+		if status, body, _ := w.raw(http.MethodGet, widgetsPath, "", inJSON, ""); status != http.StatusServiceUnavailable {
+			return fmt.Errorf("got %d %s", status, body)
+		}
+		return nil
+	})
+}
+
+func twoExportsOfOneName(t *testing.T, shard *shardtesting.Shard) {
+	first, second := export(t, shard, widgets("example.com")), export(t, shard, widgets("example.com"))
+	a, b, local := newWorkspace(t, shard), newWorkspace(t, shard), newWorkspace(t, shard)
+	a.bind(shard, "widgets", first)
+	b.bind(shard, "widgets", second)
+	local.define(widgets("example.com"))
+	for _, w := range []*workspace{a, b, local} {
+		w.create(widget("one", nil))
+	}
+	masters := everywhere(t, shard)
+	for w, e := range map[*workspace]exported{a: first, b: second} {
+		identified := "widgets:" + e.Schema.IdentityHash
+		for _, accept := range []string{inJSON, onlyMetadata} {
+			status, body, _ := masters.raw(http.MethodGet, "/apis/example.com/v1/"+identified, "", accept, "")
+			if got := namesIn(t, body); status != http.StatusOK || !slices.Equal(got, []string{w.name + "/one"}) {
+				t.Errorf("those of one identity, as %s, are %d %v", accept, status, got)
+			}
+		}
+		if status, body, _ := masters.raw(http.MethodGet, "/apis/example.com/v1/"+identified+"?fieldSelector=metadata.name%3Done", "", inTables, ""); status != http.StatusOK || strings.Count(body, `"cells"`) != 1 {
+			t.Errorf("a table of those of one identity by name is %d %s", status, body)
+		}
+		if status, body, _ := w.raw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", inJSON, ""); status != http.StatusOK {
+			t.Errorf("by identity in its workspace: %d %s", status, body)
+		}
+		for _, other := range []*workspace{a, b, local} {
+			if other == w {
+				continue
+			}
+			if status, _, _ := other.raw(http.MethodGet, "/apis/example.com/v1/namespaces/default/"+identified+"/one", "", inJSON, ""); status != http.StatusNotFound {
+				t.Errorf("by another identity: %d", status)
+			}
+		}
+	}
+	if status, _, _ := masters.raw(http.MethodGet, "/apis/example.com/v1/widgets:"+identity(), "", inJSON, ""); status != http.StatusNotFound {
+		t.Errorf("an identity that nobody has: %d", status)
+	}
+	watcher, err := dynamic.NewForConfigOrDie(masters.config).Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets:" + first.Schema.IdentityHash}).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	b.create(widget("two", nil))
+	a.create(widget("three", nil))
+	var got []string
+	for len(got) < 2 {
+		got = append(got, (<-watcher.ResultChan()).Object.(*unstructured.Unstructured).GetName())
+	}
+	if !slices.Equal(got, []string{"one", "three"}) {
+		t.Errorf("a watch of one identity saw %v", got)
+	}
+}

@@ -1,0 +1,110 @@
+package crdhandler
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	stock "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	informers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+)
+
+// Config has what the upstream handler of custom resources depends on.
+type Config struct {
+	Admission  admission.Interface
+	Authorizer authorizer.Authorizer
+	// RequestTimeout and MinRequestTimeout are those of the API server.
+	RequestTimeout, MinRequestTimeout time.Duration
+	MaxRequestBodyBytes               int64
+	// OpenAPI returns the schemas of the built-in types, by name. It is called when the server runs.
+	OpenAPI func() map[string]*spec.Schema
+}
+
+// metaSchemaPrefix is the prefix of the names of the schemas that custom resources refer to.
+const metaSchemaPrefix = "io.k8s.apimachinery."
+
+// NewCompiler returns a function that creates the handlers of a compiled CRD, over the storage that all compiled CRDs of
+// the resource share. The upstream handler serves one definition, which never changes.
+func NewCompiler(cfg Config) crdregistry.Compiler {
+	models := sync.OnceValue(func() map[string]*spec.Schema {
+		models := map[string]*spec.Schema{}
+		for name, model := range cfg.OpenAPI() {
+			if strings.HasPrefix(name, metaSchemaPrefix) {
+				models[name] = model
+			}
+		}
+		return models
+	})
+	admit := terminatingAdmission{cfg.Admission}
+	return func(crd *crdregistry.CompiledCRD) (*crdregistry.Handlers, error) {
+		definition, err := crd.Definition()
+		if err != nil {
+			return nil, err
+		}
+		views := crd.Storage.Views()
+		// Webhook clients have no credentials and follow no redirects: tenants write the webhook configurations.
+		handler, err := stock.NewCustomResourceDefinitionHandler(nil, nil, staticInformer{definition: definition}, http.NotFoundHandler(),
+			views, admit, nil, noServiceResolver{}, wrapConversionClients, 1, cfg.Authorizer,
+			cfg.RequestTimeout, cfg.MinRequestTimeout, models(), cfg.MaxRequestBodyBytes)
+		if err != nil {
+			views.Close()
+			return nil, fmt.Errorf("creating the stock handler: %w", err)
+		}
+		// The upstream handler compiles the definition here, and creates the views.
+		instances, err := handler.GetCustomResourceListerCollectionDeleter(definition)
+		if err != nil {
+			views.Close()
+			return nil, err
+		}
+		if err := adaptStores(crd, handler, definition.UID); err != nil {
+			views.Close()
+			return nil, err
+		}
+		reads := crdstorage.NewReads(views, definition, cfg.MinRequestTimeout)
+		return &crdregistry.Handlers{Stock: handler, Instances: instances, Views: views, Reads: reads}, nil
+	}
+}
+
+// staticInformer is an informer and lister of one definition that never changes. It has no events and no goroutine.
+type staticInformer struct {
+	cache.SharedIndexInformer // not used
+	definition                *apiextensionsv1.CustomResourceDefinition
+}
+
+var (
+	_ informers.CustomResourceDefinitionInformer = staticInformer{}
+	_ listers.CustomResourceDefinitionLister     = staticInformer{}
+)
+
+// Informer implements informers.CustomResourceDefinitionInformer.
+func (f staticInformer) Informer() cache.SharedIndexInformer { return f }
+
+// Lister implements informers.CustomResourceDefinitionInformer.
+func (f staticInformer) Lister() listers.CustomResourceDefinitionLister { return f }
+
+// AddEventHandler implements cache.SharedIndexInformer.
+func (staticInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return nil, nil
+}
+
+// List implements listers.CustomResourceDefinitionLister.
+func (f staticInformer) List(labels.Selector) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	return []*apiextensionsv1.CustomResourceDefinition{f.definition}, nil
+}
+
+// Get implements listers.CustomResourceDefinitionLister. Requests for other definitions do not reach the handler.
+func (f staticInformer) Get(string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return f.definition, nil
+}

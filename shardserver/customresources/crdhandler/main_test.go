@@ -1,0 +1,187 @@
+package crdhandler_test
+
+import (
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	typed "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
+)
+
+// TestCustomResources runs what needs a shard, but not one of its own.
+func TestCustomResources(t *testing.T) {
+	shard := shardtesting.Start(t)
+	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
+		"a definition is usable once established":                      usableOnceEstablished,
+		"two workspaces define one name differently":                   definedDifferently,
+		"a deleted definition takes its objects along, and no others'": deletedWithItsObjects,
+		"status and scale":                               subresources,
+		"several versions":                               severalVersions,
+		"columns of tables":                              printedColumns,
+		"rules hold, what was valid before may stay":     rulesAndRatcheting,
+		"objects are selected by their fields":           selectedFields,
+		"unknown fields are refused or warned of":        fieldValidation,
+		"dry runs tell the truth":                        dryRuns,
+		"objects are applied":                            applied,
+		"objects are deleted":                            deletions,
+		"many definitions are used at once":              manyAtOnce,
+		"names are a matter of each workspace":           namesPerWorkspace,
+		"watches end with what they are of":              watchesEnd,
+		"metadata over all workspaces":                   overAllWorkspaces,
+		"what is compiled in stays":                      compiledInStays,
+		"a collection of definitions leaves no object":   collectionOfDefinitions,
+		"a webhook converts":                             convertedByWebhook,
+		"no webhook is reached by a service":             noWebhookByService,
+		"objects that cannot be converted go":            unreadableObjectsGo,
+		"a namespace and a workspace take objects along": namespaceAndWorkspaceGo,
+		"kinds of Kubernetes":                            kindsOfKubernetes,
+		"definitions of builtins harm nothing":           builtinsSurviveDefinitions,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, shard)
+		})
+	}
+}
+
+// workspace is a workspace with its clients.
+type workspace struct {
+	*testing.T
+	// name is that of its logical cluster, workspace its own.
+	name, workspace string
+	config          *rest.Config
+}
+
+func newWorkspace(t *testing.T, shard *shardtesting.Shard) *workspace {
+	t.Helper()
+	name := "crd-" + rand.String(6)
+	created := shard.NewWorkspace(t, "root", name)
+	return &workspace{T: t, name: created.Spec.Cluster, workspace: name, config: shardtesting.At(shard.Admin(t), created.Spec.Cluster)}
+}
+
+func (w *workspace) definitions() typed.CustomResourceDefinitionInterface {
+	return clientset.NewForConfigOrDie(w.config).ApiextensionsV1().CustomResourceDefinitions()
+}
+
+// define creates a definition and returns as soon as it is seen established.
+func (w *workspace) define(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	w.Helper()
+	created, err := w.definitions().Create(w.Context(), definition, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.established(created.Name)
+}
+
+// established waits without polling, as a client that races would.
+func (w *workspace) established(name string) *apiextensionsv1.CustomResourceDefinition {
+	w.Helper()
+	watcher, err := w.definitions().Watch(w.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		if got, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok && apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established) {
+			return got
+		}
+	}
+	w.Fatalf("%s was not established while it was watched", name)
+	return nil
+}
+
+func (w *workspace) clusterObjectsOf(group, version string) dynamic.NamespaceableResourceInterface {
+	return dynamic.NewForConfigOrDie(w.config).Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: "widgets"})
+}
+
+func (w *workspace) objectsOf(group, version string) dynamic.ResourceInterface {
+	return w.clusterObjectsOf(group, version).Namespace("default")
+}
+
+func (w *workspace) clusterObjects(version string) dynamic.NamespaceableResourceInterface {
+	return w.clusterObjectsOf("example.com", version)
+}
+
+func (w *workspace) objects(version string) dynamic.ResourceInterface {
+	return w.objectsOf("example.com", version)
+}
+
+func (w *workspace) create(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	w.Helper()
+	gv := obj.GroupVersionKind().GroupVersion()
+	created, err := w.objectsOf(gv.Group, gv.Version).Create(w.Context(), obj, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return created
+}
+
+func (w *workspace) get(name string) *unstructured.Unstructured {
+	w.Helper()
+	got, err := w.objects("v1").Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return got
+}
+
+// widgets defines a namespaced kind with one version, status and scale.
+func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
+	red := apiextensionsv1.JSON{Raw: []byte(`"red"`)}
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	number := apiextensionsv1.JSONSchemaProps{Type: "integer"}
+	labelSelector := ".status.selector"
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList", ShortNames: []string{"wg"}, Categories: []string{"all"}},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+							"size": text, "colour": {Type: "string", Default: &red}, "replicas": number,
+						}},
+						"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"replicas": number, "selector": text, "phase": text}},
+					},
+				}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+					Scale:  &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", LabelSelectorPath: &labelSelector},
+				},
+			}},
+		},
+	}
+}
+
+func widget(name string, spec map[string]any) *unstructured.Unstructured {
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "spec": spec}}
+	obj.SetName(name)
+	obj.SetNamespace("default")
+	return obj
+}
+
+func widgetIn(namespace string) *unstructured.Unstructured {
+	obj := widget("one", nil)
+	obj.SetNamespace(namespace)
+	return obj
+}
+
+func inGroup(obj *unstructured.Unstructured, group string) *unstructured.Unstructured {
+	obj.SetAPIVersion(group + "/" + obj.GroupVersionKind().Version)
+	return obj
+}

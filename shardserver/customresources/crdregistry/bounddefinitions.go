@@ -1,0 +1,118 @@
+package crdregistry
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsinternal "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
+)
+
+// boundDefinition is a definition in system:bound-crds: the shape of the resources that are bound with one schema.
+type boundDefinition struct{ parsedDefinition }
+
+// BoundDefinition is a resource that a logical cluster binds, with its definition.
+type BoundDefinition struct {
+	bindings.BoundResource
+	// Definition is shared with the watch cache: read-only.
+	Definition *apiextensionsinternal.CustomResourceDefinition
+}
+
+// established returns whether resources that are bound with the definition can be served. The receiver may be nil.
+func (d *boundDefinition) established() bool { return d != nil && d.served }
+
+// unavailable is the error for a bound resource that cannot be served, because its definition is missing or not yet
+// established.
+func unavailable(gr schema.GroupResource) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s is currently unavailable", gr))
+}
+
+// BoundDefinitions returns the resources that the context's logical cluster binds and that are neither built-in nor
+// unavailable. It reflects every binding whose status was written before the call.
+func (r *Registry) BoundDefinitions(ctx context.Context) ([]BoundDefinition, error) {
+	if err := r.Bindings.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	var all []BoundDefinition
+	for _, b := range r.Bindings.List(ctx) {
+		if r.ServesBuiltIn(ctx, b.GroupResource) || !(b.Virtual || r.storesObjects(b.Resource)) {
+			continue
+		}
+		d, err := r.getBoundDefinition(ctx, b.GroupResource, b.SchemaUID)
+		if err != nil && !apierrors.IsServiceUnavailable(err) {
+			return nil, err
+		}
+		if d.established() && d.resource == b.GroupResource {
+			all = append(all, BoundDefinition{b, d.object})
+		}
+	}
+	return all, nil
+}
+
+// boundDefinition returns a definition of system:bound-crds as the informer has it, or nil.
+func (r *Registry) boundDefinition(uid types.UID) *boundDefinition {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.boundDefinitions[uid]
+}
+
+// getBoundDefinition returns a definition of system:bound-crds, reading it if the informer does not have it.
+func (r *Registry) getBoundDefinition(ctx context.Context, gr schema.GroupResource, uid types.UID) (*boundDefinition, error) {
+	if d := r.boundDefinition(uid); d != nil {
+		return d, nil
+	}
+	if err := r.readBoundDefinition(ctx, gr, uid); err != nil {
+		return nil, err
+	}
+	return r.boundDefinition(uid), nil
+}
+
+// readBoundDefinition reads a definition of system:bound-crds that the informer may not have received yet.
+func (r *Registry) readBoundDefinition(ctx context.Context, gr schema.GroupResource, uid types.UID) error {
+	object, err := r.reader.GetLatest(logicalcluster.With(ctx, logicalcluster.BoundCRDs), "", string(uid))
+	if apierrors.IsNotFound(err) {
+		return unavailable(gr)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the definition of the bound resource %s: %w", gr, err)
+	}
+	d, err := parseDefinition(r.Specs, object)
+	if err != nil {
+		return err
+	}
+	return r.update(d, true)
+}
+
+// updateBoundDefinition records a definition of system:bound-crds. Callers must hold updateMu.
+func (r *Registry) updateBoundDefinition(d parsedDefinition, fromRequest bool) error {
+	uid := types.UID(d.name)
+	r.mu.Lock()
+	current := r.boundDefinitions[uid]
+	stale := current == nil && fromRequest && d.version <= r.observedVersion
+	if !stale && (current == nil || current.version < d.version) {
+		r.boundDefinitions[uid] = &boundDefinition{d}
+	}
+	r.mu.Unlock()
+	return r.syncBound(uid)
+}
+
+// removeBoundDefinition removes a definition of system:bound-crds. Callers must hold updateMu.
+func (r *Registry) removeBoundDefinition(key definitionKey, version uint64) {
+	uid := types.UID(key.name)
+	r.mu.Lock()
+	if current := r.boundDefinitions[uid]; current == nil || current.version > version {
+		r.mu.Unlock()
+		return
+	}
+	delete(r.boundDefinitions, uid)
+	r.mu.Unlock()
+	if err := r.syncBound(uid); err != nil {
+		klog.Background().Error(err, "Removing the definition of bound resources", "definition", key.name)
+	}
+}

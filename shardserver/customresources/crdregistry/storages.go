@@ -1,0 +1,87 @@
+package crdregistry
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
+	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
+)
+
+// storageKey names the storage of a resource: of all logical clusters that define it, or that bind it with an identity.
+type storageKey struct {
+	resource schema.GroupResource
+	// segment is Segment or an identity.
+	segment string
+}
+
+// crdKey names a compiled CRD: equal definitions over one storage.
+type crdKey struct {
+	hash    apiextensions.Hash
+	segment string
+}
+
+// openStorage is a storage that definitions, bound resources and compiled CRDs reference.
+type openStorage struct {
+	*crdstorage.Storage
+	// release returns it to the pool.
+	release func()
+}
+
+// acquireCRD returns a reference to the compiled CRD of a definition over a storage, which must be open.
+func (r *Registry) acquireCRD(d parsedDefinition, segment string) *ref[*CompiledCRD] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.crds.retain(crdKey{d.hash, segment}, func() *CompiledCRD {
+		store := r.storages.entries[storageKey{d.resource, segment}].retain()
+		return r.newCRD(d, store.value.Storage)
+	})
+}
+
+// releaseCRD drops a reference, which may be nil, and closes the compiled CRD with its last one.
+func (r *Registry) releaseCRD(crd *ref[*CompiledCRD]) {
+	if crd == nil {
+		return
+	}
+	segment := crd.value.Storage.Segment()
+	if r.crds.release(crdKey{crd.value.Hash, segment}, crd) {
+		crd.value.Close()
+		r.releaseStorage(storageKey{crd.value.GroupResource(), segment})
+	}
+}
+
+// acquireStorage adds a reference to a storage, opening it for the first one. Callers must hold updateMu.
+func (r *Registry) acquireStorage(key storageKey, d parsedDefinition) error {
+	r.mu.Lock()
+	existing := r.storages.entries[key]
+	if existing != nil {
+		existing.retain()
+	}
+	r.mu.Unlock()
+	if existing != nil {
+		return nil
+	}
+	store, release, err := r.Pool.Acquire(key.resource, key.segment)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.storages.retain(key, func() openStorage { return openStorage{store, release} })
+	r.Resources.AddCustom(resourceOf(d.object, store.Store(), store.Prefix()))
+	return nil
+}
+
+// releaseStorage drops a reference, and closes the storage with its last one, when no request can reach it.
+func (r *Registry) releaseStorage(key storageKey) {
+	r.mu.RLock()
+	existing := r.storages.entries[key]
+	r.mu.RUnlock()
+	if existing == nil {
+		klog.Background().Error(nil, "Releasing a storage that is not open", "resource", key.resource, "segment", key.segment)
+		return
+	}
+	if r.storages.release(key, existing) {
+		existing.value.release()
+	}
+}
