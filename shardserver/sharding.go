@@ -175,7 +175,7 @@ func (d *dependencies) createReplication(ctx context.Context) error {
 		return err
 	}
 	r.disk = &replica.SnapshotStore{Etcd: etcd, Prefix: d.options.Etcd.StorageConfig.Prefix}
-	resources := publisher.Copied(d.registry)
+	resources := publisher.ReplicatedResources(d.registry)
 	for _, resource := range cacheclient.Resources() {
 		if storage.OnlyElsewhere(resource.GroupResource()) {
 			resources = append(resources, resource)
@@ -270,7 +270,7 @@ func (d *dependencies) cacheConfig() (*rest.Config, error) {
 // publishedSources returns everything that other shards need of this one.
 func (d *dependencies) publishedSources() []publisher.Source {
 	return slices.Concat(
-		publisher.Copies(d.registry),
+		publisher.ObjectSources(d.registry),
 		tenancy.PublishedSources(d.tenancyConfig()),
 		[]publisher.Source{endpointslice.ConsumersSource(d.sliceConfig())},
 	)

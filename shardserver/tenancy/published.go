@@ -35,7 +35,7 @@ func PublishedSources(cfg Config) []publisher.Source {
 				{Resource: workspaces, Keys: asking.ofWorkspace},
 				{Resource: reports, Everywhere: true, Keys: asking.ofReport},
 			},
-			Wanted: asking.wanted,
+			Desired: asking.wanted,
 		},
 		{
 			Resource: reports,
@@ -43,7 +43,7 @@ func PublishedSources(cfg Config) []publisher.Source {
 				{Resource: logicalClusters, Keys: answering.ofCluster},
 				{Resource: requests, Everywhere: true, Keys: answering.asked},
 			},
-			Wanted: answering.wanted,
+			Desired: answering.wanted,
 		},
 	}
 }

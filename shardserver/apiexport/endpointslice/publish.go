@@ -27,7 +27,7 @@ func ConsumersSource(cfg Config) publisher.Source {
 			{Resource: bindings, Keys: s.bindingKeys},
 			{Resource: exports, Keys: s.exportKeys, Everywhere: true},
 		},
-		Wanted: s.wanted,
+		Desired: s.wanted,
 	}
 }
 

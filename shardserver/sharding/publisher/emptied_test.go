@@ -23,9 +23,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestATenantWhoNeverStopsWriting holds up nobody: a cache that lost everything is complete again, and a new shard learns
-// what there is not, while shared objects change as fast as they can.
-func TestATenantWhoNeverStopsWriting(t *testing.T) {
+// TestResyncWhileATenantWrites: an emptied cache becomes complete again, and a new shard synced, while shared objects
+// change constantly.
+func TestResyncWhileATenantWrites(t *testing.T) {
 	cache := cachetesting.Start(t)
 	withCache := func(shard string) func(*options.Options) {
 		kubeconfig := cache.Kubeconfig(t, cache.Shard(t, shard))
@@ -59,14 +59,14 @@ func TestATenantWhoNeverStopsWriting(t *testing.T) {
 	cache.Restart(t)
 	reader := cache.Client(t, "root")
 	reports, _ := cacheclient.Find(shardingv1alpha1.Resource("shardreports"))
-	shardtesting.Eventually(t, "everything to be there again", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "a complete report", func(ctx context.Context) error {
 		object, err := reader.Get(ctx, reports.GroupVersionResource, cacheclient.Key{Shard: "root", Cluster: logicalcluster.Root, Name: "root"})
 		if err != nil {
 			return err
 		}
 		var report shardingv1alpha1.ShardReport
 		if err := object.Decode(&report); err != nil || !report.Spec.Complete {
-			return errors.Join(errors.New("the report does not say so"), err)
+			return errors.Join(errors.New("the report is not complete"), err)
 		}
 		return nil
 	})
@@ -79,7 +79,7 @@ func TestATenantWhoNeverStopsWriting(t *testing.T) {
 
 	beta := shardtesting.StartShard(t, root, "beta", withCache("beta"))
 	known := storage.NewReader[*tenancyv1alpha1.WorkspaceType](beta.Server.Registry, tenancyv1alpha1.Resource("workspacetypes")).Everywhere()
-	shardtesting.Eventually(t, "a new shard to know what there is not", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "a new shard to be synced", func(ctx context.Context) error {
 		if _, err := known.Get(in(ctx, "root"), "", "nonsense"); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %w", err)
 		}

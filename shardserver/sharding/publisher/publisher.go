@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/keymutex"
 
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
@@ -24,43 +25,46 @@ import (
 )
 
 const (
-	// workers is how many objects of one resource are written at once.
+	// workers is the number of concurrent writes of one resource.
 	workers = 4
-	// unreachableRetry is when a write is tried again that did not reach the cache.
+	// lockCount is the number of locks that all objects share.
+	lockCount = 256
+	// unreachableRetry is the delay before a write that did not reach the cache is retried.
 	unreachableRetry = 2 * time.Second
 )
 
-// Config is what a Publisher works with.
+// Config configures a Publisher.
 type Config struct {
 	Registry *storage.Registry
 	// Shard is the name of this shard.
 	Shard string
-	// Cache is written to, Mirror knows what stands there.
+	// Cache is written to, Informer has the published state.
 	Cache    *client.Client
 	Informer *replica.Informer
 	// Sources have different resources.
 	Sources []Source
-	// Report returns the next heartbeat of this shard, without Complete. It is asked every Interval.
+	// Report returns the next heartbeat of this shard, without Complete. It is called every Interval.
 	Report   func(context.Context) (shardingv1alpha1.ShardReportSpec, error)
 	Interval time.Duration
 }
 
-// Publisher keeps what this shard has in the cache as its sources want it. One replica of a shard runs it at a time.
+// Publisher brings the published objects of this shard to the desired state of its sources. One replica of a shard runs
+// it at a time.
 type Publisher struct {
 	cfg      Config
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
-	// reported is what the last report says, by which completeness is known; pass is the look at everything that goes on
-	// until it says so. Both are Run's.
+	// reported is the report in the cache; resync is the resync that must end before a report is complete. Both belong
+	// to Run.
 	reported reported
-	pass     *pass
-	// locks are held while an object is published.
-	locks stripes
-	// running says that this is the replica that publishes.
+	resync   *resync
+	// locks serialize the writes of an object.
+	locks keymutex.KeyMutex
+	// running is set in the replica that publishes.
 	running atomic.Bool
 
 	mu sync.Mutex
-	// waiting are the objects that could not be written, and since when. They leave when they are written.
-	waiting map[item]time.Time
+	// pending are the objects that could not be written, and since when.
+	pending map[item]time.Time
 }
 
 // item is an object of a source.
@@ -72,13 +76,13 @@ type item struct {
 // New returns a publisher.
 func New(cfg Config) *Publisher {
 	return &Publisher{
-		cfg: cfg, waiting: map[item]time.Time{},
+		cfg: cfg, pending: map[item]time.Time{}, locks: keymutex.NewHashed(lockCount),
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
 	}
 }
 
-// Controllers returns one controller per source. They do nothing while the cache is away, and look at everything when it
-// is back.
+// Controllers returns one controller per source. They do nothing while the cache is unavailable, and reconcile every
+// object when it is back.
 func (p *Publisher) Controllers() []controller.Controller {
 	all := make([]controller.Controller, 0, len(p.cfg.Sources))
 	for _, source := range p.cfg.Sources {
@@ -120,7 +124,7 @@ func (p *Publisher) reconcile(ctx context.Context, source Source, key controller
 	return result, errors.Join(errs...)
 }
 
-// inCluster returns the keys of a logical cluster that a source may want or has published.
+// inCluster returns the keys of a logical cluster that are desired or published.
 func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logicalcluster.Name) ([]controller.Key, error) {
 	if source.List == nil {
 		return nil, nil
@@ -137,20 +141,21 @@ func (p *Publisher) inCluster(ctx context.Context, source Source, cluster logica
 	return keys, nil
 }
 
-// publish brings one object in the cache to what its source wants.
+// publish reconciles one object in the cache with its source.
 func (p *Publisher) publish(ctx context.Context, source Source, key controller.Key) (controller.Result, error) {
 	of := item{source.Resource, key}
 	if _, _, known := p.cfg.Informer.Published(source.Resource, p.keyOf(key)); !known {
-		// Everything is looked at again when it is, but for an object that is gone by then and was never written.
-		return controller.Result{RequeueAfter: p.retry(of)}, nil
+		// The watch of published objects triggers every other object when the cache is back, but not one that is
+		// deleted by then and was never written.
+		return controller.Result{RequeueAfter: p.retryDelay(of)}, nil
 	}
-	err := p.bring(ctx, source, key)
-	p.account(ctx, of, err)
+	err := p.sync(ctx, source, key)
+	p.recordResult(ctx, of, err)
 	switch status := apierrors.APIStatus(nil); {
 	case err == nil:
 		return controller.Result{}, nil
-	case errors.Is(err, errAway):
-		return controller.Result{RequeueAfter: p.retry(of)}, nil
+	case errors.Is(err, errCacheUnavailable):
+		return controller.Result{RequeueAfter: p.retryDelay(of)}, nil
 	case errors.Is(err, errSource), errors.As(err, &status):
 		return controller.Result{}, err
 	}
@@ -158,35 +163,35 @@ func (p *Publisher) publish(ctx context.Context, source Source, key controller.K
 }
 
 var (
-	// errSource marks the errors of sources, which say nothing about the cache.
-	errSource = errors.New("finding out what to publish")
-	// errAway is the error about a cache of which it is not known what is there.
-	errAway = errors.New("the cache is away")
+	// errSource wraps the errors of sources, which do not concern the cache.
+	errSource = errors.New("computing the desired object")
+	// errCacheUnavailable is returned while the published state is unknown.
+	errCacheUnavailable = errors.New("the cache is unavailable")
 )
 
-// bring has the cache say of one object what its source wants now. One at a time does that for an object, so that nothing
-// new is overwritten by something older.
-func (p *Publisher) bring(ctx context.Context, source Source, key controller.Key) error {
-	lock := p.locks.of(item{source.Resource, key})
-	lock.Lock()
-	defer lock.Unlock()
-	wanted, err := p.wanted(ctx, source, key)
+// sync brings one object in the cache to its desired state. Calls for one object are serialized, so that an older state
+// never overwrites a newer one.
+func (p *Publisher) sync(ctx context.Context, source Source, key controller.Key) error {
+	id := source.Resource.String() + " " + key.String()
+	p.locks.LockKey(id)
+	defer func() { _ = p.locks.UnlockKey(id) }()
+	desired, err := p.desired(ctx, source, key)
 	if errors.Is(err, ErrUnchanged) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%w as %s %s: %w", errSource, source.Resource, key, err)
 	}
-	return p.write(ctx, source.Resource, key, wanted)
+	return p.write(ctx, source.Resource, key, desired)
 }
 
 func (p *Publisher) keyOf(key controller.Key) client.Key {
 	return client.Key{Shard: p.cfg.Shard, Cluster: key.Cluster, Namespace: key.Namespace, Name: key.Name}
 }
 
-// wanted returns what shall stand in the cache, nil for nothing.
-func (p *Publisher) wanted(ctx context.Context, source Source, key controller.Key) (*unstructured.Unstructured, error) {
-	obj, err := source.Wanted(ctx, key)
+// desired returns the object to publish, nil for none.
+func (p *Publisher) desired(ctx context.Context, source Source, key controller.Key) (*unstructured.Unstructured, error) {
+	obj, err := source.Desired(ctx, key)
 	if err != nil || obj == nil {
 		return nil, err
 	}
@@ -200,21 +205,21 @@ func (p *Publisher) wanted(ctx context.Context, source Source, key controller.Ke
 	}
 	content := &unstructured.Unstructured{}
 	if err := json.Unmarshal(raw, &content.Object); err != nil {
-		return nil, fmt.Errorf("decoding what was encoded: %w", err)
+		return nil, fmt.Errorf("decoding the encoded object: %w", err)
 	}
 	if content.GetName() != key.Name || content.GetNamespace() != key.Namespace {
-		return nil, fmt.Errorf("the source wants %s/%s to be published under this key", content.GetNamespace(), content.GetName())
+		return nil, fmt.Errorf("the source returned %s/%s for this key", content.GetNamespace(), content.GetName())
 	}
-	far, err := p.reachesFar(ctx, source.Resource, key, content)
+	global, err := p.hasGlobalReach(ctx, source.Resource, key, content)
 	if err != nil {
 		return nil, err
 	}
-	p.address(content, key, far)
+	p.annotate(content, key, global)
 	return content, nil
 }
 
-// address writes on an object where it comes from and how far it goes. Tenants have no say in how caches carry it.
-func (p *Publisher) address(content *unstructured.Unstructured, key controller.Key, far bool) {
+// annotate sets the origin and reach of an object. Tenants cannot set the annotations of caches.
+func (p *Publisher) annotate(content *unstructured.Unstructured, key controller.Key, global bool) {
 	annotations := content.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -229,16 +234,16 @@ func (p *Publisher) address(content *unstructured.Unstructured, key controller.K
 	if uid := content.GetUID(); uid != "" {
 		annotations[client.OriginalUIDAnnotation] = string(uid)
 	}
-	if far {
+	if global {
 		annotations[client.ReachAnnotation] = client.ReachGlobal
 	}
 	content.SetAnnotations(annotations)
 	content.SetResourceVersion("")
 }
 
-// reachesFar tells whether all caches of an installation need an object: what shards tell one another and what the
-// logical cluster root has always, anything else if it or its logical cluster says so.
-func (p *Publisher) reachesFar(ctx context.Context, resource schema.GroupResource, key controller.Key, content *unstructured.Unstructured) (bool, error) {
+// hasGlobalReach returns whether all caches of an installation need an object: kinds that shards exchange and objects
+// of the logical cluster root always do; others if they or their logical cluster are annotated so.
+func (p *Publisher) hasGlobalReach(ctx context.Context, resource schema.GroupResource, key controller.Key, content *unstructured.Unstructured) (bool, error) {
 	if storage.OnlyElsewhere(resource) || key.Cluster == logicalcluster.Root || content.GetAnnotations()[client.ReachAnnotation] == client.ReachGlobal {
 		return true, nil
 	}
@@ -252,16 +257,16 @@ func (p *Publisher) reachesFar(ctx context.Context, resource schema.GroupResourc
 	return cluster.Annotations[client.ReachAnnotation] == client.ReachGlobal, nil
 }
 
-// write brings what stands in the cache to what is wanted.
-func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Key, wanted *unstructured.Unstructured) error {
-	stands, exists, known := p.cfg.Informer.Published(resource, p.keyOf(key))
+// write brings the object in the cache to the desired state.
+func (p *Publisher) write(ctx context.Context, resource schema.GroupResource, key controller.Key, desired *unstructured.Unstructured) error {
+	current, exists, known := p.cfg.Informer.Published(resource, p.keyOf(key))
 	if !known {
-		return errAway
+		return errCacheUnavailable
 	}
-	return p.replace(ctx, resource, key, stands, exists, wanted)
+	return p.apply(ctx, resource, key, current, exists, desired)
 }
 
-// step is what is to be done to an object in the cache.
+// step is an operation on an object in the cache.
 type step int
 
 const (
@@ -271,12 +276,12 @@ const (
 	remove
 )
 
-// stepTo returns what makes a state of what stands in the cache. wanted is nil for nothing.
-func stepTo(wanted *replica.Digest, stands replica.Version, exists bool) step {
+// nextStep returns the step from the current to the desired state; desired is nil for none.
+func nextStep(desired *replica.Digest, current replica.Version, exists bool) step {
 	switch {
-	case wanted == nil && exists:
+	case desired == nil && exists:
 		return remove
-	case wanted == nil, exists && *wanted == stands.Digest:
+	case desired == nil, exists && *desired == current.Digest:
 		return leave
 	case exists:
 		return update
@@ -284,16 +289,15 @@ func stepTo(wanted *replica.Digest, stands replica.Version, exists bool) step {
 	return create
 }
 
-// replace creates, updates or deletes what stands in the cache, if it is not as wanted. Where the mirror is behind the
-// cache, it returns a conflict.
-func (p *Publisher) replace(ctx context.Context, resource schema.GroupResource, key controller.Key, stands replica.Version, exists bool, wanted *unstructured.Unstructured) error {
+// apply creates, updates or deletes an object in the cache. It returns a conflict if the informer is behind the cache.
+func (p *Publisher) apply(ctx context.Context, resource schema.GroupResource, key controller.Key, current replica.Version, exists bool, desired *unstructured.Unstructured) error {
 	found, ok := client.Find(resource)
 	if !ok {
 		return fmt.Errorf("caches do not store %s", resource)
 	}
 	var content *replica.Digest
-	if wanted != nil {
-		of, err := replica.DigestOf(wanted.Object)
+	if desired != nil {
+		of, err := replica.DigestOf(desired.Object)
 		if err != nil {
 			return err
 		}
@@ -302,23 +306,23 @@ func (p *Publisher) replace(ctx context.Context, resource schema.GroupResource, 
 	at, gvr := p.keyOf(key), found.GroupVersionResource
 	var written *client.Object
 	var err error
-	switch stepTo(content, stands, exists) {
+	switch nextStep(content, current, exists) {
 	case leave:
 		return nil
 	case remove:
-		err = p.cfg.Cache.Delete(ctx, gvr, at, stands.UID)
+		err = p.cfg.Cache.Delete(ctx, gvr, at, current.UID)
 		if err == nil || apierrors.IsNotFound(err) {
 			return p.cfg.Informer.RecordWrite(resource, at, nil)
 		}
 		return err
 	case update:
-		wanted.SetResourceVersion(stands.ResourceVersion)
-		wanted.SetUID(stands.UID)
-		if written, err = p.cfg.Cache.Update(ctx, gvr, key.Cluster, wanted); apierrors.IsNotFound(err) {
+		desired.SetResourceVersion(current.ResourceVersion)
+		desired.SetUID(current.UID)
+		if written, err = p.cfg.Cache.Update(ctx, gvr, key.Cluster, desired); apierrors.IsNotFound(err) {
 			return apierrors.NewConflict(resource, key.Name, err)
 		}
 	case create:
-		if written, err = p.cfg.Cache.Create(ctx, gvr, key.Cluster, wanted); apierrors.IsAlreadyExists(err) {
+		if written, err = p.cfg.Cache.Create(ctx, gvr, key.Cluster, desired); apierrors.IsAlreadyExists(err) {
 			return apierrors.NewConflict(resource, key.Name, err)
 		}
 	}

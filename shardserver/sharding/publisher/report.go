@@ -18,35 +18,35 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/replica"
 )
 
-// Completeness is looked for again after firstRetry, then after twice that, and so on up to lastRetry.
+// An incomplete report is retried after minRetry, which doubles up to maxRetry.
 const (
-	firstRetry = 250 * time.Millisecond
-	lastRetry  = 2 * time.Second
+	minRetry = 250 * time.Millisecond
+	maxRetry = 2 * time.Second
 )
 
 var shardReports = shardingv1alpha1.Resource("shardreports")
 
-// reported is what stands in the cache as this shard's report.
+// reported is the report of this shard in the cache.
 type reported struct {
-	// uid is that of the report which complete is about.
+	// uid is that of the report with this complete.
 	uid      types.UID
 	complete bool
 }
 
-// Run publishes the heartbeat of the shard until the context ends, and in it whether everything is published.
+// Run publishes the heartbeat of the shard until the context ends, with whether everything is published.
 func (p *Publisher) Run(ctx context.Context) {
-	p.begin()
+	p.reset()
 	defer p.running.Store(false)
-	wait := firstRetry
+	wait := minRetry
 	for {
-		complete, err := p.beat(ctx)
+		complete, err := p.publishReport(ctx)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("The report of this shard was not published, will retry", "reason", err)
 		}
 		if complete {
 			wait = p.cfg.Interval
 		} else {
-			wait = min(2*wait, lastRetry, p.cfg.Interval)
+			wait = min(2*wait, maxRetry, p.cfg.Interval)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -56,29 +56,29 @@ func (p *Publisher) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if complete {
-			wait = firstRetry
+			wait = minRetry
 		}
 	}
 }
 
-// begin forgets what could not be written when this replica ran last: others have written it since.
-func (p *Publisher) begin() {
+// reset drops the state of an earlier run: another replica has published since.
+func (p *Publisher) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	clear(p.waiting)
-	p.pass = nil
+	clear(p.pending)
+	p.resync = nil
 	p.running.Store(true)
 }
 
-// beat publishes one report and tells whether it says that everything is published. It never creates one that says so:
-// one that is updated is known to be in the store that everything was written to.
-func (p *Publisher) beat(ctx context.Context) (complete bool, err error) {
+// publishReport publishes one report and returns whether it is complete. It never creates a complete report: one that
+// is updated is certainly in the store that everything was written to.
+func (p *Publisher) publishReport(ctx context.Context) (complete bool, err error) {
 	key := controller.Key{Cluster: logicalcluster.Root, Name: p.cfg.Shard}
-	stands, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
+	current, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
 	if !known {
 		return false, nil
 	}
-	if err := p.recall(ctx, stands, exists); err != nil {
+	if err := p.readReport(ctx, current, exists); err != nil {
 		return false, err
 	}
 	spec, err := p.cfg.Report(ctx)
@@ -86,51 +86,50 @@ func (p *Publisher) beat(ctx context.Context) (complete bool, err error) {
 		return false, err
 	}
 	spec.Complete = p.reported.complete
-	if err := p.say(ctx, key, spec); err != nil || spec.Complete {
+	if err := p.writeReport(ctx, key, spec); err != nil || spec.Complete {
 		return err == nil, err
 	}
-	missing := p.proceed(ctx)
-	klog.FromContext(ctx).V(3).Info("Looked whether everything is published", "missing", missing)
+	missing := p.continueResync(ctx)
+	klog.FromContext(ctx).V(3).Info("Resynced the published objects", "missing", missing)
 	if missing != nil {
 		return false, nil
 	}
 	spec.Complete = true
-	err = p.say(ctx, key, spec)
+	err = p.writeReport(ctx, key, spec)
 	return err == nil, err
 }
 
-// say writes a report. One that says that everything is there only takes the place of another one.
-func (p *Publisher) say(ctx context.Context, key controller.Key, spec shardingv1alpha1.ShardReportSpec) error {
+// writeReport writes a report. A complete one only replaces another one.
+func (p *Publisher) writeReport(ctx context.Context, key controller.Key, spec shardingv1alpha1.ShardReportSpec) error {
 	content, err := p.report(key, spec)
 	if err != nil {
 		return err
 	}
-	stands, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
+	current, exists, known := p.cfg.Informer.Published(shardReports, p.keyOf(key))
 	switch {
 	case !known:
-		err = errAway
-	case spec.Complete && (!exists || stands.UID != p.reported.uid):
-		err = errLost
+		err = errCacheUnavailable
+	case spec.Complete && (!exists || current.UID != p.reported.uid):
+		err = errCacheReplaced
 	default:
-		err = p.replace(ctx, shardReports, key, stands, exists, content)
+		err = p.apply(ctx, shardReports, key, current, exists, content)
 	}
-	p.account(ctx, item{shardReports, key}, err)
+	p.recordResult(ctx, item{shardReports, key}, err)
 	if err != nil {
 		return fmt.Errorf("publishing the report of this shard: %w", err)
 	}
-	if stands, exists, _ := p.cfg.Informer.Published(shardReports, p.keyOf(key)); exists {
-		p.reported = reported{uid: stands.UID, complete: spec.Complete}
+	if current, exists, _ := p.cfg.Informer.Published(shardReports, p.keyOf(key)); exists {
+		p.reported = reported{uid: current.UID, complete: spec.Complete}
 	}
 	return nil
 }
 
-// recall finds out what the report in the cache says. One that is missing, or another one, says that the cache has lost
-// everything.
-func (p *Publisher) recall(ctx context.Context, stands replica.Version, exists bool) error {
-	if !exists || p.reported.uid != "" && p.reported.uid != stands.UID {
-		p.reported, p.pass = reported{}, nil
+// readReport reads the report in the cache. If it is missing, or another one, the cache has lost everything.
+func (p *Publisher) readReport(ctx context.Context, current replica.Version, exists bool) error {
+	if !exists || p.reported.uid != "" && p.reported.uid != current.UID {
+		p.reported, p.resync = reported{}, nil
 	}
-	if !exists || p.reported.uid == stands.UID {
+	if !exists || p.reported.uid == current.UID {
 		return nil
 	}
 	resource, _ := client.Find(shardReports)
@@ -142,7 +141,7 @@ func (p *Publisher) recall(ctx context.Context, stands replica.Version, exists b
 	if err := object.Decode(&report); err != nil {
 		return err
 	}
-	p.reported = reported{uid: stands.UID, complete: object.Meta.UID == stands.UID && report.Spec.Complete}
+	p.reported = reported{uid: current.UID, complete: object.Meta.UID == current.UID && report.Spec.Complete}
 	return nil
 }
 
@@ -159,6 +158,6 @@ func (p *Publisher) report(key controller.Key, spec shardingv1alpha1.ShardReport
 	if err := json.Unmarshal(raw, &content.Object); err != nil {
 		return nil, fmt.Errorf("decoding what was encoded: %w", err)
 	}
-	p.address(content, key, true)
+	p.annotate(content, key, true)
 	return content, nil
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// ErrUnchanged is what Source.Wanted returns when the object shall stay in the cache as it is, or not be there if it is
-// not.
-var ErrUnchanged = errors.New("what is published stays as it is")
+// ErrUnchanged is returned by Source.Desired if the object in the cache must stay as it is, or absent.
+var ErrUnchanged = errors.New("the published object stays as it is")
 
 // Source is one resource that this shard publishes.
 type Source struct {
-	// Resource is what stands in the cache; cacheserver/client.Find knows it.
+	// Resource is the published resource, which cacheserver/client.Find returns.
 	Resource schema.GroupResource
-	// Inputs are what Wanted reads. Their keys are those of published objects. A key without a name stands for all objects
-	// of its logical cluster that List knows, or that are published.
+	// Inputs are the inputs of Desired. They map to keys of published objects. A key without a name stands for all
+	// objects of its logical cluster that List returns or that are published.
 	Inputs []controller.Input
-	// Wanted returns the object to be published under a key, in whose logical cluster the context is, or nil for none. It
-	// may be of the internal or the published version, and shared: it is copied. It must have name and namespace of the
-	// key. An error other than ErrUnchanged is tried again, and what is published stays until then.
-	Wanted func(ctx context.Context, key controller.Key) (runtime.Object, error)
-	// List returns the keys that there may be objects for in the logical cluster of the context, or in all with the
-	// wildcard. Without it, Inputs are asked, and must have no keys without a name.
+	// Desired returns the object to publish under a key in the logical cluster of the context, or nil for none. It may
+	// be of the internal or the published version, and shared: the publisher copies it. Its name and namespace must be
+	// those of the key. After an error other than ErrUnchanged it is retried, and the published object stays until
+	// then.
+	Desired func(ctx context.Context, key controller.Key) (runtime.Object, error)
+	// List returns the keys of possible objects in the logical cluster of the context, or in all with the wildcard.
+	// Without List, the keys of Inputs are used, and must have names.
 	List func(ctx context.Context) ([]controller.Key, error)
 }

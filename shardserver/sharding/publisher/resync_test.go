@@ -32,51 +32,51 @@ import (
 
 var workspaceTypes = tenancyv1alpha1.Resource("workspacetypes")
 
-func TestWhatIsDoneToAnObjectInTheCache(t *testing.T) {
+func TestNextStep(t *testing.T) {
 	one, other := replica.Digest{1}, replica.Digest{2}
 	for name, tc := range map[string]struct {
-		wanted *replica.Digest
-		stands replica.Digest
-		exists bool
-		want   step
+		desired *replica.Digest
+		current replica.Digest
+		exists  bool
+		want    step
 	}{
-		"what is wanted and there is left alone":    {&one, one, true, leave},
-		"what is wanted and not there is created":   {&one, replica.Digest{}, false, create},
-		"what is there and another is updated":      {&one, other, true, update},
-		"what is there and not wanted is removed":   {nil, one, true, remove},
-		"what is neither there nor wanted is right": {nil, replica.Digest{}, false, leave},
+		"a desired object that is there is left":              {&one, one, true, leave},
+		"a desired object that is missing is created":         {&one, replica.Digest{}, false, create},
+		"an object of another state is updated":               {&one, other, true, update},
+		"an object that is not desired is deleted":            {nil, one, true, remove},
+		"an object that is neither there nor desired is left": {nil, replica.Digest{}, false, leave},
 	} {
-		if got := stepTo(tc.wanted, replica.Version{Digest: tc.stands}, tc.exists); got != tc.want {
+		if got := nextStep(tc.desired, replica.Version{Digest: tc.current}, tc.exists); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
 	}
 }
 
-func TestWhatAPassMakesOfAnAttempt(t *testing.T) {
+func TestResultOf(t *testing.T) {
 	gr := schema.GroupResource{Resource: "things"}
 	for name, tc := range map[string]struct {
 		err  error
-		want outcome
+		want result
 	}{
-		"what was written counts":                           {nil, counts},
-		"what a source cannot tell waits":                   {fmt.Errorf("%w: %w", errSource, io.EOF), later},
-		"what a source cannot read waits":                   {fmt.Errorf("%w: %w", errSource, apierrors.NewServiceUnavailable("")), later},
-		"what the cache refuses waits, and others are done": {fmt.Errorf("writing: %w", apierrors.NewTooManyRequests("", 1)), later},
-		"what somebody else has just written waits":         {apierrors.NewConflict(gr, "x", nil), later},
-		"a cache that is away ends the look":                {errAway, interrupted},
-		"a connection that breaks ends the look":            {fmt.Errorf("writing: %w", io.ErrUnexpectedEOF), interrupted},
+		"a written object":           {nil, succeeded},
+		"an error of a source":       {fmt.Errorf("%w: %w", errSource, io.EOF), failedObject},
+		"a status error of a source": {fmt.Errorf("%w: %w", errSource, apierrors.NewServiceUnavailable("")), failedObject},
+		"a rejected write":           {fmt.Errorf("writing: %w", apierrors.NewTooManyRequests("", 1)), failedObject},
+		"a conflict":                 {apierrors.NewConflict(gr, "x", nil), failedObject},
+		"an unavailable cache":       {errCacheUnavailable, unavailable},
+		"a broken connection":        {fmt.Errorf("writing: %w", io.ErrUnexpectedEOF), unavailable},
 	} {
-		if got := outcomeOf(tc.err); got != tc.want {
+		if got := resultOf(tc.err); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
 	}
 }
 
-// source wants types of a name in root, each time another state of them, as of a tenant who never stops changing them.
+// source desires workspace types of some names in root, in another state at every call.
 type source struct {
 	names  []string
 	states atomic.Int64
-	// fails is the name of one that nothing can be said of.
+	// fails is the name of an object for which the source fails.
 	fails atomic.Pointer[string]
 }
 
@@ -90,7 +90,7 @@ func (s *source) source() Source {
 			}
 			return keys, nil
 		},
-		Wanted: func(_ context.Context, key controller.Key) (runtime.Object, error) {
+		Desired: func(_ context.Context, key controller.Key) (runtime.Object, error) {
 			if fails := s.fails.Load(); fails != nil && *fails == key.Name {
 				return nil, errors.New("made to fail")
 			}
@@ -103,13 +103,13 @@ func (s *source) source() Source {
 	}
 }
 
-// publishing is a publisher of one source, of the shard root, and its mirror, which follows a cache.
-type publishing struct {
+// env is a publisher of one source of the root shard, with an informer and a cache.
+type env struct {
 	*Publisher
 	cache *cachetesting.Cache
 }
 
-func newPublishing(t *testing.T, of *source) *publishing {
+func newEnv(t *testing.T, of *source) *env {
 	t.Helper()
 	cache := cachetesting.Start(t)
 	resources := make([]client.Resource, 0, 2)
@@ -130,15 +130,15 @@ func newPublishing(t *testing.T, of *source) *publishing {
 	var running sync.WaitGroup
 	running.Go(func() { known.Run(ctx, writer) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return &publishing{p, cache}
+	return &env{p, cache}
 }
 
-// beats reports until a condition holds.
-func (p *publishing) beats(t *testing.T, until func(complete bool, err error) error) {
+// publishReports publishes reports until a condition holds.
+func (p *env) publishReports(t *testing.T, until func(complete bool, err error) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = until(p.beat(ctx))
+		last = until(p.publishReport(ctx))
 		return last == nil, nil
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func isComplete(complete bool, err error) error {
 	return err
 }
 
-func (p *publishing) published(t *testing.T) map[string]bool {
+func (p *env) published(t *testing.T) map[string]bool {
 	t.Helper()
 	resource, _ := client.Find(workspaceTypes)
 	objects, _, err := p.cfg.Cache.List(t.Context(), resource.GroupVersionResource)
@@ -167,17 +167,17 @@ func (p *publishing) published(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestAPassEnds whatever becomes of objects meanwhile, and only when each of them was published.
-func TestAPassEnds(t *testing.T) {
+// TestResyncEnds although objects keep changing, and only when each was published.
+func TestResyncEnds(t *testing.T) {
 	of := &source{names: []string{"a", "b", "c", "unwanted"}}
-	p := newPublishing(t, of)
+	p := newEnv(t, of)
 
 	broken := "b"
 	of.fails.Store(&broken)
 	var tries int
-	p.beats(t, func(complete bool, err error) error {
+	p.publishReports(t, func(complete bool, err error) error {
 		if complete {
-			t.Fatal("it is complete without an object that could not be published")
+			t.Fatal("complete without an object that could not be published")
 		}
 		if tries += len(p.published(t)); err != nil || tries < 10 {
 			return fmt.Errorf("%d objects, %w", tries, err)
@@ -185,10 +185,10 @@ func TestAPassEnds(t *testing.T) {
 		return nil
 	})
 	if names := p.published(t); !names["a"] || !names["c"] || names["b"] {
-		t.Fatalf("one object that cannot be published holds up others: there are %v", names)
+		t.Fatalf("one object that cannot be published blocks others: there are %v", names)
 	}
 	of.fails.Store(nil)
-	p.beats(t, isComplete)
+	p.publishReports(t, isComplete)
 	if names := p.published(t); len(names) != 3 || names["unwanted"] {
 		t.Fatalf("complete with %v", names)
 	}
@@ -200,21 +200,21 @@ func TestAPassEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.cache.Restart(t)
-	p.beats(t, func(complete bool, err error) error {
+	p.publishReports(t, func(complete bool, err error) error {
 		if err == nil && complete && len(p.published(t)) < 3 {
 			t.Fatalf("complete again with %v", p.published(t))
 		}
 		if len(p.published(t)) == 0 {
-			return errors.New("nothing is there again")
+			return errors.New("nothing is published again")
 		}
 		return isComplete(complete, err)
 	})
 }
 
-// TestAReportThatIsGoneTakesItsPromiseAlong, though the store is the same.
-func TestAReportThatIsGoneTakesItsPromiseAlong(t *testing.T) {
-	p := newPublishing(t, &source{names: []string{"a"}})
-	p.beats(t, isComplete)
+// TestDeletedReport: the loss of a report revokes completeness, even in the same store.
+func TestDeletedReport(t *testing.T) {
+	p := newEnv(t, &source{names: []string{"a"}})
+	p.publishReports(t, isComplete)
 	resource, _ := client.Find(workspaceTypes)
 	reports, _ := client.Find(shardReports)
 	before := p.reported.uid
@@ -227,9 +227,9 @@ func TestAReportThatIsGoneTakesItsPromiseAlong(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.beats(t, func(complete bool, err error) error {
+	p.publishReports(t, func(complete bool, err error) error {
 		if p.reported.uid == before {
-			return errors.New("the deletion is not seen yet")
+			return errors.New("the deletion has not arrived")
 		}
 		if complete && !p.published(t)["a"] {
 			t.Fatal("complete without what was deleted")

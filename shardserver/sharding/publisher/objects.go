@@ -21,22 +21,22 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// condition says which objects of a resource travel.
+// condition selects the objects of a resource that are replicated.
 type condition int
 
 const (
-	// always is all of them.
+	// always selects all objects.
 	always condition = iota
-	// marked is those that package marks has marked.
-	marked
-	// ofSharing is the marked ones of logical clusters that are marked themselves, having something that others can use. An
-	// administrator's binding is marked in every workspace, because it would let them bind exports; where there is none, no
-	// other shard ever asks about it, and it must not cost anything there.
-	ofSharing
+	// labelled selects the objects with the replicate label, which package replicatelabel sets.
+	labelled
+	// labelledWhereShared selects the labelled objects of logical clusters that have the label themselves, because they have
+	// something that others can use. The binding of an administrator has the label in every workspace, as it allows to bind
+	// exports; without an export no other shard needs it, and it must cost nothing.
+	labelledWhereShared
 )
 
-// copied are the resources whose objects are published as they are.
-var copied = map[schema.GroupResource]condition{
+// replicated are the resources whose objects are published unchanged.
+var replicated = map[schema.GroupResource]condition{
 	apisv1alpha2.Resource("apiexports"):                                   always,
 	apisv1alpha2.Resource("apiexportendpointslices"):                      always,
 	apisv1alpha2.Resource("apiresourceschemas"):                           always,
@@ -44,7 +44,7 @@ var copied = map[schema.GroupResource]condition{
 	cachev1alpha1.Resource("clustercachedresources"):                      always,
 	cachev1alpha1.Resource("clustercachedresourceendpointslices"):         always,
 	corev1alpha1.Resource("shards"):                                       always,
-	corev1alpha1.Resource("logicalclusters"):                              marked,
+	corev1alpha1.Resource("logicalclusters"):                              labelled,
 	tenancyv1alpha1.Resource("workspacetypes"):                            always,
 	tenancyv1alpha1.Resource("workspaceauthenticationconfigurations"):     always,
 	{Group: "migration.kcp.io", Resource: "logicalclustermigrations"}:     always,
@@ -54,18 +54,19 @@ var copied = map[schema.GroupResource]condition{
 	admission("validatingadmissionpolicybindings"):                        always,
 	admission("mutatingadmissionpolicies"):                                always,
 	admission("mutatingadmissionpolicybindings"):                          always,
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        ofSharing,
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: ofSharing,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        labelledWhereShared,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: labelledWhereShared,
 }
 
 func admission(resource string) schema.GroupResource {
 	return schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource}
 }
 
-// Copied returns the resources that this shard publishes copies of: those of the contract that it stores.
-func Copied(registry *storage.Registry) []client.Resource {
+// ReplicatedResources returns the resources whose objects this shard publishes unchanged: those of the contract that it
+// stores.
+func ReplicatedResources(registry *storage.Registry) []client.Resource {
 	var all []client.Resource
-	for gr := range copied {
+	for gr := range replicated {
 		if resource, ok := client.Find(gr); ok && stored(registry, gr) {
 			all = append(all, resource)
 		}
@@ -78,51 +79,52 @@ func stored(registry *storage.Registry, gr schema.GroupResource) bool {
 	return err == nil
 }
 
-// Copies returns the sources of Copied.
-func Copies(registry *storage.Registry) []Source {
+// ObjectSources returns the sources of ReplicatedResources.
+func ObjectSources(registry *storage.Registry) []Source {
 	var sources []Source
-	for _, resource := range Copied(registry) {
+	for _, resource := range ReplicatedResources(registry) {
 		gr := resource.GroupResource()
-		c := &copies{
-			objects: storage.NewReader[runtime.Object](registry, gr), condition: copied[gr],
-			clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
-			remarkable: map[logicalcluster.Name]standing{},
+		c := &objectSource{
+			objects: storage.NewReader[runtime.Object](registry, gr), condition: replicated[gr],
+			clusters:      storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
+			clusterStates: map[logicalcluster.Name]clusterState{},
 		}
 		sources = append(sources, Source{
 			Resource: gr,
 			Inputs: []controller.Input{
-				{Resource: gr, Keys: ofTenants},
-				{Resource: corev1alpha1.Resource("logicalclusters"), Keys: c.ofCluster},
+				{Resource: gr, Keys: tenantKeys},
+				{Resource: corev1alpha1.Resource("logicalclusters"), Keys: c.clusterKeys},
 			},
-			Wanted: c.wanted,
-			List:   c.list,
+			Desired: c.desired,
+			List:    c.list,
 		})
 	}
 	return sources
 }
 
-// copies are the copies of the objects of one resource.
-type copies struct {
+// objectSource publishes the objects of one resource unchanged.
+type objectSource struct {
 	objects   *storage.Reader[runtime.Object]
 	clusters  *storage.Reader[*corev1alpha1.LogicalCluster]
 	condition condition
 
 	mu sync.Mutex
-	// remarkable are the logical clusters whose own marks say something about what is in them: when these change, all of
-	// it is looked at. One goes with its marks.
-	remarkable map[logicalcluster.Name]standing
+	// clusterStates are the states of logical clusters that affect their objects: a change triggers all of them. Zero
+	// states are not stored.
+	clusterStates map[logicalcluster.Name]clusterState
 }
 
-// standing is what the marks of a logical cluster say: its objects reach all regions; it has something to share.
-type standing struct{ far, sharing bool }
+// clusterState is derived from the annotations of a logical cluster: its objects have global reach; it has something to
+// share.
+type clusterState struct{ global, sharing bool }
 
-func standingOf(cluster metav1.Object) standing {
+func clusterStateOf(cluster metav1.Object) clusterState {
 	annotations := cluster.GetAnnotations()
-	return standing{annotations[client.ReachAnnotation] == client.ReachGlobal, annotations[corev1alpha1.ReplicateAnnotationKey] != ""}
+	return clusterState{annotations[client.ReachAnnotation] == client.ReachGlobal, annotations[corev1alpha1.ReplicateAnnotationKey] != ""}
 }
 
-// ofTenants maps an event to its object. What belongs to the shard itself stays there.
-func ofTenants(event watch.Event) []controller.Key {
+// tenantKeys maps an event to its object. Objects of system logical clusters are not replicated.
+func tenantKeys(event watch.Event) []controller.Key {
 	keys := controller.ObjectKey(event)
 	if len(keys) == 0 || keys[0].Cluster.IsSystem() {
 		return nil
@@ -130,41 +132,41 @@ func ofTenants(event watch.Event) []controller.Key {
 	return keys
 }
 
-// ofCluster maps an event of a LogicalCluster to all objects in it, if its marks have changed.
-func (c *copies) ofCluster(event watch.Event) []controller.Key {
+// clusterKeys maps an event of a LogicalCluster to all objects in it, if its state has changed.
+func (c *objectSource) clusterKeys(event watch.Event) []controller.Key {
 	obj, err := meta.Accessor(event.Object)
 	if err != nil {
 		return nil
 	}
-	cluster, now := logicalcluster.Of(obj), standing{}
+	cluster, now := logicalcluster.Of(obj), clusterState{}
 	if event.Type != watch.Deleted {
-		now = standingOf(obj)
+		now = clusterStateOf(obj)
 	}
-	now.sharing = now.sharing && c.condition == ofSharing
+	now.sharing = now.sharing && c.condition == labelledWhereShared
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.remarkable[cluster] == now {
+	if c.clusterStates[cluster] == now {
 		return nil
 	}
-	if c.remarkable[cluster] = now; now == (standing{}) {
-		delete(c.remarkable, cluster)
+	if c.clusterStates[cluster] = now; now == (clusterState{}) {
+		delete(c.clusterStates, cluster)
 	}
 	return []controller.Key{{Cluster: cluster}}
 }
 
-func (c *copies) list(ctx context.Context) ([]controller.Key, error) {
+func (c *objectSource) list(ctx context.Context) ([]controller.Key, error) {
 	objects, err := c.objects.List(ctx, "", nil)
 	if err != nil {
 		return nil, err
 	}
 	var keys []controller.Key
 	for _, obj := range objects {
-		keys = append(keys, ofTenants(watch.Event{Type: watch.Added, Object: obj})...)
+		keys = append(keys, tenantKeys(watch.Event{Type: watch.Added, Object: obj})...)
 	}
 	return keys, nil
 }
 
-func (c *copies) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
+func (c *objectSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
 	obj, err := c.objects.Get(ctx, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -176,7 +178,7 @@ func (c *copies) wanted(ctx context.Context, key controller.Key) (runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	if travels, err := c.travels(ctx, accessor); err != nil || !travels {
+	if isReplicated, err := c.isReplicated(ctx, accessor); err != nil || !isReplicated {
 		return nil, err
 	}
 	switch {
@@ -188,20 +190,20 @@ func (c *copies) wanted(ctx context.Context, key controller.Key) (runtime.Object
 	return nil, ErrUnchanged
 }
 
-// travels tells whether an object of the context's logical cluster fulfills the condition.
-func (c *copies) travels(ctx context.Context, obj metav1.Object) (bool, error) {
+// isReplicated returns whether an object in the logical cluster of the context meets the condition.
+func (c *objectSource) isReplicated(ctx context.Context, obj metav1.Object) (bool, error) {
 	if c.condition == always {
 		return true, nil
 	}
 	if obj.GetAnnotations()[corev1alpha1.ReplicateAnnotationKey] == "" {
 		return false, nil
 	}
-	if c.condition == marked {
+	if c.condition == labelled {
 		return true, nil
 	}
 	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil && standingOf(cluster).sharing, err
+	return err == nil && clusterStateOf(cluster).sharing, err
 }
