@@ -75,7 +75,8 @@ func run(args []string) error {
 		LeaderElectionID:       leaderElectionID,
 		// The process ends with the manager, so the next leader need not wait for the lease to expire.
 		LeaderElectionReleaseOnCancel: true,
-		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by metadata.
+		// Secrets and ConfigMaps of the whole cluster are not cached: they are read when needed, and watched by
+		// metadata.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 	})
 	if err != nil {

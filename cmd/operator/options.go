@@ -92,8 +92,8 @@ func parse(args []string) (*options, desired.Image, error) {
 	return o, image, nil
 }
 
-// bothGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters, which communicate by
-// compiled objects; this operator has none, so one group alone could not work.
+// bothGroups accepts the value of existing deployments. kcp-operator can run its groups in two clusters, which
+// communicate by compiled objects; this operator has none, so one group alone could not work.
 func bothGroups(value string) error {
 	groups := strings.Split(value, ",")
 	slices.Sort(groups)

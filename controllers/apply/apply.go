@@ -28,12 +28,13 @@ const FieldManager = "atoll-operator"
 // Cluster is the Kubernetes cluster the operator works on.
 type Cluster struct{ client.Client }
 
-// appliedAnnotation holds a hash of what was applied last. By it an object that matches costs a read from the cache instead
-// of a write, and a field that is not rendered any more is still detected.
+// appliedAnnotation holds a hash of what was applied last. By it an object that matches costs a read from the cache
+// instead of a write, and a field that is not rendered any more is still detected.
 const appliedAnnotation = "operator.kcp.io/applied"
 
-// Object applies one object whole, if it differs. An object that the API server rejects is for the user to correct: it is a
-// stalled result of the given condition type, as a status.Error. object becomes the one in the cluster, with its status.
+// Object applies one object whole, if it differs. An object that the API server rejects is for the user to correct: it
+// is a stalled result of the given condition type, as a status.Error. object becomes the one in the cluster, with its
+// status.
 func (c Cluster) Object(ctx context.Context, conditionType string, object client.Object) error {
 	intent, err := intentOf(object)
 	if err != nil {
@@ -80,9 +81,9 @@ func (c Cluster) Object(ctx context.Context, conditionType string, object client
 	return nil
 }
 
-// otherController returns another controller of an object, or nil. Names of children derive from names of custom resources,
-// and those of two kinds can collide; without this check each would overwrite the other for ever. A controller of the same
-// kind and name is the same resource before it was recreated.
+// otherController returns another controller of an object, or nil. Names of children derive from names of custom
+// resources, and those of two kinds can collide; without this check each would overwrite the other for ever. A
+// controller of the same kind and name is the same resource before it was recreated.
 func otherController(live, wanted metav1.Object) *metav1.OwnerReference {
 	have, want := metav1.GetControllerOf(live), metav1.GetControllerOf(wanted)
 	if have == nil || want == nil || have.UID == want.UID || (have.Kind == want.Kind && have.Name == want.Name) {
@@ -100,9 +101,9 @@ func ownerAdvice(owner *metav1.OwnerReference) string {
 	return "recreate one of the two under another name"
 }
 
-// WriteStatus patches the status of an object from before to after, and reports whether it did. An object that was changed
-// or deleted meanwhile is no error: that event reconciles it again. Without the lock a reconcile from a cache that lags would
-// write an old status, and record the event of a transition twice.
+// WriteStatus patches the status of an object from before to after, and reports whether it did. An object that was
+// changed or deleted meanwhile is no error: that event reconciles it again. Without the lock a reconcile from a cache
+// that lags would write an old status, and record the event of a transition twice.
 func (c Cluster) WriteStatus(ctx context.Context, before, after client.Object) (bool, error) {
 	if data, err := client.MergeFrom(before).Data(after); err != nil || string(data) == "{}" {
 		return false, err
@@ -143,8 +144,8 @@ func rejected(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
 }
 
-// intentOf converts a typed object to what is applied: without the status, and without zero values of Go types, which would
-// own fields that are not set.
+// intentOf converts a typed object to what is applied: without the status, and without zero values of Go types, which
+// would own fields that are not set.
 func intentOf(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

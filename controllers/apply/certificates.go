@@ -35,8 +35,8 @@ func (c Cluster) Certificates(ctx context.Context, objects pki.Objects) (status.
 	return status.OK(condition, "Issued", "%d of %d certificates are issued", len(live), len(live)), nil
 }
 
-// CertificatesWithCA is Certificates for objects with a certificate authority of their own. source is what ObserveCASource
-// returned: while certificates are missing, a missing source is the reason to report.
+// CertificatesWithCA is Certificates for objects with a certificate authority of their own. source is what
+// ObserveCASource returned: while certificates are missing, a missing source is the reason to report.
 func (c Cluster) CertificatesWithCA(ctx context.Context, objects pki.Objects, source status.Result) (status.Result, error) {
 	result, err := c.Certificates(ctx, objects)
 	if err == nil && result.State != status.Satisfied && source.Type != "" {
@@ -74,8 +74,8 @@ func caSourceNotFound(format string, args ...any) status.Result {
 	return status.Wait(operatorv1alpha1.ConditionCertificatesReady, "SourceNotFound", format, args...)
 }
 
-// issuerExists looks for an issuer of cert-manager. Issuers of other groups are assumed to exist: their kinds are unknown
-// here.
+// issuerExists looks for an issuer of cert-manager. Issuers of other groups are assumed to exist: their kinds are
+// unknown here.
 func (c Cluster) issuerExists(ctx context.Context, namespace string, ref *operatorv1alpha1.IssuerReference) (bool, error) {
 	if ref == nil || (ref.Group != "" && ref.Group != "cert-manager.io") {
 		return true, nil

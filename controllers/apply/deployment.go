@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
-// replicasManager owns the number of replicas where the spec leaves it out. It is a field manager of its own, so that the
-// number is set once: whatever scales the Deployment afterwards is not overruled.
+// replicasManager owns the number of replicas where the spec leaves it out. It is a field manager of its own, so that
+// the number is set once: whatever scales the Deployment afterwards is not overruled.
 const replicasManager = FieldManager + "-initial-replicas"
 
 // Deployment applies a Deployment. live is the one that exists, or nil. wanted becomes the applied object.

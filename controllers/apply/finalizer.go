@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// SetFinalizer adds a finalizer to an object, or removes it, and keeps the status in memory. An object that does not exist
-// any more is no error.
+// SetFinalizer adds a finalizer to an object, or removes it, and keeps the status in memory. An object that does not
+// exist any more is no error.
 func (c Cluster) SetFinalizer(ctx context.Context, object client.Object, finalizer string, present bool) error {
 	if present == controllerutil.ContainsFinalizer(object, finalizer) {
 		return nil

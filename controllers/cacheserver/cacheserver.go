@@ -1,5 +1,5 @@
-// Package cacheserver reconciles CacheServers: a certificate authority of their own, the etcd where the operator runs it,
-// and the server. Packages desired, pki and etcd render the objects.
+// Package cacheserver reconciles CacheServers: a certificate authority of their own, the etcd where the operator runs
+// it, and the server. Packages desired, pki and etcd render the objects.
 package cacheserver
 
 import (

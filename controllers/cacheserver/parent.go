@@ -59,8 +59,8 @@ func findRootShard(ctx context.Context, c apply.Cluster, namespace, name string)
 // hierarchy is the CacheServers of a namespace, by name.
 type hierarchy map[string]*operatorv1alpha1.CacheServer
 
-// check validates the position of a cache: its parent exists, there is no cycle, and no other cache of the hierarchy has its
-// name.
+// check validates the position of a cache: its parent exists, there is no cycle, and no other cache of the hierarchy
+// has its name.
 func (f hierarchy) check(cache *operatorv1alpha1.CacheServer) status.Result {
 	const condition, field = operatorv1alpha1.ConditionSpecHonored, "parent.cacheServerRef"
 	name := cache.Spec.Parent.CacheServerRef.Name

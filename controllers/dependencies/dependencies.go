@@ -35,8 +35,8 @@ func RootShard(ctx context.Context, c apply.Cluster, namespace string, ref opera
 	return root, status.OK(condition, operatorv1alpha1.ReasonValid, "RootShard %s exists", name), nil
 }
 
-// OfShard observes what a shard refers to. The result names the first reference that does not resolve; it has no type if
-// all do.
+// OfShard observes what a shard refers to. The result names the first reference that does not resolve; it has no type
+// if all do.
 func OfShard(ctx context.Context, c apply.Cluster, shard desired.Shard) (desired.Dependencies, status.Result, error) {
 	out := desired.Dependencies{}
 	cache, result, err := CacheServer(ctx, c, shard)
@@ -98,8 +98,8 @@ func Shards(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootSha
 	return out, nil
 }
 
-// Signers returns the shards of an installation whose service account tokens can be verified: the root shard, then those
-// Shards whose key exists. A Shard that waits for its key must not keep the pods of all others from starting.
+// Signers returns the shards of an installation whose service account tokens can be verified: the root shard, then
+// those Shards whose key exists. A Shard that waits for its key must not keep the pods of all others from starting.
 func Signers(ctx context.Context, c apply.Cluster, root *operatorv1alpha1.RootShard, shards []string) ([]string, error) {
 	out := []string{root.Name}
 	for _, name := range shards {

@@ -12,8 +12,8 @@ const ParentClient = "parent-client"
 // cacheParentDir is where a cache server has its credentials for the cache above it.
 const cacheParentDir = cacheDir + "/parent"
 
-// CacheParent is the cache above a cache server, as its client reaches it: with a certificate that the operator issues, or
-// with a kubeconfig of the user.
+// CacheParent is the cache above a cache server, as its client reaches it: with a certificate that the operator issues,
+// or with a kubeconfig of the user.
 type CacheParent struct {
 	URL      string
 	CASecret string // with the CA of its serving certificate

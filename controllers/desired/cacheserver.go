@@ -9,8 +9,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// CacheClient is the suffix of the client certificate of a server for its cache server. It is in the name of the server, which
-// may read everything and write its own objects.
+// CacheClient is the suffix of the client certificate of a server for its cache server. It is in the name of the
+// server, which may read everything and write its own objects.
 const CacheClient = "cache-client"
 
 // CacheServer is the server of a CacheServer.
@@ -91,8 +91,8 @@ func CacheServerKubeconfig(c CacheServer) (*corev1.Secret, error) {
 	return kubeconfigSecret(c.Kubeconfig(), c.object.Namespace, c.SecretLabels(), c.Owner(), files)
 }
 
-// CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the cache
-// above it, or nil.
+// CacheServerDeployment is the Deployment of a cache server. etcd is its store unless that is embedded; parent is the
+// cache above it, or nil.
 func CacheServerDeployment(c CacheServer, image Image, etcd Etcd, parent *CacheParent) *appsv1.Deployment {
 	line, spec := c.commandLine(etcd, parent), c.object.Spec
 	replicas := spec.Replicas

@@ -126,8 +126,8 @@ func (c *commandLine) authorization(spec *operatorv1alpha1.AuthorizationSpec) {
 	c.mount(secretVolume("authorization-webhook-config", webhook.ConfigSecretName), dir)
 }
 
-// authentication renders authentication other than by client certificates. serviceAccounts are the names of the shards whose
-// tokens are accepted.
+// authentication renders authentication other than by client certificates. serviceAccounts are the names of the shards
+// whose tokens are accepted.
 func (c *commandLine) authentication(spec *operatorv1alpha1.AuthSpec, serviceAccounts []string) {
 	if spec == nil {
 		return

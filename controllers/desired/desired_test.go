@@ -150,7 +150,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestExtraArgumentsStandBetweenTheFixedOnesAndThoseOfTheStore(t *testing.T) {
+func TestOrderOfArguments(t *testing.T) {
 	have := args(deployment(root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.ExtraArgs = []string{"--logging-format=text"}
 		r.Spec.Logging = &operatorv1alpha1.LoggingSpec{Level: 4}
@@ -211,7 +211,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestACAThatTheUserBroughtIsMountedWithoutItsKey(t *testing.T) {
+func TestAProvidedCAIsMountedWithoutItsKey(t *testing.T) {
 	mine := root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "my-ca"}
 	})
@@ -230,7 +230,7 @@ func TestACAThatTheUserBroughtIsMountedWithoutItsKey(t *testing.T) {
 	}
 }
 
-func TestATemplateAddsPullSecretsAndKeepsThoseOfTheImage(t *testing.T) {
+func TestATemplateAddsPullSecrets(t *testing.T) {
 	deployment := deployment(root(func(r *operatorv1alpha1.RootShard) {
 		r.Spec.Image = &operatorv1alpha1.ImageSpec{Tag: "v2", ImagePullSecrets: []corev1.LocalObjectReference{{Name: "a"}}}
 		r.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{
@@ -249,7 +249,7 @@ func TestATemplateAddsPullSecretsAndKeepsThoseOfTheImage(t *testing.T) {
 		t.Errorf("image is %s", got)
 	}
 	if deployment.Spec.Replicas != nil {
-		t.Errorf("replicas are %d, want them left to whoever scales", *deployment.Spec.Replicas)
+		t.Errorf("replicas are %d, want none", *deployment.Spec.Replicas)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestRevisionsFollowContent(t *testing.T) {
 		return desired.SecretRevision(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: labels, ResourceVersion: data}, Data: map[string][]byte{"k": []byte(data)}})
 	}
 	if secret(nil, "a") == secret(nil, "b") {
-		t.Error("a change of content went unseen")
+		t.Error("a change of content has the same revision")
 	}
 	if secret(nil, "a") != secret(map[string]string{"x": "y"}, "a") {
 		t.Error("a label restarts pods")
@@ -289,7 +289,7 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
-func TestClash(t *testing.T) {
+func TestVolumeConflict(t *testing.T) {
 	volume := func(name string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	}

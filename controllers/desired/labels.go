@@ -20,8 +20,8 @@ const (
 	ComponentEtcd             = "etcd"
 )
 
-// AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are those of
-// existing installations, managed-by included.
+// AppLabels are the labels by which Services and Deployments select pods. Selectors are immutable, so the values are
+// those of existing installations, managed-by included.
 func AppLabels(component, instance string) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by": "kcp-operator",

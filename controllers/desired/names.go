@@ -42,7 +42,8 @@ func ProvidedCA(root *operatorv1alpha1.RootShard) string {
 	return ""
 }
 
-// CASecret is the name of the Secret that holds a CA: that of the Certificate, or that of a root CA that the user provides.
+// CASecret is the name of the Secret that holds a CA: that of the Certificate, or that of a root CA that the user
+// provides.
 func CASecret(root *operatorv1alpha1.RootShard, ca CA) string {
 	if provided := ProvidedCA(root); ca == RootCA && provided != "" {
 		return provided

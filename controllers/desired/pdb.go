@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DisruptionBudget lets a drain evict one pod of a component at a time. A component with fewer than two replicas has none. One
-// whose replicas are left to an autoscaler has one, which allows the eviction of a single pod, too: a budget must never block
-// the drain of a node for good.
+// DisruptionBudget lets a drain evict one pod of a component at a time. A component with fewer than two replicas has
+// none. One whose replicas are left to an autoscaler has one, which allows the eviction of a single pod, too: a budget
+// must never block the drain of a node for good.
 func DisruptionBudget(deployment *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	if ptr.Deref(deployment.Spec.Replicas, DefaultReplicas) < 2 {
 		return nil

@@ -39,8 +39,8 @@ func NewInternalProxy(root *operatorv1alpha1.RootShard) Proxy {
 	return p
 }
 
-// NewFrontProxy returns a front proxy of the installation of root. signers are the shards whose service account tokens it
-// accepts, as in Dependencies.
+// NewFrontProxy returns a front proxy of the installation of root. signers are the shards whose service account tokens
+// it accepts, as in Dependencies.
 func NewFrontProxy(front *operatorv1alpha1.FrontProxy, root *operatorv1alpha1.RootShard, signers ...string) Proxy {
 	return Proxy{root: root, front: front, signers: signers, spec: operatorv1alpha1.RootShardProxySpec{
 		Image: front.Spec.Image, Replicas: front.Spec.Replicas, Resources: front.Spec.Resources,
@@ -175,8 +175,8 @@ func (p Proxy) configMap() string {
 
 func (p Proxy) dynamicKubeconfig() string { return p.Certificate("dynamic-kubeconfig") }
 
-// ServiceURL is the URL of the Service. Clients outside of the cluster may use another one. A headless Service resolves to the
-// pods, and their port.
+// ServiceURL is the URL of the Service. Clients outside of the cluster may use another one. A headless Service resolves
+// to the pods, and their port.
 func (p Proxy) ServiceURL() string {
 	port := p.servicePort()
 	if t := p.spec.ServiceTemplate; t != nil && t.Spec != nil && t.Spec.ClusterIP == corev1.ClusterIPNone {
@@ -185,8 +185,8 @@ func (p Proxy) ServiceURL() string {
 	return httpsURL(ServiceHost(p.Server(), p.root.Namespace, ClusterDomain(p.root)), port)
 }
 
-// ReachesAllShardsAs reports whether a user in a group reaches the workspaces of all shards through the proxy: it routes to all
-// shards, and does not drop the group.
+// ReachesAllShardsAs reports whether a user in a group reaches the workspaces of all shards through the proxy: it
+// routes to all shards, and does not drop the group.
 func (p Proxy) ReachesAllShardsAs(group string) bool {
 	for _, arg := range p.spec.ExtraArgs {
 		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -282,8 +282,8 @@ func ProxyDeployment(p Proxy, image Image) *appsv1.Deployment {
 		volumes:   line.volumes,
 		mounts:    line.mounts,
 		resources: resources,
-		// A proxy listens once it has synced the shards. Without the startup probe it would be restarted while the root shard
-		// starts; with it that takes five minutes.
+		// A proxy listens once it has synced the shards. Without the startup probe it would be restarted while the root
+		// shard starts; with it that takes five minutes.
 		probes:    probes{startup: httpsProbe("/readyz", 2, 2, 150), readiness: httpsProbe("/readyz", 15, 10, 3), liveness: httpsProbe("/livez", 15, 10, 3)},
 		image:     image,
 		imageSpec: p.spec.Image,

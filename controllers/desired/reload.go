@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certificateOnly are the mount paths of certificates that servers reload: the serving certificate, and client certificates.
-// Servers read nothing else from such a Secret.
+// certificateOnly are the mount paths of certificates that servers reload: the serving certificate, and client
+// certificates. Servers read nothing else from such a Secret.
 var certificateOnly = []string{
 	shardTLS + "/server", shardTLS + "/client", shardTLS + "/mounts-proxy",
 	shardTLS + "/logical-cluster-admin", shardTLS + "/external-logical-cluster-admin",
@@ -21,14 +21,15 @@ var clientCAs = []string{
 	shardTLS + "/ca/client", shardTLS + "/ca/requestheader-client", proxyDir + "/client-ca",
 }
 
-// etcdCredentials are the mount paths of client certificates for etcd. They are read for each connection, the CA only once.
+// etcdCredentials are the mount paths of client certificates for etcd. They are read for each connection, the CA only
+// once.
 var etcdCredentials = []string{"/etc/etcd/tls", cacheDir + "/etcd", shardIndexDir, proxyIndexDir}
 
 // servers are the commands that are known to reload files. Another command is restarted whenever a file changes.
 var servers = []string{"/kcp", "/kcp-front-proxy", "/cache-server", "/virtual-workspaces"}
 
-// readOnce returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for a path
-// that is not known.
+// readOnce returns the keys of the Secret mounted at a path that a server reads only when it starts. all is true for a
+// path that is not known.
 func readOnce(container *corev1.Container, path string) (keys []string, all bool) {
 	switch {
 	case len(container.Command) == 0 || !slices.Contains(servers, container.Command[0]):
@@ -44,8 +45,8 @@ func readOnce(container *corev1.Container, path string) (keys []string, all bool
 	return nil, true
 }
 
-// keysReadOnce returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any change restarts it
-// is left out.
+// keysReadOnce returns, by name of the Secret, the keys whose change restarts a pod. A Secret of which any change
+// restarts it is left out.
 func keysReadOnce(pod *corev1.PodSpec) map[string][]string {
 	secrets := map[string]string{} // by volume
 	for _, volume := range pod.Volumes {

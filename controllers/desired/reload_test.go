@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/desired"
 )
 
-func TestAPodIsRestartedForWhatItsServerReadsOnce(t *testing.T) {
+func TestChangesThatRestartAPod(t *testing.T) {
 	pod := func(command string, paths ...string) *corev1.PodSpec {
 		container := corev1.Container{Command: []string{command, "start"}}
 		for _, path := range paths {
@@ -36,12 +36,12 @@ func TestAPodIsRestartedForWhatItsServerReadsOnce(t *testing.T) {
 		"the key that tokens are signed with":       {pod("/kcp", "/etc/kcp/tls/service-account"), map[string]bool{rekeyed: true}},
 		"another shard's key of tokens":             {pod("/kcp", "/etc/kcp/tls/alpha/service-account"), map[string]bool{rekeyed: true}},
 		"the CA of keys of tokens":                  {pod("/kcp", "/etc/kcp/tls/ca/service-account"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
-		"the way to etcd":                           {pod("/kcp", "/etc/etcd/tls"), map[string]bool{newCA: true}},
+		"the credentials for etcd":                  {pod("/kcp", "/etc/etcd/tls"), map[string]bool{newCA: true}},
 		"the root CA":                               {pod("/kcp", "/etc/kcp/tls/ca/root"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
-		"a Secret of the user's":                    {pod("/kcp", "/somewhere"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
+		"a Secret of the user":                      {pod("/kcp", "/somewhere"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
 		"one that is mounted twice":                 {pod("/kcp", "/etc/kcp/tls/server", "/somewhere"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
 		"a single file of one":                      {subPath, map[string]bool{renewed: true, rekeyed: true, newCA: true}},
-		"a server of the user's":                    {pod("/mine", "/etc/kcp/tls/server"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
+		"a custom server":                           {pod("/mine", "/etc/kcp/tls/server"), map[string]bool{renewed: true, rekeyed: true, newCA: true}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			mounts := desired.MountsOf(tc.pod)
@@ -63,7 +63,7 @@ func TestAPodIsRestartedForWhatItsServerReadsOnce(t *testing.T) {
 	}
 }
 
-func TestWhatNeedsNoRestartHasNoLabel(t *testing.T) {
+func TestReloadedFilesHaveNoLabel(t *testing.T) {
 	template := &corev1.PodTemplateSpec{}
 	desired.LabelRevisions(template, desired.Revisions{Secrets: map[string]string{"reloaded": "", "read-once": "1"}})
 	if len(template.Labels) != 1 {

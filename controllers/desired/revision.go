@@ -13,12 +13,13 @@ import (
 // Mounts are the names of the Secrets and ConfigMaps that a pod cannot start without, sorted.
 type Mounts struct {
 	Secrets, ConfigMaps []string
-	// readOnce has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these are all.
+	// readOnce has the keys of Secrets that servers read only when they start. Of a Secret that is not in it, these are
+	// all.
 	readOnce map[string][]string
 }
 
-// Revision hashes what a server reads from a Secret only when it starts: a change restarts the pods. It is "" for a Secret that
-// the server reloads.
+// Revision hashes what a server reads from a Secret only when it starts: a change restarts the pods. It is "" for a
+// Secret that the server reloads.
 func (m Mounts) Revision(secret *corev1.Secret) string {
 	keys, known := m.readOnce[secret.Name]
 	if !known {
@@ -68,9 +69,10 @@ func MountsOf(pod *corev1.PodSpec) Mounts {
 // Revisions are content hashes of mounted objects by name.
 type Revisions struct{ Secrets, ConfigMaps map[string]string }
 
-// LabelRevisions sets one label for each mounted object on the pods, so that they are replaced when its content changes.
-// Objects without a revision have no label. The keys are those of existing installations; the values are hashes of the
-// content and not a resourceVersion, so that a new label on a Secret, or a restored backup, does not restart servers.
+// LabelRevisions sets one label for each mounted object on the pods, so that they are replaced when its content
+// changes. Objects without a revision have no label. The keys are those of existing installations; the values are
+// hashes of the content and not a resourceVersion, so that a new label on a Secret, or a restored backup, does not
+// restart servers.
 func LabelRevisions(template *corev1.PodTemplateSpec, revisions Revisions) {
 	labels := map[string]string{}
 	for name, revision := range revisions.Secrets {

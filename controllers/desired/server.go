@@ -39,8 +39,8 @@ type server struct {
 	extras    operatorv1alpha1.ContainerExtras
 }
 
-// A terminating pod serves for a while, until every node has removed it from its Service. Then its server drains the requests
-// in flight.
+// A terminating pod serves for a while, until every node has removed it from its Service. Then its server drains the
+// requests in flight.
 const (
 	preStopSeconds        int64 = 5
 	requestTimeoutSeconds int64 = 60 // the request timeout of servers
@@ -103,8 +103,8 @@ func (s server) deployment() *appsv1.Deployment {
 	}
 }
 
-// topologySpread prefers to spread the pods of a component over nodes and zones. It is no requirement: on a small cluster they
-// share a node. A single replica has it, too, so that scaling does not replace the first pod.
+// topologySpread prefers to spread the pods of a component over nodes and zones. It is no requirement: on a small
+// cluster they share a node. A single replica has it, too, so that scaling does not replace the first pod.
 func topologySpread(selector map[string]string) []corev1.TopologySpreadConstraint {
 	var out []corev1.TopologySpreadConstraint
 	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
@@ -133,8 +133,8 @@ func applyPodTemplate(pod *corev1.PodSpec, image *operatorv1alpha1.ImageSpec, te
 	pod.ImagePullSecrets = pullSecrets(image, template.ImagePullSecrets)
 }
 
-// VolumeConflict is the message about a volume or mount of the user that conflicts with one of the operator, or "". The API
-// server would reject the Deployment.
+// VolumeConflict is the message about a volume or mount of the user that conflicts with one of the operator, or "". The
+// API server would reject the Deployment.
 func VolumeConflict(pod *corev1.PodSpec) string {
 	names := map[string]bool{}
 	for _, volume := range pod.Volumes {
@@ -187,8 +187,8 @@ func serverResources(spec *corev1.ResourceRequirements) corev1.ResourceRequireme
 	}, spec)
 }
 
-// mergedResources merges a spec into defaults, key by key. A default request above the limit of the spec is lowered to it, and
-// a default limit below the request of the spec is raised.
+// mergedResources merges a spec into defaults, key by key. A default request above the limit of the spec is lowered to
+// it, and a default limit below the request of the spec is raised.
 func mergedResources(defaults corev1.ResourceRequirements, spec *corev1.ResourceRequirements) corev1.ResourceRequirements {
 	if spec == nil {
 		return defaults

@@ -12,8 +12,8 @@ import (
 // rootShardName is the name of every root shard inside its installation, whatever the name of its RootShard.
 const rootShardName = "root"
 
-// Shard is the server of one shard: of a RootShard, or of a Shard that belongs to one. Both run the same server and differ in
-// names and dependencies.
+// Shard is the server of one shard: of a RootShard, or of a Shard that belongs to one. Both run the same server and
+// differ in names and dependencies.
 type Shard struct {
 	root  *operatorv1alpha1.RootShard
 	shard *operatorv1alpha1.Shard // nil for the root shard
@@ -131,8 +131,8 @@ func (s Shard) Owner() []metav1.OwnerReference {
 	return OwnedBy("Shard", s.shard)
 }
 
-// ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the RootShard
-// applies to all shards.
+// ClientCABundleRefs name the Secrets of the user with further client CAs, in the order they are merged. That of the
+// RootShard applies to all shards.
 func (s Shard) ClientCABundleRefs() []*corev1.LocalObjectReference {
 	refs := []*corev1.LocalObjectReference{s.root.Spec.ClientCABundleRef}
 	if !s.IsRoot() {

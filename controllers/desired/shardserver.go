@@ -18,8 +18,8 @@ type Etcd struct {
 type Dependencies struct {
 	Cache            *operatorv1alpha1.CacheServer      // nil: the root shard embeds the cache
 	VirtualWorkspace *operatorv1alpha1.VirtualWorkspace // nil: the shard serves virtual workspaces itself
-	// Signers are the names of the RootShard and the Shards that sign service account tokens: the root shard first, then
-	// sorted. The Secret <name>-service-account holds the key of each.
+	// Signers are the names of the RootShard and the Shards that sign service account tokens: the root shard first,
+	// then sorted. The Secret <name>-service-account holds the key of each.
 	Signers []string
 }
 
@@ -67,8 +67,8 @@ func ShardService(s Shard) *corev1.Service {
 	return service(s.meta(s.Server()), s.Labels(), spec.ServiceTemplate, ports...)
 }
 
-// commandLine has the order that users of extraArgs rely on: the last value of a flag counts, so extraArgs override the flags
-// before them and are overridden by those after.
+// commandLine has the order that users of extraArgs rely on: the last value of a flag counts, so extraArgs override the
+// flags before them and are overridden by those after.
 func (s Shard) commandLine(etcd Etcd, dependencies Dependencies) *commandLine {
 	c, spec := &commandLine{}, s.Spec()
 	s.mountFiles(c)
@@ -147,8 +147,8 @@ func (s Shard) fixedFlags(c *commandLine) {
 	c.flag("logging-format", "json")
 }
 
-// secondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard and of the
-// cache, which the root shard embeds if there is no cache server.
+// secondaryFlags are the flags of a shard that is not the root shard: its name, and the addresses of the root shard and
+// of the cache, which the root shard embeds if there is no cache server.
 func (s Shard) secondaryFlags(c *commandLine, dependencies Dependencies) {
 	const rootKubeconfig = "/etc/kcp/client-kubeconfig/" + KubeconfigKey
 	c.flag("shard-name", s.ShardName())
@@ -163,8 +163,8 @@ func (s Shard) secondaryFlags(c *commandLine, dependencies Dependencies) {
 	c.flag("mount-proxy-client-key-file", shardTLS+"/mounts-proxy/tls.key")
 }
 
-// cacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of this client:
-// one with full access to the cache would have power over all shards.
+// cacheFiles mounts the files of a client of a cache server. certificate is the Secret with the certificate of this
+// client: one with full access to the cache would have power over all shards.
 func (c *commandLine) cacheFiles(cache *operatorv1alpha1.CacheServer, certificate string) {
 	of := NewCacheServer(cache)
 	c.mount(secretVolume("cache-server-kubeconfig", of.Kubeconfig()), cacheDir+"/kubeconfig")

@@ -12,8 +12,8 @@ const (
 	proxyIndexDir = proxyDir + "/shared-index"
 )
 
-// sharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the component, else
-// those of the installation. It reports whether there is a shared index.
+// sharedIndex sets the flags of the shared index and mounts its credentials into a directory: those of the component,
+// else those of the installation. It reports whether there is a shared index.
 func (c *commandLine) sharedIndex(index *operatorv1alpha1.SharedIndexConfig, own *operatorv1alpha1.SharedIndexClient, dir string) bool {
 	if index == nil {
 		return false

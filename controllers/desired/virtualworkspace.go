@@ -47,7 +47,8 @@ func (v VirtualWorkspace) Host() string {
 // ServiceURL is the URL of the Service. Shards publish the external one.
 func (v VirtualWorkspace) ServiceURL() string { return httpsURL(v.Host(), ServerPort) }
 
-// IsStandard reports whether it is the server of this project, and not a command of the user, whose endpoints are unknown.
+// IsStandard reports whether it is the server of this project, and not a command of the user, whose endpoints are
+// unknown.
 func (v VirtualWorkspace) IsStandard() bool { return len(v.object.Spec.Command) == 0 }
 
 // Certificate is the name of one of the server's certificates, and of its Secret.
@@ -92,7 +93,8 @@ func VirtualWorkspaceService(v VirtualWorkspace) *corev1.Service {
 	return service(v.meta(v.Server()), v.Labels(), v.object.Spec.ServiceTemplate, httpsPort("https", ServerPort, ServerPort))
 }
 
-// VirtualWorkspaceDeployment is the Deployment of a virtual workspace server. cache is the CacheServer of its target, or nil.
+// VirtualWorkspaceDeployment is the Deployment of a virtual workspace server. cache is the CacheServer of its target,
+// or nil.
 func VirtualWorkspaceDeployment(v VirtualWorkspace, image Image, cache *operatorv1alpha1.CacheServer) *appsv1.Deployment {
 	spec := v.object.Spec
 	shared := &commandLine{} // what all containers mount

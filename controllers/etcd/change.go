@@ -11,8 +11,8 @@ import (
 // Rejection is why a change cannot be made to an etcd that runs, and what the user can do.
 type Rejection struct{ Reason, Message string }
 
-// ValidateUpdate rejects a change of the number of members or of their storage. Both are fixed at the first start: changing
-// either by replacing pods would lose data.
+// ValidateUpdate rejects a change of the number of members or of their storage. Both are fixed at the first start:
+// changing either by replacing pods would lose data.
 func ValidateUpdate(live, wanted *appsv1.StatefulSet) *Rejection {
 	if have, want := replicas(live), replicas(wanted); have != want {
 		return &Rejection{"EtcdReplicasImmutable", fmt.Sprintf(
@@ -38,9 +38,9 @@ func ValidateRemoval(live *appsv1.StatefulSet) *Rejection {
 // versionAnnotation, on the StatefulSet, is the version of etcd in the default image when the image was chosen.
 const versionAnnotation = "operator.kcp.io/etcd-version"
 
-// KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single member
-// is an outage, and most versions of the image do not change etcd. The version in an image of the user is unknown, and only
-// another repository changes it.
+// KeepImage keeps the image that members run while the desired one has the same version of etcd: a restart of a single
+// member is an outage, and most versions of the image do not change etcd. The version in an image of the user is
+// unknown, and only another repository changes it.
 func KeepImage(live, wanted *appsv1.StatefulSet) {
 	if live.Annotations[versionAnnotation] != wanted.Annotations[versionAnnotation] {
 		return
@@ -60,8 +60,8 @@ func replicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// storage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class is omitted in
-// the StatefulSet, too: the default of the cluster is set on the claims only.
+// storage describes the storage of a member; descriptions are equal if the storage is. An omitted storage class is
+// omitted in the StatefulSet, too: the default of the cluster is set on the claims only.
 func storage(set *appsv1.StatefulSet) string {
 	for _, claim := range set.Spec.VolumeClaimTemplates {
 		if claim.Name != dataVolume {

@@ -1,5 +1,5 @@
-// Package etcd renders the objects of an etcd that the operator runs for a shard or a cache server, and validates changes of
-// its spec against a cluster that holds data. All functions are pure. Package pki renders the certificates.
+// Package etcd renders the objects of an etcd that the operator runs for a shard or a cache server, and validates
+// changes of its spec against a cluster that holds data. All functions are pure. Package pki renders the certificates.
 package etcd
 
 import (
@@ -32,7 +32,8 @@ type Cluster struct {
 	retainVolumes bool
 }
 
-// IsManaged reports whether the operator runs the etcd of a shard. That of a cache server is managed only if its spec says so.
+// IsManaged reports whether the operator runs the etcd of a shard. That of a cache server is managed only if its spec
+// says so.
 func IsManaged(spec *operatorv1alpha1.EtcdConfig) bool { return spec == nil || spec.Managed != nil }
 
 // NewForShard returns the managed etcd of a shard.
@@ -40,8 +41,8 @@ func NewForShard(s desired.Shard) Cluster {
 	spec := s.Spec()
 	c := New(s.AsOwner(), spec.Etcd, spec.Image)
 	// The deletion of a Shard waits for its workspaces. A deletion in the foreground, as some tools do it, deletes the
-	// StatefulSet meanwhile: with retained volumes it is created again with all data. The finalizer of the Shard deletes
-	// them.
+	// StatefulSet meanwhile: with retained volumes it is created again with all data. The finalizer of the Shard
+	// deletes them.
 	c.retainVolumes = !s.IsRoot()
 	return c
 }
@@ -68,8 +69,8 @@ func New(owner desired.Owner, spec *operatorv1alpha1.EtcdConfig, image *operator
 	return c
 }
 
-// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that no others are deleted
-// with it.
+// ShardVolumeClaimLabels are the labels of the volume claims of a Shard. They name the Shard, so that no others are
+// deleted with it.
 func ShardVolumeClaimLabels(name string) map[string]string {
 	labels := desired.AppLabels(desired.ComponentEtcd, name)
 	labels[operatorv1alpha1.LabelShard] = name
@@ -146,8 +147,8 @@ func (c Cluster) memberHost(i int32) string {
 	return c.memberName(i) + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
 }
 
-// quotaBytes is the backend quota. It leaves a quarter of the volume to the log, snapshots and defragmentation; 8 GiB is the
-// maximum that etcd recommends.
+// quotaBytes is the backend quota. It leaves a quarter of the volume to the log, snapshots and defragmentation; 8 GiB
+// is the maximum that etcd recommends.
 func (c Cluster) quotaBytes() int64 {
 	const gib = int64(1) << 30
 	switch {

@@ -55,7 +55,7 @@ func TestRenderedObjects(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
+func TestValidateUpdate(t *testing.T) {
 	quantity := func(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
 	storage := func(s operatorv1alpha1.EtcdStorage) *operatorv1alpha1.ManagedEtcd {
 		return &operatorv1alpha1.ManagedEtcd{Storage: &s}
@@ -67,33 +67,33 @@ func TestChanges(t *testing.T) {
 	}{
 		"the same is no change":                 {nil, nil, "", ""},
 		"a size written out is the default one": {nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("8Gi")}), "", ""},
-		"more members are refused": {
+		"more members are rejected": {
 			nil, &operatorv1alpha1.ManagedEtcd{Replicas: ptr.To[int32](3)}, "EtcdReplicasImmutable", "Set it back to 1"},
-		"another size is refused": {
+		"another size is rejected": {
 			nil, storage(operatorv1alpha1.EtcdStorage{Size: quantity("20Gi")}), "EtcdStorageImmutable", "asks for a persistent volume claim of 20Gi and etcd runs on a persistent volume claim of 8Gi"},
-		"another class is refused": {
+		"another class is rejected": {
 			nil, storage(operatorv1alpha1.EtcdStorage{StorageClassName: ptr.To("fast")}), "EtcdStorageImmutable", "of storage class fast"},
-		"a claim instead of an emptyDir is refused": {emptyDir, nil, "EtcdStorageImmutable", "etcd runs on an emptyDir volume"},
-		"an emptyDir instead of a claim is refused": {nil, emptyDir, "EtcdStorageImmutable", "asks for an emptyDir volume"},
+		"a claim instead of an emptyDir is rejected": {emptyDir, nil, "EtcdStorageImmutable", "etcd runs on an emptyDir volume"},
+		"an emptyDir instead of a claim is rejected": {nil, emptyDir, "EtcdStorageImmutable", "asks for an emptyDir volume"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			refusal := etcd.ValidateUpdate(managed(t, tc.live).StatefulSet(image), managed(t, tc.wanted).StatefulSet(image))
+			rejection := etcd.ValidateUpdate(managed(t, tc.live).StatefulSet(image), managed(t, tc.wanted).StatefulSet(image))
 			switch {
-			case tc.reason == "" && refusal != nil:
-				t.Errorf("refused: %s", refusal.Message)
-			case tc.reason != "" && (refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.text)):
-				t.Errorf("got %+v, want %s with %q", refusal, tc.reason, tc.text)
+			case tc.reason == "" && rejection != nil:
+				t.Errorf("rejected: %s", rejection.Message)
+			case tc.reason != "" && (rejection == nil || rejection.Reason != tc.reason || !strings.Contains(rejection.Message, tc.text)):
+				t.Errorf("got %+v, want %s with %q", rejection, tc.reason, tc.text)
 			}
 		})
 	}
 }
 
-func TestAnEtcdWithDataIsNotLeftSilently(t *testing.T) {
+func TestValidateRemoval(t *testing.T) {
 	if etcd.ValidateRemoval(nil) != nil {
-		t.Error("nothing runs, and leaving it is refused")
+		t.Error("nothing runs, and leaving it is rejected")
 	}
-	if refusal := etcd.ValidateRemoval(managed(t, nil).StatefulSet(image)); refusal == nil || refusal.Reason != "EtcdHoldsData" {
-		t.Errorf("got %+v", refusal)
+	if rejection := etcd.ValidateRemoval(managed(t, nil).StatefulSet(image)); rejection == nil || rejection.Reason != "EtcdHoldsData" {
+		t.Errorf("got %+v", rejection)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestQuotaLeavesRoomOnTheVolume(t *testing.T) {
 	}
 }
 
-func TestMembersKeepAnImageThatBringsTheSameEtcd(t *testing.T) {
+func TestKeepImage(t *testing.T) {
 	set := func(image, version string) *appsv1.StatefulSet {
 		return &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"operator.kcp.io/etcd-version": version}},

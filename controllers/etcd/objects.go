@@ -107,7 +107,8 @@ func (c Cluster) StatefulSet(image desired.Image) *appsv1.StatefulSet {
 	return out
 }
 
-// whenDeleted is the retention policy of the volumes. Unless retained, they are deleted with the owner, like all its objects.
+// whenDeleted is the retention policy of the volumes. Unless retained, they are deleted with the owner, like all its
+// objects.
 func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	if c.retainVolumes {
 		return appsv1.RetainPersistentVolumeClaimRetentionPolicyType
@@ -115,7 +116,8 @@ func (c Cluster) whenDeleted() appsv1.PersistentVolumeClaimRetentionPolicyType {
 	return appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// LabelCARevision restarts members when their CA changes. Certificates need no restart: etcd reads them for each connection.
+// LabelCARevision restarts members when their CA changes. Certificates need no restart: etcd reads them for each
+// connection.
 func (c Cluster) LabelCARevision(set *appsv1.StatefulSet, revisions desired.Revisions) {
 	ca := c.certificates().CA
 	desired.LabelRevisions(&set.Spec.Template, desired.Revisions{Secrets: map[string]string{ca: revisions.Secrets[ca]}})
@@ -181,8 +183,8 @@ func (c Cluster) pod(image desired.Image) corev1.PodSpec {
 	return spec
 }
 
-// args are the arguments of a member of a cluster of fixed size: the same for each member and each start. etcd ignores the list
-// of members once it has a data directory.
+// args are the arguments of a member of a cluster of fixed size: the same for each member and each start. etcd ignores
+// the list of members once it has a data directory.
 func (c Cluster) args() []string {
 	const self = "$(POD_NAME)"
 	host := self + "." + desired.ServiceHost(c.Name(), c.owner.Namespace, c.owner.Domain)
@@ -211,7 +213,8 @@ func (c Cluster) args() []string {
 		"--peer-key-file=/etc/etcd/tls/peer/tls.key",
 		"--peer-trusted-ca-file=/etc/etcd/tls/ca/tls.crt",
 		"--peer-client-cert-auth=true",
-		// Peers are authenticated by their common name. Their addresses are not resolved: DNS of restarted pods lags behind.
+		// Peers are authenticated by their common name. Their addresses are not resolved: DNS of restarted pods lags
+		// behind.
 		"--peer-cert-allowed-cn=etcd-peer",
 		"--peer-skip-client-san-verification=true",
 		"--tls-min-version=TLS1.2",

@@ -1,5 +1,5 @@
-// Package etcdserver brings up the etcd that the operator runs for a shard or a cache server, and reports on its quorum.
-// Package etcd renders its objects and decides which changes of the spec are possible.
+// Package etcdserver brings up the etcd that the operator runs for a shard or a cache server, and reports on its
+// quorum. Package etcd renders its objects and decides which changes of the spec are possible.
 package etcdserver
 
 import (
@@ -42,8 +42,8 @@ func (s *Store) ObserveManaged(ctx context.Context, managed etcd.Cluster, image 
 	return err
 }
 
-// ObserveAbandoned reads the etcd that the operator ran for an owner before its spec named another one. It holds the data
-// as long as it exists. A StatefulSet of that name with another owner is the user's own etcd.
+// ObserveAbandoned reads the etcd that the operator ran for an owner before its spec named another one. It holds the
+// data as long as it exists. A StatefulSet of that name with another owner is the user's own etcd.
 func (s *Store) ObserveAbandoned(ctx context.Context, owner desired.Owner) error {
 	live, err := apply.Get[appsv1.StatefulSet](ctx, s.Cluster, owner.Namespace, etcd.StatefulSetName(owner))
 	if err == nil && live != nil && isOwnedBy(live, owner) {
@@ -123,8 +123,8 @@ func (s *Store) Apply(ctx context.Context) error {
 	return s.Report.SetResult(quorum(*s.managed, s.wanted), err)
 }
 
-// quorum reports on the members that are ready. Fewer than all but enough delays nothing; members that are being replaced
-// do: servers that restart meanwhile would find no store.
+// quorum reports on the members that are ready. Fewer than all but enough delays nothing; members that are being
+// replaced do: servers that restart meanwhile would find no store.
 func quorum(store etcd.Cluster, live *appsv1.StatefulSet) status.Result {
 	ready, want := live.Status.ReadyReplicas, store.Members()
 	switch {

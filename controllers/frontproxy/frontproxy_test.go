@@ -33,7 +33,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotHonored(t *testing.T) {
+func TestIgnoredFields(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		change func(*operatorv1alpha1.FrontProxySpec)
 		kind   status.State

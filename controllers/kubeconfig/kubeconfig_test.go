@@ -95,7 +95,7 @@ func TestWorkspaces(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotHonored(t *testing.T) {
+func TestIgnoredFields(t *testing.T) {
 	ref := &corev1.LocalObjectReference{Name: "a"}
 	for sentence, tc := range map[string]struct {
 		spec operatorv1alpha1.KubeconfigSpec
@@ -116,7 +116,7 @@ func TestWhatIsNotHonored(t *testing.T) {
 	}
 }
 
-func TestWorkspacesThatAreNone(t *testing.T) {
+func TestValidateWorkspace(t *testing.T) {
 	for workspace, good := range map[string]bool{
 		"": true, "root": true, "root:team:app": true, "2ns3kqlzv9z0nuk8": true,
 		"*": false, "root/api": false, "..": false, "root?a=b": false, "root:": false,

@@ -44,8 +44,8 @@ func (s *scope) observeSecrets(ctx context.Context) (err error) {
 	return err
 }
 
-// serverCAs is the bundle of CAs that users of the kubeconfig trust: the one that signs servers, the root above it, which
-// some TLS libraries require, and those of the front proxy.
+// serverCAs is the bundle of CAs that users of the kubeconfig trust: the one that signs servers, the root above it,
+// which some TLS libraries require, and those of the front proxy.
 func (s *scope) serverCAs() desired.Bundle {
 	root := s.target.root
 	return desired.Bundle{
@@ -79,8 +79,8 @@ func (s *scope) writeSecret(ctx context.Context) error {
 	return s.report.SetResult(s.applySecret(ctx, ca, owned))
 }
 
-// checkSecret decides whether the Secret may be written, and whether the Kubeconfig owns it. The result has no type if it
-// may.
+// checkSecret decides whether the Secret may be written, and whether the Kubeconfig owns it. The result has no type if
+// it may.
 func (s *scope) checkSecret() (owned bool, blocked status.Result) {
 	k, certificate := s.kubeconfig, s.secrets.certificate
 	name := k.Spec.SecretRef.Name
@@ -126,8 +126,8 @@ func (s *scope) applySecret(ctx context.Context, ca []byte, owned bool) (status.
 	return status.OK(available, operatorv1alpha1.ReasonSecretsReady, "%s", message), nil
 }
 
-// ownership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it. taken names
-// another controller that it belongs to.
+// ownership decides whether the Secret is deleted with the Kubeconfig: yes, unless others keep something in it. taken
+// names another controller that it belongs to.
 func ownership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned bool, taken string) {
 	if existing == nil {
 		return true, ""
@@ -146,8 +146,8 @@ func ownership(existing *corev1.Secret, k *operatorv1alpha1.Kubeconfig) (owned b
 	return true, ""
 }
 
-// workspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated field names
-// another one.
+// workspace is the workspace that the kubeconfig points at, and that its bindings are in unless the deprecated field
+// names another one.
 func workspace(k *operatorv1alpha1.Kubeconfig) string {
 	if k.Spec.TargetWorkspace != "" {
 		return k.Spec.TargetWorkspace

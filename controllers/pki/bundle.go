@@ -14,8 +14,8 @@ type Part struct {
 	PEM    []byte
 }
 
-// Merge joins PEM files of certificates. Each part must hold at least one certificate and nothing else, so that an invalid
-// Secret is reported here and not by a server that does not start.
+// Merge joins PEM files of certificates. Each part must hold at least one certificate and nothing else, so that an
+// invalid Secret is reported here and not by a server that does not start.
 func Merge(parts ...Part) ([]byte, error) {
 	var out bytes.Buffer
 	for _, part := range parts {

@@ -66,8 +66,8 @@ func (s Owner) leaf(l leaf) *certmanagerv1.Certificate {
 	return out
 }
 
-// authority is a CA with an issuer of the same name. Renewals keep its key, so that the certificates it signed, and every
-// bundle that holds it, stay valid.
+// authority is a CA with an issuer of the same name. Renewals keep its key, so that the certificates it signed, and
+// every bundle that holds it, stay valid.
 func (s Owner) authority(name string, signedBy cmmeta.IssuerReference) (*certmanagerv1.Certificate, *certmanagerv1.Issuer) {
 	out := s.certificate(name, signedBy, caDuration, caRenewBefore)
 	out.Spec.IsCA = true

@@ -44,8 +44,8 @@ func KubeconfigGroup(kubeconfig *operatorv1alpha1.Kubeconfig) string {
 	return "kubeconfig:" + kubeconfig.Name
 }
 
-// Kubeconfig returns the client certificate of a Kubeconfig. It has the labels of the object, and one with the name of the
-// RootShard: by it the installation is found after the target is deleted.
+// Kubeconfig returns the client certificate of a Kubeconfig. It has the labels of the object, and one with the name of
+// the RootShard: by it the installation is found after the target is deleted.
 func Kubeconfig(kubeconfig *operatorv1alpha1.Kubeconfig, root *operatorv1alpha1.RootShard) *certmanagerv1.Certificate {
 	s := Owner{
 		Namespace:    kubeconfig.Namespace,
@@ -77,8 +77,8 @@ type Etcd struct {
 // EtcdPeerName is the common name of peers.
 const EtcdPeerName = "etcd-peer"
 
-// ManagedEtcd returns the certificates of an etcd. Its CA is self-signed: no other certificate of the installation gives access
-// to the store.
+// ManagedEtcd returns the certificates of an etcd. Its CA is self-signed: no other certificate of the installation
+// gives access to the store.
 func ManagedEtcd(owner desired.Owner, etcd Etcd) Objects {
 	s := Owner{
 		Namespace: owner.Namespace, References: owner.References,

@@ -1,6 +1,6 @@
-// Package pki renders the cert-manager objects of an installation: the issuers below the root CA and the certificates of all
-// components, with the certificate templates of specs applied. It also merges bundles of CA certificates and reads the status
-// of certificates. All functions are pure; the reconcilers apply what they return.
+// Package pki renders the cert-manager objects of an installation: the issuers below the root CA and the certificates
+// of all components, with the certificate templates of specs applied. It also merges bundles of CA certificates and
+// reads the status of certificates. All functions are pure; the reconcilers apply what they return.
 package pki
 
 import (

@@ -105,13 +105,13 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-func TestACAThatTheUserBroughtSignsInsteadOfOneThatIsMade(t *testing.T) {
+func TestAProvidedCASigns(t *testing.T) {
 	root := rootShard()
 	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{Name: "my-ca"}
 	objects := pki.RootShard(root, nil)
 	for _, certificate := range objects.Certificates {
 		if certificate.Name == "root-ca" {
-			t.Error("a root certificate is made beside the user's")
+			t.Error("a root certificate is rendered beside the provided one")
 		}
 	}
 	at := slices.IndexFunc(objects.Issuers, func(i *certmanagerv1.Issuer) bool { return i.Name == "root-ca" })
@@ -120,7 +120,7 @@ func TestACAThatTheUserBroughtSignsInsteadOfOneThatIsMade(t *testing.T) {
 	}
 }
 
-func TestAHostThatIsAnAddressIsNoDNSName(t *testing.T) {
+func TestAnAddressIsNoDNSName(t *testing.T) {
 	root := rootShard()
 	root.Spec.External.Hostname = "192.0.2.7"
 	spec := find(t, pki.RootShard(root, nil), "root-server").Spec
@@ -137,7 +137,7 @@ func TestAHostThatIsAnAddressIsNoDNSName(t *testing.T) {
 	}
 }
 
-func TestACASecretWithoutANameIsNone(t *testing.T) {
+func TestACASecretWithoutANameIsIgnored(t *testing.T) {
 	root := rootShard()
 	root.Spec.Certificates.CASecretRef = &corev1.LocalObjectReference{}
 	if find(t, pki.RootShard(root, nil), "root-ca").Spec.IssuerRef.Name != "root-selfsigned" {

@@ -9,7 +9,8 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 )
 
-// NotReady returns the certificates that are not issued as specified, with the status from cert-manager; sorted by name.
+// NotReady returns the certificates that are not issued as specified, with the status from cert-manager; sorted by
+// name.
 func NotReady(certificates []*certmanagerv1.Certificate) []string {
 	var out []string
 	for _, certificate := range certificates {

@@ -14,7 +14,8 @@ func ShardTemplateKeys() []string {
 	}
 }
 
-// cacheClientGroup is the group of clients that may read everything in a cache server, and write objects under their own name.
+// cacheClientGroup is the group of clients that may read everything in a cache server, and write objects under their
+// own name.
 const cacheClientGroup = "system:kcp:shard"
 
 // Shard returns the certificates of the server of a shard. cache is the CacheServer that it uses, or nil.
@@ -111,7 +112,8 @@ func VirtualWorkspaceTemplateKeys() []string {
 	return []string{desired.CacheClient, "client", "server"}
 }
 
-// VirtualWorkspace returns the certificates of a virtual workspace server. cache is the CacheServer of its target, or nil.
+// VirtualWorkspace returns the certificates of a virtual workspace server. cache is the CacheServer of its target, or
+// nil.
 func VirtualWorkspace(v desired.VirtualWorkspace, virtualWorkspace *operatorv1alpha1.VirtualWorkspace, cache *operatorv1alpha1.CacheServer) Objects {
 	root := v.Root()
 	s := Owner{Namespace: virtualWorkspace.Namespace, References: v.Owner(), Labels: v.Labels(), SecretLabels: v.OwnerLabels()}
@@ -145,9 +147,9 @@ func CacheServerTemplateKeys() []string {
 // cacheGroup is the group of caches that publish the objects of their shards to the cache above. Proxies drop it.
 const cacheGroup = "system:kcp:cache"
 
-// CacheServer returns the certificate authority of a cache server and the certificates below it. The authority also signs the
-// certificates of its clients, so that no other certificate of an installation gives access. parent is the cache above it, or
-// nil.
+// CacheServer returns the certificate authority of a cache server and the certificates below it. The authority also
+// signs the certificates of its clients, so that no other certificate of an installation gives access. parent is the
+// cache above it, or nil.
 func CacheServer(cache *operatorv1alpha1.CacheServer, parent *desired.CacheParent) Objects {
 	c := desired.NewCacheServer(cache)
 	s := Owner{Namespace: cache.Namespace, References: c.Owner(), Labels: c.Labels(), SecretLabels: c.SecretLabels()}

@@ -13,9 +13,9 @@ import (
 
 const groupName = "cert-manager.io"
 
-// applyTemplate applies a template to a certificate. Maps are merged, and keys of the operator keep their value; lists are
-// merged and sorted; other fields are replaced. Common name and usages are fixed: they are what the certificate is trusted
-// for.
+// applyTemplate applies a template to a certificate. Maps are merged, and keys of the operator keep their value; lists
+// are merged and sorted; other fields are replaced. Common name and usages are fixed: they are what the certificate is
+// trusted for.
 func applyTemplate(certificate *certmanagerv1.Certificate, template operatorv1alpha1.CertificateTemplate) {
 	if m := template.Metadata; m != nil {
 		certificate.Annotations = mergeMissing(certificate.Annotations, m.Annotations)

@@ -1,6 +1,6 @@
 // Package reconcile is the control loop that all kinds share: it reads an object, lets its kind observe what the object
-// depends on, runs the steps of the kind in order, and patches the status once at the end. The steps themselves are in the
-// packages of the kinds.
+// depends on, runs the steps of the kind in order, and patches the status once at the end. The steps themselves are in
+// the packages of the kinds.
 package reconcile
 
 import (
@@ -36,7 +36,8 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its pods.
+// NewDeployment returns the Deployment of a server for one reconcile. condition is the type of the condition about its
+// pods.
 func (c Config) NewDeployment(report *status.Report, condition, namespace, name string) workload.Deployment {
 	return workload.Deployment{Cluster: c.Cluster, Gate: c.Gate, Report: report, Condition: condition, Namespace: namespace, Name: name}
 }
@@ -51,14 +52,15 @@ type Scope interface {
 	SetStatus()
 }
 
-// Finalizer is a Scope whose kind has a finalizer. What belongs to objects of other kinds is deleted by owner references.
+// Finalizer is a Scope whose kind has a finalizer. What belongs to objects of other kinds is deleted by owner
+// references.
 type Finalizer interface {
 	// FinalizeSteps take the place of Steps once the object is being deleted. They end with ErrFinalized.
 	FinalizeSteps() []Step
 }
 
-// Step is one named part of a reconcile. Its results go into the report of the object; its error is transient, unless it
-// is ErrStop or ErrFinalized.
+// Step is one named part of a reconcile. Its results go into the report of the object; its error is transient, unless
+// it is ErrStop or ErrFinalized.
 type Step struct {
 	Name string
 	Run  func(context.Context) error

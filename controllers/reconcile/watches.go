@@ -24,8 +24,8 @@ type Watches[T Object] struct {
 	List client.ObjectList // of the kind
 	// Owns are the kinds of objects that the kind creates: an event enqueues their owner.
 	Owns []client.Object
-	// References are kinds that a spec names, or that its objects depend on: an event enqueues all objects of the kind in
-	// its namespace.
+	// References are kinds that a spec names, or that its objects depend on: an event enqueues all objects of the kind
+	// in its namespace.
 	References []client.Object
 	// Files are as References, for kinds that pods mount and bundles are merged from. Only their metadata is cached.
 	Files []client.Object
@@ -71,8 +71,8 @@ func (r *Reconciler[T]) SetupWithManager(mgr ctrl.Manager, wrap Middleware) erro
 	return nil
 }
 
-// enqueueNamespace enqueues all objects of the kind in the namespace of an event. A namespace holds few of them, and most
-// of its Secrets are theirs, so references need no index.
+// enqueueNamespace enqueues all objects of the kind in the namespace of an event. A namespace holds few of them, and
+// most of its Secrets are theirs, so references need no index.
 func (r *Reconciler[T]) enqueueNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) []ctrl.Request {
 		list := r.Watches.List.DeepCopyObject().(client.ObjectList)

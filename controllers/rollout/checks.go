@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Preconditions decide whether a component whose pods are to be replaced may begin. The message of a block is the message
-// of the condition: what is waited for.
+// Preconditions decide whether a component whose pods are to be replaced may begin. The message of a block is the
+// message of the condition: what is waited for.
 var Preconditions = Chain{
 	immediateRolloutRequested, // the way out of every block below
 	notPaused,                 // by the user
@@ -26,8 +26,8 @@ var (
 	Healthy = Chain{podsReplaced, serversReady, probesSucceed, replicationCaughtUp}
 )
 
-// gatherPeriod is how long a change waits for others that were applied with it: `kubectl apply` sends objects one by one,
-// in any order.
+// gatherPeriod is how long a change waits for others that were applied with it: `kubectl apply` sends objects one by
+// one, in any order.
 const gatherPeriod = 5 * time.Second
 
 // Reasons of the condition RolledOut.
@@ -51,7 +51,7 @@ const MessageRollingOut = "rolling out: " + messageReplacing
 const messageReplacing = "pods are being replaced"
 
 func immediateRolloutRequested(in Input) Decision {
-	if in.Now || in.Self.Now {
+	if in.Immediate || in.Self.Immediate {
 		return in.skipRemaining()
 	}
 	return pass
@@ -122,8 +122,8 @@ func firstInItsStage(in Input) Decision {
 	return pass
 }
 
-// otherComponentsReady ignores components that are pending themselves: their rollout may repair them. For the same reason
-// the component's own pods do not count; its Deployment removes no pod before a new one is ready.
+// otherComponentsReady ignores components that are pending themselves: their rollout may repair them. For the same
+// reason the component's own pods do not count; its Deployment removes no pod before a new one is ready.
 func otherComponentsReady(in Input) Decision {
 	for _, other := range in.Others {
 		if !other.Ready && !other.Pending {

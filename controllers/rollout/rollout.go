@@ -1,6 +1,6 @@
 // Package rollout decides when the pods of a running installation may be replaced: cache servers first, then the root
-// shard, shards one at a time, virtual workspaces, proxies; each only from a healthy base, and nothing more after one that
-// did not become healthy.
+// shard, shards one at a time, virtual workspaces, proxies; each only from a healthy base, and nothing more after one
+// that did not become healthy.
 //
 // Everything here is a pure function of what was observed; package gate observes, and keeps the slot.
 package rollout
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Stage is the position of a component in the order of a rollout. A server may be newer than those after it, never older:
-// each supports the protocol of the next one before it.
+// Stage is the position of a component in the order of a rollout. A server may be newer than those after it, never
+// older: each supports the protocol of the next one before it.
 type Stage int
 
 // The stages of a rollout, in order. A store rolls out before the servers that read it.
@@ -59,7 +59,7 @@ type State struct {
 	Serving       bool   // at least one of its pods is ready
 	UnknownReason string // why it is unknown whether it matches its spec; "" if it is known
 	Paused        bool   // by the user
-	Now           bool   // the user wants its pods replaced at once
+	Immediate     bool   // the user wants its pods replaced at once
 }
 
 // unsettledReason is why a component does not match its spec, or "".
@@ -108,7 +108,7 @@ type Input struct {
 	Timeout time.Duration // for new pods to become healthy
 
 	Paused    bool      // the user paused the installation
-	Now       bool      // the user wants all pods replaced at once
+	Immediate bool      // the user wants all pods replaced at once
 	ChangedAt time.Time // when the change of Self was first observed
 
 	Problems []Problem // of all servers; for Baseline and Healthy

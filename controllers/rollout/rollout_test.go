@@ -55,7 +55,7 @@ func TestPreconditions(t *testing.T) {
 		"ignores that a component of the same stage is paused": {func(in *rollout.Input) { in.Others[beta].Paused = true },
 			rollout.Pass, "", ""},
 		"exempts an immediate rollout, whatever is wrong": {func(in *rollout.Input) {
-			in.Now, in.Paused, in.Slot = true, true, rollout.Slot{Holder: "shard-beta", Since: now}
+			in.Immediate, in.Paused, in.Slot = true, true, rollout.Slot{Holder: "shard-beta", Since: now}
 		}, rollout.Exempt, "", ""},
 		"exempts a component without ready pods, as at a first start": {func(in *rollout.Input) {
 			in.Self.Serving, in.Others[root].Ready, in.Slot = false, false, rollout.Slot{Holder: "shard-beta", Since: now}

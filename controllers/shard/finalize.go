@@ -20,7 +20,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=deletecollection
 
 const (
-	// forceTimeout is how long a forced deletion waits for a root shard that does not answer to remove the registration.
+	// forceTimeout is how long a forced deletion waits for a root shard that does not answer to remove the
+	// registration.
 	forceTimeout = 2 * time.Minute
 	// finalizeInterval is how often a deletion that waits is tried again: what it waits for happens inside the
 	// installation, without an event for the operator.
@@ -50,14 +51,14 @@ func (s *shardScope) finalize(ctx context.Context) error {
 	return nil
 }
 
-// isDeletedInForeground reports whether the garbage collector is deleting the dependents of the Shard first. Creating them
-// again meanwhile has no effect; once they are deleted they are created again, with their data.
+// isDeletedInForeground reports whether the garbage collector is deleting the dependents of the Shard first. Creating
+// them again meanwhile has no effect; once they are deleted they are created again, with their data.
 func isDeletedInForeground(shard *operatorv1alpha1.Shard) bool {
 	return controllerutil.ContainsFinalizer(shard, metav1.FinalizerDeleteDependents)
 }
 
-// unregisterIfEmpty removes the shard from the installation once no workspaces are on it. It is cordoned first: a workspace
-// that is scheduled after the count would be lost. A shard that was never registered has none.
+// unregisterIfEmpty removes the shard from the installation once no workspaces are on it. It is cordoned first: a
+// workspace that is scheduled after the count would be lost. A shard that was never registered has none.
 func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	const condition = operatorv1alpha1.ConditionWorkspacesGone
 	const force = "or set the annotation " + operatorv1alpha1.AnnotationForceDelete + "=true, and what is on the shard is lost"
@@ -86,7 +87,8 @@ func (s *shardScope) unregisterIfEmpty(ctx context.Context) status.Result {
 	return status.OK(condition, "Empty", "no workspace is on the shard")
 }
 
-// forceFinalize removes the shard from the installation with all that is on it. It waits for the root shard only for a time.
+// forceFinalize removes the shard from the installation with all that is on it. It waits for the root shard only for a
+// time.
 func (s *shardScope) forceFinalize(ctx context.Context) error {
 	err := s.registry.Unregister(ctx, s.root, s.shard)
 	if err == nil {

@@ -60,8 +60,8 @@ func (s *server) checkReferences(context.Context) error {
 	return nil
 }
 
-// prepare makes the server wait for its references, certificates and etcd. It does not wait for the root shard: the server
-// itself does.
+// prepare makes the server wait for its references, certificates and etcd. It does not wait for the root shard: the
+// server itself does.
 func (s *server) prepare(context.Context) error {
 	s.deployment.Prepare(s.references, s.report.Get(operatorv1alpha1.ConditionCertificatesReady), s.report.Get(operatorv1alpha1.ConditionEtcdAvailable))
 	return nil

@@ -1,5 +1,5 @@
-// Package shard reconciles the shards of an installation: RootShards, which also have the certificate authorities and the
-// internal proxy, and Shards, which belong to a RootShard and may be deleted once no workspace is on them.
+// Package shard reconciles the shards of an installation: RootShards, which also have the certificate authorities and
+// the internal proxy, and Shards, which belong to a RootShard and may be deleted once no workspace is on them.
 package shard
 
 import (

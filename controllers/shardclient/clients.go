@@ -1,5 +1,6 @@
-// Package shardclient is the client of the operator for the installations that it runs: the health of their servers, the
-// registry of shards, and what is on a shard. It keeps no connection and no state: requests are rare, and certificates change.
+// Package shardclient is the client of the operator for the installations that it runs: the health of their servers,
+// the registry of shards, and what is on a shard. It keeps no connection and no state: requests are rare, and
+// certificates change.
 package shardclient
 
 import (
@@ -35,8 +36,8 @@ type Clients struct{ cluster apply.Cluster }
 // New returns clients whose credentials are in Secrets of the cluster.
 func New(cluster apply.Cluster) *Clients { return &Clients{cluster: cluster} }
 
-// Connect returns a client of a server of an installation, which authenticates as the operator. url has no path. The caller
-// closes the idle connections of the client.
+// Connect returns a client of a server of an installation, which authenticates as the operator. url has no path. The
+// caller closes the idle connections of the client.
 func (c *Clients) Connect(ctx context.Context, root *operatorv1alpha1.RootShard, url string) (*rest.Config, *http.Client, error) {
 	return c.connectAs(ctx, root, pki.OperatorCertificate(root), url)
 }
@@ -65,8 +66,8 @@ func (c *Clients) connectAs(ctx context.Context, root *operatorv1alpha1.RootShar
 	return &rest.Config{Host: url, UserAgent: apply.FieldManager}, httpClient(cas, pair), nil
 }
 
-// connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the certificate
-// in the Secret serving is trusted itself. The client authenticates as the operator.
+// connectPinned returns a client of a server whose certificate may be from any issuer of the user, for any name: the
+// certificate in the Secret serving is trusted itself. The client authenticates as the operator.
 func (c *Clients) connectPinned(ctx context.Context, root *operatorv1alpha1.RootShard, url, serving string) (*rest.Config, *http.Client, error) {
 	secret, err := apply.Get[corev1.Secret](ctx, c.cluster, root.Namespace, serving)
 	if err != nil {
@@ -129,7 +130,8 @@ func withClient(config *rest.Config, connections *http.Client, cluster logicalcl
 	return do(client)
 }
 
-// StableMessage returns a message for conditions, which is the same for each attempt: without ports and request numbers.
+// StableMessage returns a message for conditions, which is the same for each attempt: without ports and request
+// numbers.
 func StableMessage(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var wrongName x509.HostnameError

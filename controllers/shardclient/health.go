@@ -33,8 +33,8 @@ func (c *Clients) ShardReady(ctx context.Context, root *operatorv1alpha1.RootSha
 	return readyz(ctx, connections, url)
 }
 
-// CacheReady checks /readyz of a cache server, without a client certificate: the server has a CA of its own, and /readyz needs
-// none.
+// CacheReady checks /readyz of a cache server, without a client certificate: the server has a CA of its own, and
+// /readyz needs none.
 func (c *Clients) CacheReady(ctx context.Context, cache *operatorv1alpha1.CacheServer) error {
 	server := desired.NewCacheServer(cache)
 	cas, err := c.cluster.ReadBundle(ctx, operatorv1alpha1.ConditionCertificatesReady, cache.Namespace, desired.Bundle{CA: server.CASecret()})
@@ -101,9 +101,9 @@ func failedChecks(page string) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// MissingHeartbeats returns the shards of an installation, by their names inside it, whose heartbeats do not reach the root
-// shard, with the reason. Heartbeats are replicated like everything that shards publish; the root shard reports a missing one
-// in the condition Ready of the Shard.
+// MissingHeartbeats returns the shards of an installation, by their names inside it, whose heartbeats do not reach the
+// root shard, with the reason. Heartbeats are replicated like everything that shards publish; the root shard reports a
+// missing one in the condition Ready of the Shard.
 func (c *Clients) MissingHeartbeats(ctx context.Context, root *operatorv1alpha1.RootShard) (map[string]string, error) {
 	missing := map[string]string{}
 	err := c.withCluster(ctx, root, desired.RootShardBaseURL(root), logicalcluster.Root.Path(), func(client dynamic.Interface) error {
@@ -173,7 +173,8 @@ func maxMetric(page io.Reader, metric string) (time.Duration, error) {
 	return out, nil
 }
 
-// heartbeatProblem is why the heartbeats of a shard are missing, or "". A shard without the condition has none to expect.
+// heartbeatProblem is why the heartbeats of a shard are missing, or "". A shard without the condition has none to
+// expect.
 func heartbeatProblem(shard *corev1alpha1.Shard) string {
 	for _, condition := range shard.Status.Conditions {
 		if condition.Type == conditionsv1alpha1.Ready && condition.Status != "True" {

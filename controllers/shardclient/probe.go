@@ -38,10 +38,10 @@ var (
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through front
-// proxies, and deletes the workspace. A workspace that a failed probe left is used again. A shard that accepts no new workspaces
-// is probed directly, in the logical cluster system:shard. The error names the step that failed, and is the same for each
-// attempt.
+// Probe creates a workspace on one shard through the internal proxy, writes an object in it, reads it there and through
+// front proxies, and deletes the workspace. A workspace that a failed probe left is used again. A shard that accepts no
+// new workspaces is probed directly, in the logical cluster system:shard. The error names the step that failed, and is
+// the same for each attempt.
 func (c *Clients) Probe(ctx context.Context, shard desired.Shard, proxies ...desired.Proxy) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -168,8 +168,8 @@ func (c *Clients) readThroughProxy(ctx context.Context, proxy desired.Proxy, pat
 // probeObject is the ConfigMap that probes write.
 const probeObject = "rollout-probe"
 
-// write writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has its default
-// namespace, a moment after it is ready.
+// write writes a new value, and returns it. It retries: the proxy indexes a workspace, and the workspace has its
+// default namespace, a moment after it is ready.
 func write(ctx context.Context, inside dynamic.Interface) (string, error) {
 	value := string(uuid.NewUUID())
 	intent := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":%q}}`, probeObject, value)

@@ -18,8 +18,8 @@ import (
 
 var logicalClustersResource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
 
-// LogicalClusters counts the logical clusters on a shard, without those that every shard has ("system:..."). The error is why
-// they cannot be counted.
+// LogicalClusters counts the logical clusters on a shard, without those that every shard has ("system:..."). The error
+// is why they cannot be counted.
 func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (int, error) {
 	server := desired.NewShard(shard, root)
 	if err := c.removeProbes(ctx, root, server.ShardName()); err != nil {
@@ -50,7 +50,8 @@ func (c *Clients) LogicalClusters(ctx context.Context, root *operatorv1alpha1.Ro
 	return count, nil
 }
 
-// Registered reports whether a shard is registered in the installation. One that never started is not, and holds no data.
+// Registered reports whether a shard is registered in the installation. One that never started is not, and holds no
+// data.
 func (c *Clients) Registered(ctx context.Context, root *operatorv1alpha1.RootShard, shard *operatorv1alpha1.Shard) (bool, error) {
 	found := false
 	err := c.registration(ctx, root, shard, func(shards dynamic.ResourceInterface, name string) error {

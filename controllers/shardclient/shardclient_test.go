@@ -44,7 +44,7 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-func TestLargest(t *testing.T) {
+func TestMaxMetric(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		page string
 		want time.Duration

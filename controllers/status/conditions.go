@@ -116,8 +116,8 @@ func (r *Report) RequeueAfter() time.Duration {
 	return 0
 }
 
-// Conditions merges the report into the conditions of an object. Types without a result keep their condition, except for
-// the summary, which is always computed.
+// Conditions merges the report into the conditions of an object. Types without a result keep their condition, except
+// for the summary, which is always computed.
 func (r *Report) Conditions(conditions []metav1.Condition, generation int64) []metav1.Condition {
 	out := slices.Clone(conditions)
 	put := func(conditionType string, status metav1.ConditionStatus, reason, message string) {

@@ -13,8 +13,8 @@ import (
 // Event is a change between two states of an object.
 type Event struct{ Type, Reason, Note string }
 
-// Transitions returns the events of a change of conditions: the object became ready, is not ready any more, or is stalled, and
-// a part became ready. Conditions that stay the same are no event.
+// Transitions returns the events of a change of conditions: the object became ready, is not ready any more, or is
+// stalled, and a part became ready. Conditions that stay the same are no event.
 func Transitions(before, after []metav1.Condition) []Event {
 	var out []Event
 	for _, now := range after {

@@ -1,5 +1,5 @@
-// Package status turns the results of a reconcile into the conditions, phases and events of its object. It holds the few
-// states that decide whether the operator waits, retries or needs the user, and nothing about what is checked.
+// Package status turns the results of a reconcile into the conditions, phases and events of its object. It holds the
+// few states that decide whether the operator waits, retries or needs the user, and nothing about what is checked.
 package status
 
 import (
@@ -14,7 +14,8 @@ type State int
 const (
 	// Satisfied needs no action.
 	Satisfied State = iota
-	// Warning is for the user to know: the object does less than its spec says. It does not keep the object from being ready.
+	// Warning is for the user to know: the object does less than its spec says. It does not keep the object from being
+	// ready.
 	Warning
 	// Waiting needs time: something that the operator started, or gets an event for, has to happen.
 	Waiting
@@ -22,8 +23,8 @@ const (
 	Stalled
 )
 
-// Result is what a reconcile found out about one part of an object. Its texts are deterministic, so that conditions change
-// only with the state of the cluster.
+// Result is what a reconcile found out about one part of an object. Its texts are deterministic, so that conditions
+// change only with the state of the cluster.
 type Result struct {
 	Type    string // of the condition
 	State   State

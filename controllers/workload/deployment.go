@@ -1,5 +1,6 @@
-// Package workload brings the Deployments and StatefulSets of an installation into the cluster. It splits that into what a
-// reconcile does in order: observe, configure, prepare, gate, apply. Each is a step of the kinds that have workloads.
+// Package workload brings the Deployments and StatefulSets of an installation into the cluster. It splits that into
+// what a reconcile does in order: observe, configure, prepare, gate, apply. Each is a step of the kinds that have
+// workloads.
 package workload
 
 import (
@@ -79,8 +80,8 @@ func (d *Deployment) Configure(ctx context.Context) error {
 	return nil
 }
 
-// Prepare checks what the pods need. While a prerequisite is not satisfied nothing starts or rolls out, and pods that run
-// keep running.
+// Prepare checks what the pods need. While a prerequisite is not satisfied nothing starts or rolls out, and pods that
+// run keep running.
 func (d *Deployment) Prepare(prerequisites ...status.Result) {
 	if d.blocked != nil {
 		return
@@ -167,8 +168,8 @@ func (d *Deployment) block(err error) (done bool, transient error) {
 
 func (d *Deployment) blockWith(result status.Result) { d.blocked = &result }
 
-// separate tells what is about pods from what keeps a change of the spec from them: Available stays true while they serve,
-// and an obstacle goes into SpecHonored. live is the result about the pods there are.
+// separate tells what is about pods from what keeps a change of the spec from them: Available stays true while they
+// serve, and an obstacle goes into SpecHonored. live is the result about the pods there are.
 func separate(result, live status.Result, running bool) (pods status.Result, obstacle *status.Result) {
 	switch result.Reason {
 	case operatorv1alpha1.ReasonReplicasUp, operatorv1alpha1.ReasonReplicasUnavailable, operatorv1alpha1.ReasonDeploymentUnavailable:

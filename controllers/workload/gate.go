@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/status"
 )
 
-// templateAnnotation, on a Deployment or StatefulSet, holds a hash of the pod template that was applied last. It tells a
-// change of the pods from a change of everything else, which no gate delays.
+// templateAnnotation, on a Deployment or StatefulSet, holds a hash of the pod template that was applied last. It tells
+// a change of the pods from a change of everything else, which no gate delays.
 const templateAnnotation = "operator.kcp.io/template"
 
 // Pods are the pods of a Deployment or StatefulSet that exists, as observed and as desired.
@@ -25,8 +25,8 @@ type Pods struct {
 	Serving  bool          // at least one pod is ready
 }
 
-// Gate decides whether pods may be replaced now. Every reconcile of an existing workload asks it, changed or not: this is
-// how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
+// Gate decides whether pods may be replaced now. Every reconcile of an existing workload asks it, changed or not: this
+// is how it tracks which components match their spec. The pods of a workload that is not admitted stay as they are, and
 // everything else about it is applied. The result is the condition RolledOut.
 type Gate interface {
 	Admit(ctx context.Context, pods Pods) (admitted bool, result status.Result, err error)
@@ -51,8 +51,8 @@ func AdmitStatefulSet(ctx context.Context, gate Gate, live, wanted *appsv1.State
 	return gateTemplate(ctx, gate, pods, &live.Spec.Template, wanted, &wanted.Spec.Template)
 }
 
-// gateTemplate stamps the desired pod template and asks the gate whether it may replace the live one. If not, the desired
-// object gets the live template.
+// gateTemplate stamps the desired pod template and asks the gate whether it may replace the live one. If not, the
+// desired object gets the live template.
 func gateTemplate(ctx context.Context, gate Gate, pods Pods, liveTemplate *corev1.PodTemplateSpec, wanted client.Object, template *corev1.PodTemplateSpec) (status.Result, error) {
 	if err := stampTemplate(wanted, template); err != nil || gate == nil {
 		return status.Result{}, err

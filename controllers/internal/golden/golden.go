@@ -1,5 +1,5 @@
-// Package golden compares rendered objects with files. `go test ./controllers/... -update` rewrites the files; review the
-// difference before committing it.
+// Package golden compares rendered objects with files. `go test ./controllers/... -update` rewrites the files; review
+// the difference before committing it.
 package golden
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
-// rootShardsUsing returns the names of the RootShards that use a cache server: directly, for one of their shards, or through
-// a cache below it. In a cycle of caches each is visited once.
+// rootShardsUsing returns the names of the RootShards that use a cache server: directly, for one of their shards, or
+// through a cache below it. In a cycle of caches each is visited once.
 func (s *snapshot) rootShardsUsing(cache string) []string {
 	out := map[string]bool{}
 	s.collectRootShards(cache, out, map[string]bool{})
@@ -54,8 +54,8 @@ func (s *snapshot) collectRootShards(cache string, out, visited map[string]bool)
 	}
 }
 
-// cacheOrder returns the position of a cache server in the order: after all that are above it. One below the embedded cache
-// of a root shard follows that root shard.
+// cacheOrder returns the position of a cache server in the order: after all that are above it. One below the embedded
+// cache of a root shard follows that root shard.
 func (s *snapshot) cacheOrder(cache *operatorv1alpha1.CacheServer) (stage rollout.Stage, depth int) {
 	for range s.caches { // bounds a cycle
 		parent := cache.Spec.Parent

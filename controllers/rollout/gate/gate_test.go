@@ -30,8 +30,8 @@ import (
 
 const namespace = "kcp"
 
-// env is a small installation in an in-memory cluster: six components, an operator that can be restarted, servers with the
-// health that the test sets, and a clock.
+// env is a small installation in an in-memory cluster: six components, an operator that can be restarted, servers with
+// the health that the test sets, and a clock.
 type env struct {
 	t       *testing.T
 	client  client.Client
@@ -303,8 +303,8 @@ func TestARolloutStopsWhereNewPodsAreNotHealthy(t *testing.T) {
 	}
 }
 
-// TestAnOperatorWithAnotherClock: the slot was acquired by an operator whose clock was an hour ahead. The next one applies the
-// timeout to the new pods, not an hour more.
+// TestAnOperatorWithAnotherClock: the slot was acquired by an operator whose clock was an hour ahead. The next one
+// applies the timeout to the new pods, not an hour more.
 func TestAnOperatorWithAnotherClock(t *testing.T) {
 	s := newEnv(t)
 	s.annotate("root-kcp", operatorv1alpha1.AnnotationRolloutTimeout, "3m")

@@ -19,8 +19,8 @@ import (
 // maxConcurrentChecks bounds the health checks of one installation at the same time.
 const maxConcurrentChecks = 8
 
-// checkHealth checks all servers of an installation: /readyz of each; on each shard a probe workspace, through the internal
-// proxy and the front proxies; and whether the shards replicate to each other.
+// checkHealth checks all servers of an installation: /readyz of each; on each shard a probe workspace, through the
+// internal proxy and the front proxies; and whether the shards replicate to each other.
 func (g *Gate) checkHealth(ctx context.Context, all *snapshot, root *operatorv1alpha1.RootShard) []rollout.Problem {
 	var checks []func() []rollout.Problem
 	add := func(check rollout.Check, title string, run func() error) {

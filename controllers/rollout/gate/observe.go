@@ -145,7 +145,7 @@ func (g *Gate) completeState(c *component) {
 	// Annotations of a RootShard are about the whole installation and go into the Input.
 	if c.kind != "RootShard" {
 		c.Paused = annotated(c.owner, operatorv1alpha1.AnnotationPauseRollout)
-		c.Now = annotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
+		c.Immediate = annotated(c.owner, operatorv1alpha1.AnnotationRolloutNow)
 	}
 	if c.UnknownReason != "" {
 		return
@@ -200,8 +200,8 @@ const defaultTimeout = 10 * time.Minute
 func (s *snapshot) input(root *operatorv1alpha1.RootShard, self component, now time.Time) rollout.Input {
 	in := rollout.Input{
 		Time: now, Self: self.State, Timeout: defaultTimeout,
-		Paused: annotated(root, operatorv1alpha1.AnnotationPauseRollout),
-		Now:    annotated(root, operatorv1alpha1.AnnotationRolloutNow),
+		Paused:    annotated(root, operatorv1alpha1.AnnotationPauseRollout),
+		Immediate: annotated(root, operatorv1alpha1.AnnotationRolloutNow),
 	}
 	// An invalid duration is ignored; the default is safe.
 	if timeout, err := time.ParseDuration(root.Annotations[operatorv1alpha1.AnnotationRolloutTimeout]); err == nil && timeout > 0 {

@@ -25,7 +25,8 @@ const (
 
 func slotName(root *operatorv1alpha1.RootShard) string { return root.Name + "-rollout" }
 
-// readSlot reads the slot of an installation from the API server, past any cache. A slot that was never held has no object.
+// readSlot reads the slot of an installation from the API server, past any cache. A slot that was never held has no
+// object.
 func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (rollout.Slot, error) {
 	object, err := apply.Get[corev1.ConfigMap](ctx, g.cluster, root.Namespace, slotName(root))
 	if err != nil || object == nil {
@@ -37,7 +38,8 @@ func (g *Gate) readSlot(ctx context.Context, root *operatorv1alpha1.RootShard) (
 	}
 	// An invalid time makes the rollout overdue, which a condition reports; the slot is released all the same.
 	out.Since, _ = time.Parse(time.RFC3339, object.Data[keySince])
-	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait for that time to come.
+	// The clock of the operator that acquired the slot may have been ahead. The timeout must not wait for that time to
+	// come.
 	if since := g.slots.since(client.ObjectKeyFromObject(object), out, g.now()); out.Since.After(since) {
 		out.Since = since
 	}

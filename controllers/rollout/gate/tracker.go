@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/controllers/rollout"
 )
 
-// record is the last reconcile of a component: the custom resource it belongs to, the generation that was reconciled, and
-// the revision of the pod template that this asked for.
+// record is the last reconcile of a component: the custom resource it belongs to, the generation that was reconciled,
+// and the revision of the pod template that this asked for.
 type record struct {
 	namespace, workload string
 	owner               types.UID
@@ -19,9 +19,9 @@ type record struct {
 	pending             bool // the pods do not run the revision yet
 }
 
-// componentTracker holds the last record of each component. It is empty after a start: until a component is reconciled, it
-// is unknown whether it matches its spec under this version of the operator. It has one small entry for each workload of
-// the cluster; entries of deleted workloads stay until the process ends.
+// componentTracker holds the last record of each component. It is empty after a start: until a component is reconciled,
+// it is unknown whether it matches its spec under this version of the operator. It has one small entry for each
+// workload of the cluster; entries of deleted workloads stay until the process ends.
 type componentTracker struct {
 	mu   sync.Mutex
 	last map[types.NamespacedName]trackedRecord
@@ -62,8 +62,8 @@ func (t *componentTracker) get(namespace, workload string, owner types.UID) (rec
 	return last.record, ok && last.owner == owner
 }
 
-// slotTracker holds since when, by the clock of this process, the slot of each installation is unchanged. It has one entry
-// for each installation, which stays until the process ends.
+// slotTracker holds since when, by the clock of this process, the slot of each installation is unchanged. It has one
+// entry for each installation, which stays until the process ends.
 type slotTracker struct {
 	mu    sync.Mutex
 	slots map[types.NamespacedName]trackedSlot

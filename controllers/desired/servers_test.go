@@ -114,7 +114,7 @@ func TestRenderedVirtualWorkspaces(t *testing.T) {
 	}
 }
 
-func TestWhichCacheAShardUses(t *testing.T) {
+func TestCacheRef(t *testing.T) {
 	ref := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	for sentence, tc := range map[string]struct {
 		root, shard *corev1.LocalObjectReference
@@ -153,7 +153,7 @@ func TestAShardMountsItsOwnCertificateForTheCache(t *testing.T) {
 	}
 }
 
-func TestTokensOfAllShardsAreTaken(t *testing.T) {
+func TestTokensOfAllShardsAreAccepted(t *testing.T) {
 	enabled := &operatorv1alpha1.AuthSpec{ServiceAccount: &operatorv1alpha1.ServiceAccountAuthentication{Enabled: true}}
 	installation := root(nil)
 	shard := minimalShard()
@@ -200,7 +200,7 @@ func TestReplicasOfACacheServer(t *testing.T) {
 	}
 }
 
-func TestDefaultResourcesGiveWay(t *testing.T) {
+func TestMergedResources(t *testing.T) {
 	quantity := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
 	}
@@ -225,7 +225,7 @@ func TestDefaultResourcesGiveWay(t *testing.T) {
 	}
 }
 
-func TestAServerOfTheUsersOwnHasItsCredentialsAndNoOthers(t *testing.T) {
+func TestACustomServerHasOnlyItsCredentials(t *testing.T) {
 	virtualWorkspace := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace_custom.yaml")
 	pod := desired.VirtualWorkspaceDeployment(desired.NewVirtualWorkspace(virtualWorkspace, desired.NewRootShard(root(nil))), image, nil).Spec.Template.Spec
 	for _, secret := range desired.MountsOf(&pod).Secrets {
@@ -241,14 +241,14 @@ func TestAServerOfTheUsersOwnHasItsCredentialsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestPodsOfAComponentWishToBeApart(t *testing.T) {
+func TestTopologySpread(t *testing.T) {
 	constraints := func(template *operatorv1alpha1.PodSpecTemplate) []string {
 		shard := minimalShard()
 		shard.Spec.DeploymentTemplate = &operatorv1alpha1.DeploymentTemplate{Spec: &operatorv1alpha1.DeploymentSpecTemplate{Template: &operatorv1alpha1.PodTemplate{Spec: template}}}
 		var keys []string
 		for _, constraint := range desired.ShardDeployment(desired.NewShard(shard, root(nil)), image, managed, desired.Dependencies{}).Spec.Template.Spec.TopologySpreadConstraints {
 			if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
-				t.Errorf("%s is a demand", constraint.TopologyKey)
+				t.Errorf("%s is a requirement", constraint.TopologyKey)
 			}
 			keys = append(keys, constraint.TopologyKey)
 		}
@@ -273,7 +273,7 @@ func TestPodsOfAComponentWishToBeApart(t *testing.T) {
 	}
 }
 
-func TestWhatTheOperatorReachesThroughAFrontProxy(t *testing.T) {
+func TestReachesAllShardsAs(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		spec operatorv1alpha1.FrontProxySpec
 		all  bool

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/controllers/pki"
 )
 
-func TestRenderedCertificatesOfMembers(t *testing.T) {
+func TestRenderedCertificatesOfServers(t *testing.T) {
 	root := golden.Sample[operatorv1alpha1.RootShard](t, "full/rootshard.yaml")
 	shard := desired.NewShard(golden.Sample[operatorv1alpha1.Shard](t, "full/shard.yaml"), root)
 	virtualWorkspace := golden.Sample[operatorv1alpha1.VirtualWorkspace](t, "full/virtualworkspace.yaml")
@@ -26,8 +26,8 @@ func TestRenderedCertificatesOfMembers(t *testing.T) {
 	golden.Check(t, "full_cacheserver_issuers", objects.Issuers...)
 }
 
-// TestEachShardIsKnownToTheCacheByItsName: a shard that could write what others publish would hold power over all.
-func TestEachShardIsKnownToTheCacheByItsName(t *testing.T) {
+// TestCacheClientNames: a shard that could write what others publish would hold power over all.
+func TestCacheClientNames(t *testing.T) {
 	cache := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache", Namespace: "kcp"}}
 	alpha := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "alpha", Namespace: "kcp"}}
 	virtualWorkspace := &operatorv1alpha1.VirtualWorkspace{ObjectMeta: metav1.ObjectMeta{Name: "views", Namespace: "kcp"}}
@@ -56,7 +56,7 @@ func TestEachShardIsKnownToTheCacheByItsName(t *testing.T) {
 	}
 }
 
-func TestTheAuthorityOfACacheServer(t *testing.T) {
+func TestCacheServerCA(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		spec   operatorv1alpha1.Certificates
 		signer string // of the CA; "" where the user brought it
@@ -84,7 +84,7 @@ func TestTheAuthorityOfACacheServer(t *testing.T) {
 	}
 }
 
-func TestACacheIsKnownToTheOneAboveByItsName(t *testing.T) {
+func TestParentClientNames(t *testing.T) {
 	europe := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "cache-1", Namespace: "kcp"}, Spec: operatorv1alpha1.CacheServerSpec{CacheName: "europe"}}
 	world := &operatorv1alpha1.CacheServer{ObjectMeta: metav1.ObjectMeta{Name: "world", Namespace: "kcp"}}
 	for sentence, tc := range map[string]struct {
