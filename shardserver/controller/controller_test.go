@@ -14,7 +14,9 @@ import (
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/atoll-dev/atoll/logicalcluster"
 	"github.com/atoll-dev/atoll/shardserver/storage"
@@ -105,8 +107,31 @@ func TestControllersSeeEveryClusterFromOneWatchAndLeaveNothingRunning(t *testing
 	if n := counted.Watches.Load(); n != 1 {
 		t.Errorf("%d watches of one resource, want 1", n)
 	}
+	if names := labelValues(t, "workqueue_adds_total", "name"); !names.HasAll("first", "second") {
+		t.Errorf("metrics of queues are those of %v", sets.List(names))
+	}
 	stop()
 	storagetest.Eventually(t, "the end of all goroutines of the controllers", func() bool { return len(ownGoroutines()) == 0 })
+}
+
+// labelValues returns the values of a label of a metric that the shard exposes.
+func labelValues(t *testing.T, metric, label string) sets.Set[string] {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := sets.New[string]()
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, pair := range m.GetLabel() {
+				if family.GetName() == metric && pair.GetName() == label {
+					values.Insert(pair.GetValue())
+				}
+			}
+		}
+	}
+	return values
 }
 
 // ownGoroutines returns the stacks of goroutines that the controllers or their queues started. The storage below runs
@@ -115,7 +140,8 @@ func ownGoroutines() []string {
 	buffer := make([]byte, 16<<20)
 	var own []string
 	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		if strings.Contains(stack, "shardserver/controller.(*") || strings.Contains(stack, "client-go/util/workqueue") {
+		if strings.Contains(stack, "shardserver/controller.(*") || strings.Contains(stack, "shardserver/informer.(*") ||
+			strings.Contains(stack, "controller-runtime/pkg/internal/controller") || strings.Contains(stack, "client-go/util/workqueue") {
 			own = append(own, stack)
 		}
 	}
@@ -125,7 +151,7 @@ func ownGoroutines() []string {
 func TestAManagerThatWaitsForItsResourcesLeavesNothingRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	stop := start(t, Config{Registry: storage.NewRegistry(), Controllers: []Controller{recording("idle", &log{})}})
-	storagetest.Eventually(t, "the controllers", func() bool { return len(ownGoroutines()) > defaultWorkers })
+	storagetest.Eventually(t, "the controllers", func() bool { return len(ownGoroutines()) > defaultMaxConcurrentReconciles })
 	stop()
 	goleak.VerifyNone(t, before)
 }

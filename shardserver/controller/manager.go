@@ -13,10 +13,10 @@ import (
 // Config is what a Manager needs.
 type Config struct {
 	Registry *storage.Registry
-	// Controllers run together, share their watches, and have different names.
+	// Controllers run together, share their informers, and have different names.
 	Controllers []Controller
-	// Tasks run beside the controllers, in the same replica, until their context ends. They are what follows a set of
-	// resources that is not known beforehand.
+	// Tasks run beside the controllers, in the same replica, until their context ends. They watch sets of resources that
+	// are not known beforehand.
 	Tasks []func(context.Context)
 	// Election makes the controllers run in one replica of the shard at a time; nil runs them at once.
 	Election *Election
@@ -27,7 +27,7 @@ type Manager struct {
 	cfg Config
 }
 
-// NewManager refuses a set of controllers that could not be told apart, or that cannot work.
+// NewManager returns a manager, or an error for controllers that have equal names or cannot work.
 func NewManager(cfg Config) (*Manager, error) {
 	names := sets.New[string]()
 	for _, c := range cfg.Controllers {
@@ -35,7 +35,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			return nil, fmt.Errorf("controller name %q is empty or used twice", c.Name)
 		}
 		if len(c.Inputs) == 0 || c.Reconcile == nil {
-			return nil, fmt.Errorf("controller %q has nothing to follow or nothing to do", c.Name)
+			return nil, fmt.Errorf("controller %q has no sources or no reconciler", c.Name)
 		}
 		names.Insert(c.Name)
 	}
@@ -47,8 +47,8 @@ func NewManager(cfg Config) (*Manager, error) {
 	return &Manager{cfg: cfg}, nil
 }
 
-// Run blocks until the context ends and every goroutine it started has returned. With an election it waits for its
-// turn, and for the next one after it lost the lease.
+// Run blocks until the context ends and every goroutine it started has returned. With an election the controllers run
+// while this replica is the leader.
 func (m *Manager) Run(ctx context.Context) error {
 	if m.cfg.Election == nil {
 		m.runControllers(ctx)
@@ -57,27 +57,26 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.cfg.Election.run(ctx, m.runControllers)
 }
 
-// runControllers runs every controller until the context ends. It can be called again: nothing survives a call.
+// runControllers runs every controller until the context ends. It can be called again.
 func (m *Manager) runControllers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group sync.WaitGroup
 	var all []*running
 	for _, c := range m.cfg.Controllers {
-		r := newRunning(c)
-		all = append(all, r)
+		all = append(all, newRunning(c))
 	}
-	for _, s := range sources(m.cfg.Registry, all) {
-		group.Go(func() { s.run(ctx) })
+	replays := &replays{registry: m.cfg.Registry, pending: map[replay]struct{}{}}
+	informers := newInformers(ctx, m.cfg.Registry, all, replays)
+	for _, informer := range informers {
+		group.Go(func() { informer.run(ctx) })
 	}
-	for _, r := range all {
-		group.Go(func() {
-			r.unheard.Wait()
-			r.Run(ctx)
-		})
+	for _, c := range all {
+		group.Go(func() { c.Run(ctx, sourcesOf(c, informers)...) })
 	}
 	for _, task := range m.cfg.Tasks {
 		group.Go(func() { task(ctx) })
 	}
 	group.Wait()
+	replays.group.Wait()
 }

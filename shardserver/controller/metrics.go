@@ -11,25 +11,17 @@ const (
 	outcomeSuccess  = "success"
 	outcomeConflict = "conflict"
 	outcomeError    = "error"
-	// outcomeUndecided is that of a look at what other shards have, which is not known yet.
-	outcomeUndecided = "undecided"
+	// outcomeNotSynced is that of a call that needs objects of other shards, which have not synced.
+	outcomeNotSynced = "not_synced"
 )
 
-// No metric has the logical cluster as a label: their number must not grow with the workspaces (wall W2).
-var (
-	reconciles = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "atoll_controller_reconciles_total",
-		Help:           "Calls of a controller's reconcile function, by controller and outcome (success, conflict, error, undecided).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"controller", "outcome"})
-
-	watchRestarts = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "atoll_controller_watch_restarts_total",
-		Help:           "How often the controllers' watch of a resource ended and was started again.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"resource"})
-)
+// reconciles has no logical cluster as a label: the number of time series must not grow with the workspaces (wall W2).
+var reconciles = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name:           "atoll_controller_reconciles_total",
+	Help:           "Calls of a controller's reconcile function, by controller and outcome (success, conflict, error, not_synced).",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"controller", "outcome"})
 
 func init() {
-	legacyregistry.MustRegister(reconciles, watchRestarts)
+	legacyregistry.MustRegister(reconciles)
 }

@@ -6,178 +6,266 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/atoll-dev/atoll/shardserver/informer"
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// follower is one input of a controller, which a source serves.
-type follower struct {
-	*running
-	input int
+// startTimeout is how long controllers wait at the start for a source without an answer.
+const startTimeout = 10 * time.Second
+
+// origin is where events come from. Controllers share one informer per origin.
+type origin struct {
+	resource schema.GroupResource
+	// remote is for objects of other shards.
+	remote bool
+	// own is a source with a watch of its own; nil for what is shared.
+	own *Input
 }
 
-// enqueue adds what an event concerns.
-func (f follower) enqueue(event watch.Event) {
-	for _, key := range f.Inputs[f.input].Keys(event) {
-		f.Add(key)
+// origins returns where the events of a source come from.
+func (s *Input) origins() []origin {
+	if s.Stream != nil {
+		return []origin{{resource: s.Resource, own: s}}
 	}
+	var origins []origin
+	if !storage.OnlyElsewhere(s.Resource) {
+		origins = append(origins, origin{resource: s.Resource})
+	}
+	if s.Everywhere {
+		origins = append(origins, origin{resource: s.Resource, remote: true})
+	}
+	return origins
 }
 
-// source is the one watch of a feed that the controllers of a process share.
-type source struct {
-	feed
-	registry  *storage.Registry
-	followers []follower
-	// begin lets the followers begin, as far as this source is concerned; begun tells that this has happened.
-	begin func()
-	begun atomic.Bool
-
-	// replays are those of streams that may be silent for long; replayed are the followers that wait for one.
-	replays  sync.WaitGroup
-	mu       sync.Mutex
-	replayed map[follower]struct{}
+// watch starts a watch with initial events.
+func (o origin) watch(ctx context.Context, registry *storage.Registry) (watch.Interface, error) {
+	switch {
+	case o.own != nil:
+		return o.own.Stream(ctx)
+	case o.remote:
+		return registry.WatchElsewhere(ctx, o.resource)
+	}
+	resource, err := registry.Get(o.resource)
+	if err != nil {
+		return nil, err
+	}
+	return storage.WatchAll(ctx, resource)
 }
 
-// startPatience is for how long controllers wait for a source that has nothing to tell at the start.
-const startPatience = 10 * time.Second
+// installed returns whether there is anything to watch.
+func (o origin) installed(registry *storage.Registry) bool {
+	if o.own != nil || o.remote {
+		return true
+	}
+	_, err := registry.Get(o.resource)
+	return err == nil
+}
 
-// sources returns what serves all inputs of all controllers.
-func sources(registry *storage.Registry, controllers []*running) []*source {
-	byFeed := map[feed]*source{}
-	for _, c := range controllers {
-		for at := range c.Inputs {
-			for _, from := range c.feeds(at) {
-				if byFeed[from] == nil {
-					byFeed[from] = &source{feed: from, registry: registry, replayed: map[follower]struct{}{}}
-				}
-				byFeed[from].followers = append(byFeed[from].followers, follower{c, at})
-				c.unheard.Add(1)
+func (o origin) list(ctx context.Context, registry *storage.Registry) ([]runtime.Object, error) {
+	if !o.installed(registry) {
+		return nil, nil
+	}
+	objects, err := informer.List[runtime.Object](ctx, func(ctx context.Context) (watch.Interface, error) { return o.watch(ctx, registry) })
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", o.resource, err)
+	}
+	return objects, nil
+}
+
+// EachKey calls a function with the requests for everything that exists now.
+func (s *Input) EachKey(ctx context.Context, registry *storage.Registry, do func(Key)) error {
+	for _, from := range s.origins() {
+		objects, err := from.list(ctx, registry)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			for _, req := range s.Keys(watch.Event{Type: watch.Added, Object: object}) {
+				do(req)
 			}
 		}
 	}
-	all := slices.Collect(maps.Values(byFeed))
-	for _, s := range all {
-		s.begin = sync.OnceFunc(func() {
-			s.begun.Store(true)
-			for _, follower := range s.followers {
-				follower.unheard.Done()
+	return nil
+}
+
+// consumer is one source of a controller.
+type consumer struct {
+	*running
+	source *Input
+}
+
+func (c consumer) enqueue(event watch.EventType, object runtime.Object) {
+	for _, req := range c.source.Keys(watch.Event{Type: event, Object: object}) {
+		c.Add(req)
+	}
+}
+
+// sharedInformer is the informer of one origin with the controllers that it serves.
+type sharedInformer struct {
+	origin
+	registry  *storage.Registry
+	consumers []consumer
+	replays   *replays
+	informer  *informer.Informer[runtime.Object]
+	// ready is closed when controllers need not wait for it: it has synced, or has failed to at the start.
+	ready     chan struct{}
+	markReady func()
+}
+
+// newInformers returns the informers of all controllers, which stop with the context.
+func newInformers(ctx context.Context, registry *storage.Registry, controllers []*running, replays *replays) map[origin]*sharedInformer {
+	all := map[origin]*sharedInformer{}
+	for _, c := range controllers {
+		for at := range c.Inputs {
+			source := &c.Inputs[at]
+			for _, from := range source.origins() {
+				if all[from] == nil {
+					all[from] = newSharedInformer(ctx, registry, from, replays)
+				}
+				all[from].consumers = append(all[from].consumers, consumer{c, source})
 			}
-		})
+		}
 	}
 	return all
 }
 
-// run follows the resource until the context ends.
-func (s *source) run(ctx context.Context) {
-	defer s.replays.Wait()
-	defer s.begin()
-	patience := time.AfterFunc(startPatience, s.begin)
-	defer patience.Stop()
-	newBackoff := func() wait.Backoff {
-		return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 10 * time.Second}
-	}
-	backoff := newBackoff()
-	for again := false; ctx.Err() == nil; again = true {
-		synced, err := s.follow(ctx, again)
-		if ctx.Err() != nil {
-			return
-		}
-		s.begin()
-		if synced {
-			backoff = newBackoff()
-		}
-		watchRestarts.WithLabelValues(s.resource.String()).Inc()
-		delay := backoff.Step()
-		klog.FromContext(ctx).V(2).Info("The controllers' watch ended, starting it again", "resource", s.resource, "delay", delay, "reason", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
-	}
+func newSharedInformer(ctx context.Context, registry *storage.Registry, from origin, replays *replays) *sharedInformer {
+	s := &sharedInformer{origin: from, registry: registry, replays: replays, ready: make(chan struct{})}
+	s.markReady = sync.OnceFunc(func() { close(s.ready) })
+	s.informer = informer.NewWithHandler(from.resource, s.start, informer.EventHandler[runtime.Object]{
+		OnReplace: func(_ context.Context, objects []runtime.Object, _ string) error { s.replace(ctx, objects); return nil },
+		OnAdd:     s.handler(watch.Added),
+		OnUpdate:  s.handler(watch.Modified),
+		OnDelete:  s.handler(watch.Deleted),
+	})
+	return s
 }
 
-// follow starts one watch and hands its events on until it ends. It tells whether the watch delivered all that
-// exists.
-func (s *source) follow(ctx context.Context, again bool) (synced bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// start starts a watch. Controllers do not wait for a resource that cannot be watched.
+func (s *sharedInformer) start(ctx context.Context) (watch.Interface, error) {
 	stream, err := s.watch(ctx, s.registry)
 	if err != nil {
-		return false, fmt.Errorf("watching %s: %w", s.resource, err)
+		s.markReady()
 	}
-	defer stream.Stop()
-	for event := range stream.ResultChan() {
-		switch event.Type {
-		case watch.Added, watch.Modified, watch.Deleted:
-			for _, follower := range s.followers {
-				follower.enqueue(event)
-			}
-		case watch.Bookmark:
-			if synced {
-				continue
-			}
-			synced = true
-			if again || s.begun.Load() {
-				s.replayOthers(ctx)
-			}
-			s.begin()
-		case watch.Error:
-			return synced, fmt.Errorf("watching %s: %w", s.resource, apierrors.FromObject(event.Object))
-		}
-	}
-	return synced, nil
+	return stream, err
 }
 
-// replayOthers makes the followers look at everything again, because deletions of this resource that happened between
-// two watches, or after a follower began without this source, were seen by nobody.
-func (s *source) replayOthers(ctx context.Context) {
-	for _, of := range s.followers {
+func (s *sharedInformer) run(ctx context.Context) {
+	timeout := time.AfterFunc(startTimeout, s.markReady)
+	defer timeout.Stop()
+	s.informer.Run(ctx)
+}
+
+func (s *sharedInformer) handler(event watch.EventType) func(context.Context, runtime.Object) error {
+	return func(_ context.Context, object runtime.Object) error {
+		for _, consumer := range s.consumers {
+			consumer.enqueue(event, object)
+		}
+		return nil
+	}
+}
+
+// replace enqueues everything. Deletions may have been missed between two watches, or after controllers started without
+// this informer: then the other sources of its controllers are replayed.
+func (s *sharedInformer) replace(ctx context.Context, objects []runtime.Object) {
+	for _, object := range objects {
+		for _, consumer := range s.consumers {
+			consumer.enqueue(watch.Added, object)
+		}
+	}
+	select {
+	case <-s.ready:
+		s.replayOthers(ctx)
+	default:
+		s.markReady()
+	}
+}
+
+func (s *sharedInformer) replayOthers(ctx context.Context) {
+	for _, of := range s.consumers {
 		for at := range of.Inputs {
-			other := follower{of.running, at}
-			for _, from := range of.feeds(at) {
-				switch {
-				case from == s.feed:
-				case from.of != nil:
-					s.replayLater(ctx, from, other)
-				default:
-					s.replay(ctx, from, other)
+			other := consumer{of.running, &of.Inputs[at]}
+			for _, from := range other.source.origins() {
+				if from != s.origin {
+					s.replays.start(ctx, replay{from, other})
 				}
 			}
 		}
 	}
 }
 
-// replayLater replays a stream of the follower's own, which may be silent for as long as it likes. One replay that has not
-// ended stands for all that are asked for meanwhile.
-func (s *source) replayLater(ctx context.Context, from feed, to follower) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, pending := s.replayed[to]; pending {
-		return
-	}
-	s.replayed[to] = struct{}{}
-	s.replays.Go(func() {
-		s.replay(ctx, from, to)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.replayed, to)
-	})
+// Start implements source.TypedSource. The informer enqueues into the controllers' queues by itself.
+func (s *sharedInformer) Start(context.Context, workqueue.TypedRateLimitingInterface[Key]) error {
+	return nil
 }
 
-func (s *source) replay(ctx context.Context, from feed, to follower) {
-	err := from.list(ctx, s.registry, func(obj runtime.Object) error {
-		to.enqueue(watch.Event{Type: watch.Added, Object: obj})
+// WaitForSync implements source.TypedSyncingSource.
+func (s *sharedInformer) WaitForSync(ctx context.Context) error {
+	select {
+	case <-s.ready:
 		return nil
-	})
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sharedInformer) String() string { return s.resource.String() }
+
+// sourcesOf returns the informers of a controller.
+func sourcesOf(c *running, informers map[origin]*sharedInformer) []source.TypedSource[Key] {
+	found := map[origin]source.TypedSource[Key]{}
+	for at := range c.Inputs {
+		for _, from := range c.Inputs[at].origins() {
+			found[from] = informers[from]
+		}
+	}
+	return slices.Collect(maps.Values(found))
+}
+
+// replay enqueues everything of one origin for one consumer.
+type replay struct {
+	origin
+	consumer
+}
+
+// replays run beside the informers, because an own watch may not deliver its initial events for long.
+type replays struct {
+	registry *storage.Registry
+	group    sync.WaitGroup
+	mu       sync.Mutex
+	// pending are the replays that have not listed yet.
+	pending map[replay]struct{}
+}
+
+// start starts a replay, unless one is pending, which will list what this one would.
+func (r *replays) start(ctx context.Context, one replay) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, pending := r.pending[one]; pending {
+		return
+	}
+	r.pending[one] = struct{}{}
+	r.group.Go(func() { r.run(ctx, one) })
+}
+
+func (r *replays) run(ctx context.Context, one replay) {
+	objects, err := one.list(ctx, r.registry)
+	r.mu.Lock()
+	delete(r.pending, one)
+	r.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Replaying a resource to a controller failed", "controller", to.Name, "resource", from.resource)
+		klog.FromContext(ctx).Error(err, "Replaying a source failed", "controller", one.Name, "resource", one.resource)
+	}
+	for _, object := range objects {
+		one.enqueue(watch.Added, object)
 	}
 }

@@ -107,7 +107,8 @@ func start(t *testing.T, existing ...string) *env {
 	e.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*cacheWatcher).processInterval"))
+		goleak.VerifyNone(t, before,
+			goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2")) // a timer of each list
 	})
 	t.Cleanup(e.stop)
 	if err := i.WaitForSync(t.Context()); err != nil || !i.HasSynced() {

@@ -116,7 +116,7 @@ func (c *Collector) deleteForeground(ctx context.Context, n view) (time.Duration
 	blocking := c.blocking(n.key)
 	for _, dependent := range blocking {
 		if dependent.waits != forDependents {
-			c.loop.Add(dependent.key)
+			c.controller.Add(dependent.key)
 		}
 	}
 	if len(blocking) > 0 {

@@ -50,8 +50,8 @@ type Config struct {
 
 // Collector collects garbage. It is a follow.Listener of all storages.
 type Collector struct {
-	cfg  Config
-	loop *controller.Loop[key]
+	cfg        Config
+	controller *controller.Typed[key]
 	// synced tells whether all objects of the shard are known.
 	synced func() bool
 	// reported are pairs of dependent and owner of which it has been said that they live in different namespaces.
@@ -67,14 +67,16 @@ func New(cfg Config) *Collector {
 		synced:   func() bool { return false },
 		reported: lru.New(reportedPairs),
 	}
-	c.loop = controller.NewLoop(controller.Work[key]{
-		Name: "garbage-collector", Workers: workers, Timeout: objectTimeout, RetryBase: retryBase, RetryMax: retryMax,
-		Cluster:  func(k key) logicalcluster.Name { return k.cluster },
-		Describe: func(k key) []any { return []any{"uid", k.uid} },
-		Do:       c.process,
-		Quiet:    func(err error) bool { return errors.Is(err, errUnknownKind) }, // it may be served one day
+	c.controller = controller.NewTyped(controller.Options[key]{
+		Name: "garbage-collector", MaxConcurrentReconciles: workers, Timeout: objectTimeout, RetryBase: retryBase, RetryMax: retryMax,
+		ClusterName: func(k key) logicalcluster.Name { return k.cluster },
+		Reconcile: func(ctx context.Context, k key) (controller.Result, error) {
+			after, err := c.process(ctx, k)
+			return controller.Result{RequeueAfter: after}, err
+		},
+		IsExpected: func(err error) bool { return errors.Is(err, errUnknownKind) }, // the kind may be served later
 	})
-	c.graph = newGraph(c.loop.Add)
+	c.graph = newGraph(c.controller.Add)
 	return c
 }
 
@@ -83,7 +85,7 @@ var _ follow.Listener = &Collector{}
 // Run collects until the context ends and its workers have returned. The follower tells the collector of all objects.
 func (c *Collector) Run(ctx context.Context, follower *follow.Follower) {
 	c.synced = follower.Synced
-	c.loop.Run(ctx)
+	c.controller.Run(ctx)
 }
 
 // Size returns how many objects are remembered, and how many owners they name.

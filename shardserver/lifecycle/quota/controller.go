@@ -39,9 +39,9 @@ type Config struct {
 
 // Controller keeps the status of quotas. It is a follow.Listener of all storages.
 type Controller struct {
-	cfg    Config
-	quotas *storage.Reader[*core.ResourceQuota]
-	loop   *controller.Loop[controller.Key]
+	cfg        Config
+	quotas     *storage.Reader[*core.ResourceQuota]
+	controller *controller.Typed[controller.Key]
 
 	*index
 }
@@ -54,13 +54,17 @@ func New(cfg Config) *Controller {
 		cfg:    cfg,
 		quotas: storage.NewReader[*core.ResourceQuota](cfg.Registry, Quotas),
 	}
-	c.loop = controller.NewLoop(controller.Work[controller.Key]{
-		Name: "resource-quota", Workers: workers, Timeout: countTimeout, RetryBase: retryBase, RetryMax: retryMax,
-		Cluster: controller.OfKey, Describe: controller.DescribeKey, Do: c.reconcile,
+	c.controller = controller.NewTyped(controller.Options[controller.Key]{
+		Name: "resource-quota", MaxConcurrentReconciles: workers, Timeout: countTimeout, RetryBase: retryBase, RetryMax: retryMax,
+		ClusterName: controller.ClusterNameOf,
+		Reconcile: func(ctx context.Context, req controller.Key) (controller.Result, error) {
+			after, err := c.reconcile(ctx, req)
+			return controller.Result{RequeueAfter: after}, err
+		},
 	})
-	c.index = newIndex(c.loop.AddAfter)
+	c.index = newIndex(c.controller.AddAfter)
 	return c
 }
 
 // Run counts until the context ends and its workers have returned.
-func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
+func (c *Controller) Run(ctx context.Context) { c.controller.Run(ctx) }
