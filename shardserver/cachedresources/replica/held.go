@@ -49,11 +49,11 @@ func (h *held) list(ctx context.Context, cluster logicalcluster.Name) (map[strin
 }
 
 func (h *held) keep(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
-	return h.storage.Keep(logicalcluster.With(ctx, cluster), object)
+	return h.storage.Put(logicalcluster.With(ctx, cluster), object)
 }
 
 func (h *held) drop(ctx context.Context, cluster logicalcluster.Name, name string) error {
-	return h.storage.Drop(logicalcluster.With(ctx, cluster), name)
+	return h.storage.Delete(logicalcluster.With(ctx, cluster), name)
 }
 
 // complete says that the copies of a source are all that it offers, incomplete takes it back.

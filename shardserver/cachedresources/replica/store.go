@@ -196,7 +196,7 @@ func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID
 }
 
 // Serve answers a get, list or watch of what a source has, as a schema (the name of a definition in system:bound-crds)
-// describes it. The logical cluster of the request is that of the source; how objects are shown, raw.PresentedIn says. On
+// describes it. The logical cluster of the request is that of the source; how objects are shown, crdstorage.WithProjection says. On
 // an error nothing was written; it is a ServiceUnavailable while the copies are not complete.
 func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, schema types.UID) error {
 	h, done, err := s.acquire(source.place())
@@ -233,7 +233,7 @@ func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.
 
 // get reads an object, at the resource version "0" from memory.
 func (h *held) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
-	ctx = request.WithNamespace(logicalcluster.With(crdstorage.AsStored(ctx), cluster), "")
+	ctx = request.WithNamespace(logicalcluster.With(crdstorage.WithoutProjection(ctx), cluster), "")
 	object, err := h.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, err

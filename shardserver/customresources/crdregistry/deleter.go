@@ -61,5 +61,5 @@ func (d *fallbackDeleter) remove(ctx context.Context, name string, options *meta
 	if options != nil && options.Preconditions != nil {
 		preconditions.UID, preconditions.ResourceVersion = options.Preconditions.UID, options.Preconditions.ResourceVersion
 	}
-	return d.store.Remove(ctx, name, preconditions)
+	return d.store.DeleteUndecoded(ctx, name, preconditions)
 }

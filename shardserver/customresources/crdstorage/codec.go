@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Codec reads and writes objects as they stand in etcd: JSON without a resource version.
+// Codec encodes objects as in etcd: JSON without a resource version.
 var Codec runtime.Codec = codec{}
 
 type codec struct{}
@@ -20,14 +20,14 @@ func (codec) Identifier() runtime.Identifier { return "atoll-raw-json" }
 func (codec) Encode(obj runtime.Object, w io.Writer) error {
 	switch obj := obj.(type) {
 	case *Object:
-		_, err := w.Write(append((&Object{stored: obj.stored}).append(nil), '\n')) // as the stock codec of custom resources ends it
+		_, err := w.Write(append((&Object{stored: obj.stored}).append(nil), '\n')) // with a newline, as the upstream codec of custom resources
 		return err
 	default:
 		return fmt.Errorf("encoding %T as a stored custom resource is not possible", obj)
 	}
 }
 
-// Decode implements runtime.Decoder. It keeps data, which must not change afterwards.
+// Decode implements runtime.Decoder. It retains data, which must not be modified afterwards.
 func (codec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj := &Object{}
 	switch into := into.(type) {

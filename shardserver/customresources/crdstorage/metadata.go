@@ -14,7 +14,7 @@ func (o *Object) field(name string) string {
 	}
 	s := scanner{text: o.stored.json, pos: int(o.stored.metadata) - 1}
 	var found string
-	_ = s.members(1, func(key string) error { // it was scanned before
+	_ = s.members(1, func(key string) error { // the object was scanned before
 		start := s.pos
 		err := s.value(1)
 		if key[1:len(key)-1] == name {
@@ -34,8 +34,8 @@ func fieldInto[T any](o *Object, name string) T {
 	return value
 }
 
-// has tells whether the object has one of the fields that are rarely set.
-func (o *Object) has(what presence) bool { return o.stored != nil && o.stored.has&what != 0 }
+// has returns whether the object has one of the optional fields.
+func (o *Object) has(flag fieldFlags) bool { return o.stored != nil && o.stored.has&flag != 0 }
 
 // GetAnnotations implements metav1.Object.
 func (o *Object) GetAnnotations() map[string]string {
@@ -45,7 +45,7 @@ func (o *Object) GetAnnotations() map[string]string {
 	}
 	var annotations map[string]string
 	s := scanner{text: text}
-	_ = s.strings(0, func(key, value string) { // it was scanned before
+	_ = s.strings(0, func(key, value string) { // the object was scanned before
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
@@ -54,7 +54,7 @@ func (o *Object) GetAnnotations() map[string]string {
 	return annotations
 }
 
-// GetOwnerReferences implements metav1.Object. It costs nothing for an object without owners.
+// GetOwnerReferences implements metav1.Object. It is cheap for an object without owners.
 func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 	if !o.has(hasOwnerReferences) {
 		return nil
@@ -62,7 +62,7 @@ func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 	return fieldInto[[]metav1.OwnerReference](o, "ownerReferences")
 }
 
-// GetFinalizers implements metav1.Object. It costs nothing for an object without finalizers.
+// GetFinalizers implements metav1.Object. It is cheap for an object without finalizers.
 func (o *Object) GetFinalizers() []string {
 	if !o.has(hasFinalizers) {
 		return nil
@@ -70,7 +70,7 @@ func (o *Object) GetFinalizers() []string {
 	return fieldInto[[]string](o, "finalizers")
 }
 
-// GetDeletionTimestamp implements metav1.Object. It costs nothing for an object that is not being deleted.
+// GetDeletionTimestamp implements metav1.Object. It is cheap for an object that is not being deleted.
 func (o *Object) GetDeletionTimestamp() *metav1.Time {
 	if !o.has(hasDeletionTimestamp) {
 		return nil
@@ -99,10 +99,10 @@ func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry {
 	return fieldInto[[]metav1.ManagedFieldsEntry](o, "managedFields")
 }
 
-// GetSelfLink implements metav1.Object. Nothing stores one.
+// GetSelfLink implements metav1.Object. It is not stored.
 func (o *Object) GetSelfLink() string { return "" }
 
-// SetSelfLink implements metav1.Object. Nothing stores one.
+// SetSelfLink implements metav1.Object. It is not stored.
 func (o *Object) SetSelfLink(string) {}
 
 // SetName implements metav1.Object.

@@ -13,22 +13,21 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Metadata serves LIST and WATCH of the metadata of all objects of a resource, without any definition (contract 1.5).
+// Metadata serves LIST and WATCH of the metadata of all objects of a resource, without a definition (contract 1.5).
 type Metadata struct {
 	minTimeout time.Duration
 	serializer *serializer
 }
 
-// NewMetadata returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the
-// client asks otherwise.
+// NewMetadata returns a server of metadata. Watches end after minRequestTimeout or up to twice as long, unless the client
+// requests another timeout.
 func NewMetadata(minRequestTimeout time.Duration) *Metadata {
 	return &Metadata{minTimeout: minRequestTimeout, serializer: newSerializer(nil, "", "metadata")}
 }
 
-// Serve answers a LIST or WATCH whose Accept header asks for PartialObjectMetadataList (PartialObjectMetadata for a watch)
-// out of all the given storages of a resource, in the logical cluster of the context, which may be the wildcard. It
-// returns false, with nothing written, for everything else. The version in the request does not matter: metadata is the
-// same in all of them.
+// Serve serves a LIST or WATCH that accepts PartialObjectMetadataList (PartialObjectMetadata for a watch) from all given
+// storages of a resource, in the logical cluster of the context, which may be the wildcard. For other requests it returns
+// false and writes nothing. The version in the request is irrelevant: all versions have the same metadata.
 func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, resource schema.GroupResource, storages ...clusterstorage.Store) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Subresource != "" || (info.Verb != "list" && info.Verb != "watch") || len(storages) == 0 {
@@ -39,12 +38,12 @@ func (m *Metadata) Serve(w http.ResponseWriter, req *http.Request, resource sche
 	if err != nil || !isMetadata(mediaType.Convert, info.Verb) {
 		return false
 	}
-	var list rest.Lister = merged(storages)
-	var watch rest.Watcher = merged(storages)
+	var list rest.Lister = mergedStores(storages)
+	var watch rest.Watcher = mergedStores(storages)
 	if len(storages) == 1 {
 		list, watch = storages[0], storages[0]
 	}
-	instrumented(info, false, handlers.ListResource(list, watch, scope, info.Verb == "watch", m.minTimeout))(w, req)
+	withMetrics(info, false, handlers.ListResource(list, watch, scope, info.Verb == "watch", m.minTimeout))(w, req)
 	return true
 }
 

@@ -13,10 +13,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Object is a custom resource as stored: the JSON that etcd holds, in whatever version, and its resource version. It
-// is two words; copies share everything else, so that copying and keeping one is cheap. Getters of the rarer metadata
-// (annotations, owners, managed fields ...) parse what they return on each call; what is malformed reads as missing.
-// Setters write the object anew: they are for the few places of the stock libraries that need them.
+// Object is a custom resource as stored: the JSON that is in etcd, in its stored version, and its resource version. It has
+// two words; copies share everything else and are cheap. Getters of less common metadata (annotations, owner references,
+// managed fields) parse the JSON on each call and treat malformed fields as missing. Setters encode the whole object again;
+// they are for the few places of upstream libraries that need them.
 type Object struct {
 	stored          *stored
 	resourceVersion uint64
@@ -32,7 +32,7 @@ var (
 	_ metav1.ListInterface = &List{}
 )
 
-// NewObject returns an object of JSON as it stands in etcd. It keeps data, which must not change afterwards.
+// NewObject returns an object with JSON as in etcd. It retains data, which must not be modified afterwards.
 func NewObject(data []byte, resourceVersion uint64) (*Object, error) {
 	s, err := parse(data)
 	if err != nil {
@@ -48,7 +48,7 @@ type List struct {
 	Items           []Object `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object. The copy shares what never changes.
+// DeepCopyObject implements runtime.Object. The copy shares the immutable content.
 func (o *Object) DeepCopyObject() runtime.Object {
 	if o == nil {
 		return nil
@@ -67,7 +67,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 	return c
 }
 
-// JSON returns the object as stored, without resource version. It is empty for an object of no content.
+// JSON returns the object as stored, without resource version. It is empty for an object without content.
 func (o *Object) JSON() string {
 	if o.stored == nil {
 		return ""
@@ -89,16 +89,16 @@ func (o *Object) Unstructured() (*unstructured.Unstructured, error) {
 	return obj, nil
 }
 
-// WriteTo implements io.WriterTo: the JSON with the resource version in it, without white space around it.
+// WriteTo implements io.WriterTo: the JSON with the resource version, without surrounding white space.
 func (o *Object) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(o.append(nil))
 	return int64(n), err
 }
 
-// MarshalJSON implements json.Marshaler, for encoders that know nothing of this type.
+// MarshalJSON implements json.Marshaler, for encoders without support for this type.
 func (o *Object) MarshalJSON() ([]byte, error) { return o.append(nil), nil }
 
-// UnmarshalJSON implements json.Unmarshaler. A resource version in the text becomes that of the object.
+// UnmarshalJSON implements json.Unmarshaler. It sets the resource version from the JSON.
 func (o *Object) UnmarshalJSON(data []byte) error {
 	var version struct {
 		Metadata struct {
@@ -122,10 +122,10 @@ func (o *Object) size() int {
 	if o.stored == nil {
 		return 64
 	}
-	return len(o.stored.json) + len(o.stored.body) + 64
+	return len(o.stored.json) + len(o.stored.payload) + 64
 }
 
-// append writes the JSON behind what buffer holds, with the resource version spliced in where the metadata begins.
+// append appends the JSON to a buffer, with the resource version inserted at the beginning of the metadata.
 func (o *Object) append(buffer []byte) []byte {
 	switch s := o.stored; {
 	case s == nil && o.resourceVersion == 0:
@@ -137,7 +137,7 @@ func (o *Object) append(buffer []byte) []byte {
 	case o.resourceVersion == 0:
 		return s.append(buffer, 0, len(s.json))
 	case s.metadata == 0:
-		// Only objects that no API wrote lack metadata.
+		// Only objects that were not written through the API have no metadata.
 		buffer = append(buffer, `{"metadata":{"resourceVersion":"`...)
 		buffer = strconv.AppendUint(buffer, o.resourceVersion, 10)
 		buffer = append(buffer, `"}`...)
@@ -181,7 +181,7 @@ func (o *Object) SetGroupVersionKind(kind schema.GroupVersionKind) {
 	}
 }
 
-// change writes the object anew.
+// change modifies the object and encodes it again.
 func (o *Object) change(change func(*unstructured.Unstructured)) {
 	obj, err := o.Unstructured()
 	if err != nil {
@@ -193,7 +193,7 @@ func (o *Object) change(change func(*unstructured.Unstructured)) {
 	}
 }
 
-// LogicalCluster returns the name of the logical cluster that the object was stored in, empty if it never was.
+// LogicalCluster returns the name of the logical cluster that the object was stored in, empty if it was not stored.
 func (o *Object) LogicalCluster() string {
 	if o.stored == nil {
 		return ""
@@ -225,7 +225,7 @@ func (o *Object) GetUID() types.UID {
 	return types.UID(o.stored.uid)
 }
 
-// GetLabels implements metav1.Object. The map is shared by all copies of the object: do not change it.
+// GetLabels implements metav1.Object. All copies of the object share the map, callers must not modify it.
 func (o *Object) GetLabels() map[string]string {
 	if o.stored == nil {
 		return nil
@@ -241,7 +241,7 @@ func (o *Object) GetResourceVersion() string {
 	return strconv.FormatUint(o.resourceVersion, 10)
 }
 
-// SetResourceVersion implements metav1.Object. What is not a number counts as none.
+// SetResourceVersion implements metav1.Object. A version that is no number unsets it.
 func (o *Object) SetResourceVersion(version string) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

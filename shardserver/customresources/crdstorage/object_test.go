@@ -77,7 +77,7 @@ func sameAs(t *testing.T, data string) {
 	if err != nil || again.JSON() != obj.JSON() {
 		t.Fatalf("%q is written as %q, and that is read as %v, %v", data, obj.JSON(), again, err)
 	}
-	again.share(clusterstorage.NewShared(), 1)
+	again.sharePayload(clusterstorage.NewShared(), 1)
 	sameWhenShared(t, again, obj)
 }
 

@@ -11,23 +11,23 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Options say how custom resources are stored.
+// Options configure the storage of custom resources.
 type Options struct {
 	// Storage is the etcd of the shard. Its codec and transformer are not used.
 	Storage storagebackend.Config
 	// Transformers encrypt at rest; nil for none.
 	Transformers storagevalue.ResourceTransformers
-	// WatchCache keeps the objects in memory. Without it every read goes to etcd.
+	// WatchCache enables the watch cache. Without it every read goes to etcd.
 	WatchCache bool
 	// GarbageCollection and DeleteCollectionWorkers are those of the shard's other resources.
 	GarbageCollection       bool
 	DeleteCollectionWorkers int
 }
 
-// Pool hands out the storages of custom resources: one for all logical clusters per group-resource and key segment.
+// Pool has the storages of custom resources: one for all logical clusters per group-resource and key segment.
 type Pool struct {
 	options Options
-	// shared is what objects of all storages have in common in memory.
+	// shared interns the payloads of the objects of all storages.
 	shared *clusterstorage.Shared
 
 	mu      sync.Mutex
@@ -39,9 +39,9 @@ type poolKey struct {
 	segment  string
 }
 
-// poolEntry is one storage and its users. It is opened once, outside of the pool's lock: that may wait for etcd.
+// poolEntry is one storage and its reference count. It is opened once, without the pool's lock, as that may wait for etcd.
 type poolEntry struct {
-	users   int
+	refs    int
 	open    sync.Once
 	storage *Storage
 	err     error
@@ -53,7 +53,7 @@ func NewPool(options Options) *Pool {
 }
 
 // Acquire returns the storage of a resource under a key segment ("customresources" for those of plain definitions, the
-// identity for those of exports), opening it for its first user. Call release once when done; the last one closes the
+// identity for those of exports), opening it if necessary. Callers must call release; the last release closes the
 // storage, its watch cache and every watch on it, and waits for that.
 func (p *Pool) Acquire(resource schema.GroupResource, segment string) (storage *Storage, release func(), err error) {
 	key := poolKey{resource, segment}
@@ -63,7 +63,7 @@ func (p *Pool) Acquire(resource schema.GroupResource, segment string) (storage *
 		entry = &poolEntry{}
 		p.entries[key] = entry
 	}
-	entry.users++
+	entry.refs++
 	p.mu.Unlock()
 
 	entry.open.Do(func() { entry.storage, entry.err = open(p.options, p.shared, resource, segment) })
@@ -74,11 +74,11 @@ func (p *Pool) Acquire(resource schema.GroupResource, segment string) (storage *
 	return entry.storage, sync.OnceFunc(func() { p.release(key, entry) }), nil
 }
 
-// release takes one user away. A storage that failed to open is forgotten at once, so that the next try is a new one.
+// release drops a reference. A storage that failed to open is removed at once, so that the next Acquire retries.
 func (p *Pool) release(key poolKey, entry *poolEntry) {
 	p.mu.Lock()
-	entry.users--
-	unused := entry.users == 0
+	entry.refs--
+	unused := entry.refs == 0
 	if (unused || entry.err != nil) && p.entries[key] == entry {
 		delete(p.entries, key)
 	}

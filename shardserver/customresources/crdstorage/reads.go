@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// Reads serves GET, LIST and WATCH of one content from the bytes in storage.
+// Reads serves GET, LIST and WATCH of one compiled CRD from the stored bytes.
 type Reads struct {
 	views      *Views
 	namespaced bool
@@ -25,26 +25,26 @@ type Reads struct {
 	minTimeout time.Duration
 }
 
-// versionReads is what Reads needs for one served version.
+// versionReads are the reads of one served version.
 type versionReads struct {
 	scope      handlers.RequestScope
 	listKind   string
 	deprecated bool
 	warning    string
-	// bound is what was made for the current view of the version.
-	bound atomic.Pointer[boundReads]
+	// current are the readers of the current view of the version.
+	current atomic.Pointer[viewReads]
 }
 
-// boundReads serve through one view. There are two: whole objects must be what the schema of the view makes of them,
-// the metadata of an object is the same in all versions.
-type boundReads struct {
-	view            *View
-	whole, metadata *reader
-	scope           *handlers.RequestScope
+// viewReads are the readers of one view: one of whole objects, which are decoded and converted by the view, and one of
+// metadata, which is equal in all versions.
+type viewReads struct {
+	view              *View
+	objects, metadata *reader
+	scope             *handlers.RequestScope
 }
 
-// NewReads returns the reads of a content. The definition is the canonical one of the content, with its accepted
-// names. Watches end after minRequestTimeout or up to twice as long, unless the client asks otherwise.
+// NewReads returns the reads of a compiled CRD with its definition. Watches end after minRequestTimeout or up to twice as
+// long, unless the client requests another timeout.
 func NewReads(views *Views, definition *apiextensionsv1.CustomResourceDefinition, minRequestTimeout time.Duration) *Reads {
 	spec, names := &definition.Spec, &definition.Status.AcceptedNames
 	r := &Reads{
@@ -73,11 +73,10 @@ func NewReads(views *Views, definition *apiextensionsv1.CustomResourceDefinition
 	return r
 }
 
-// Serve answers a request of the context's logical cluster (which may be the wildcard), with its RequestInfo in the
-// context. It returns false, with nothing written, for what it leaves to the stock handler of the content: other
-// verbs, subresources, versions that are not served, other output than JSON or metadata, and everything until the
-// stock handler has made the view of the version. Whoever ends a definition in one cluster ends its watches there by
-// cancelling the context of the request.
+// Serve serves a request to the context's logical cluster, which may be the wildcard. It returns false and writes nothing
+// for requests that the upstream handler must serve: other verbs, subresources, versions that are not served, other output
+// than JSON or metadata, and all requests before the upstream handler has created the view of the version. Callers end the
+// watches of a logical cluster by canceling the context of the request.
 func (r *Reads) Serve(w http.ResponseWriter, req *http.Request) bool {
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Subresource != "" || (info.Namespace != "" && !r.namespaced) {
@@ -87,58 +86,58 @@ func (r *Reads) Serve(w http.ResponseWriter, req *http.Request) bool {
 	if served == nil {
 		return false
 	}
-	bound := served.bind(r.views.Version(info.APIVersion), r.namespaced)
-	if bound == nil {
+	reads := served.forView(r.views.Version(info.APIVersion), r.namespaced)
+	if reads == nil {
 		return false
 	}
-	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, bound.scope.Serializer, bound.scope)
+	mediaType, _, err := negotiation.NegotiateOutputMediaType(req, reads.scope.Serializer, reads.scope)
 	if err != nil {
 		return false
 	}
-	objects := bound.whole
+	reader := reads.objects
 	switch {
 	case isMetadata(mediaType.Convert, info.Verb):
-		objects = bound.metadata
+		reader = reads.metadata
 	case mediaType.Convert != nil || !isJSON(mediaType.Accepted):
 		return false
 	}
-	handler := handlerFor(info, objects, bound.scope, r.namespaced, r.minTimeout)
+	handler := readHandler(info, reader, reads.scope, r.namespaced, r.minTimeout)
 	if handler == nil {
 		return false
 	}
 	if served.deprecated {
 		warning.AddWarning(req.Context(), "", served.warning)
 	}
-	instrumented(info, served.deprecated, handler)(w, req)
+	withMetrics(info, served.deprecated, handler)(w, req)
 	return true
 }
 
-// bind returns what serves through a view; nil without one.
-func (s *versionReads) bind(view *View, namespaced bool) *boundReads {
+// forView returns the readers of a view; nil without a view.
+func (s *versionReads) forView(view *View, namespaced bool) *viewReads {
 	if view == nil {
 		return nil
 	}
-	if bound := s.bound.Load(); bound != nil && bound.view == view {
-		return bound
+	if reads := s.current.Load(); reads != nil && reads.view == view {
+		return reads
 	}
-	naming := clusterScope
+	nameScope := clusterScope
 	if namespaced {
-		naming = namespaceScope
+		nameScope = namespaceScope
 	}
 	scope := s.scope
 	scope.Serializer = newSerializer(view, s.listKind, view.id)
-	bound := &boundReads{
+	reads := &viewReads{
 		view:     view,
-		whole:    view.storage.reader(&formedStorage{Interface: view.Interface, view: view}, naming),
-		metadata: view.storage.reader(&formedStorage{Interface: view.Interface, view: view, asStored: true}, naming),
+		objects:  view.storage.reader(&viewStorage{Interface: view.Interface, view: view}, nameScope),
+		metadata: view.storage.reader(&viewStorage{Interface: view.Interface, view: view, asStored: true}, nameScope),
 		scope:    &scope,
 	}
-	s.bound.Store(bound)
-	return bound
+	s.current.Store(reads)
+	return reads
 }
 
-// handlerFor returns the stock handler of a read, or nil for what is none.
-func handlerFor(info *request.RequestInfo, objects *reader, scope *handlers.RequestScope, namespaced bool, minTimeout time.Duration) http.HandlerFunc {
+// readHandler returns the upstream handler of a read, or nil for other verbs.
+func readHandler(info *request.RequestInfo, objects *reader, scope *handlers.RequestScope, namespaced bool, minTimeout time.Duration) http.HandlerFunc {
 	switch info.Verb {
 	case "get":
 		if namespaced && info.Namespace == "" {
@@ -153,14 +152,14 @@ func handlerFor(info *request.RequestInfo, objects *reader, scope *handlers.Requ
 	return nil
 }
 
-// instrumented counts requests as the stock handler of custom resources does.
-func instrumented(info *request.RequestInfo, deprecated bool, handler http.HandlerFunc) http.HandlerFunc {
+// withMetrics records the metrics of the upstream handler of custom resources.
+func withMetrics(info *request.RequestInfo, deprecated bool, handler http.HandlerFunc) http.HandlerFunc {
 	return metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, info.Resource, "",
 		metrics.CleanScope(info), metrics.APIServerComponent, deprecated, "", handler)
 }
 
-// deprecationWarning is what clients of a deprecated version are told: what the definition says, else which newer
-// version to use.
+// deprecationWarning returns the warning for clients of a deprecated version: that of the definition, else one with the
+// newer version to use.
 func deprecationWarning(spec *apiextensionsv1.CustomResourceDefinitionSpec, deprecated *apiextensionsv1.CustomResourceDefinitionVersion) string {
 	if deprecated.DeprecationWarning != nil {
 		return *deprecated.DeprecationWarning

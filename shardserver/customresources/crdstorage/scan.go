@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// errJSON is why a scan stopped.
+// errJSON is the error of invalid JSON.
 var errJSON = errors.New("not valid JSON")
 
-// maxDepth bounds the nesting of what is scanned, as encoding/json does.
+// maxDepth bounds the nesting, as encoding/json does.
 const maxDepth = 10000
 
-// scanner walks over JSON text (RFC 8259) without decoding it. Every method starts at pos and leaves pos behind what
-// it consumed.
+// scanner scans JSON (RFC 8259) without decoding it. Every method starts at pos and sets pos after what it consumed.
 type scanner struct {
 	text string
 	pos  int
@@ -49,7 +48,7 @@ func (s *scanner) end() error {
 }
 
 // members calls visit for every member of the object at pos, positioned at its value. Visit must consume exactly the
-// value. The key is as written, with its quotes.
+// value. The key is not unescaped, and has its quotes.
 func (s *scanner) members(depth int, visit func(key string) error) error {
 	if depth > maxDepth || s.peek() != '{' {
 		return s.fail()
@@ -173,7 +172,7 @@ func (s *scanner) str() error {
 	return s.fail()
 }
 
-// escape returns how many bytes behind a backslash belong to the escape, 0 if it is none.
+// escape returns the length of the escape after a backslash, 0 if it is invalid.
 func escape(text string) int {
 	if text == "" {
 		return 0

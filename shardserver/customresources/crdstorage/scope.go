@@ -13,14 +13,14 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// requestScope is what the stock read handlers need to know of a resource, but for the serializer.
+// requestScope returns the request scope of a resource for the upstream read handlers, without the serializer.
 func requestScope(resource schema.GroupVersionResource, kind schema.GroupVersionKind, namespaced bool, selectable []string) handlers.RequestScope {
 	return handlers.RequestScope{
 		Namer:               handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
 		ParameterCodec:      metav1.ParameterCodec,
 		StandardSerializers: textSerializers(),
-		TableConvertor:      rest.NewDefaultTableConvertor(resource.GroupResource()), // tables are negotiated, then left to others
-		Convertor:           fieldLabels{namespaced: namespaced, selectable: selectable},
+		TableConvertor:      rest.NewDefaultTableConvertor(resource.GroupResource()), // tables are negotiated here and served by the upstream handler
+		Convertor:           fieldLabelConvertor{namespaced: namespaced, selectable: selectable},
 		Resource:            resource,
 		Kind:                kind,
 		HubGroupVersion:     kind.GroupVersion(),
@@ -28,16 +28,16 @@ func requestScope(resource schema.GroupVersionResource, kind schema.GroupVersion
 	}
 }
 
-// fieldLabels knows by which fields clients may select. It is all that reading asks of a converter.
-type fieldLabels struct {
+// fieldLabelConvertor validates field selectors. Reads need no other conversion.
+type fieldLabelConvertor struct {
 	namespaced bool
 	selectable []string
 }
 
-var errNoConversion = errors.New("reads of stored objects convert nothing")
+var errNoConversion = errors.New("reads of stored objects do not convert")
 
-// ConvertFieldLabel implements runtime.ObjectConvertor, with the wording of the stock custom resources.
-func (f fieldLabels) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+// ConvertFieldLabel implements runtime.ObjectConvertor, with upstream's message.
+func (f fieldLabelConvertor) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
 	if label == nameField || (label == namespaceField && f.namespaced) || slices.Contains(f.selectable, label) {
 		return label, value, nil
 	}
@@ -45,9 +45,9 @@ func (f fieldLabels) ConvertFieldLabel(_ schema.GroupVersionKind, label, value s
 }
 
 // Convert implements runtime.ObjectConvertor.
-func (fieldLabels) Convert(_, _, _ any) error { return errNoConversion }
+func (fieldLabelConvertor) Convert(_, _, _ any) error { return errNoConversion }
 
 // ConvertToVersion implements runtime.ObjectConvertor.
-func (fieldLabels) ConvertToVersion(runtime.Object, runtime.GroupVersioner) (runtime.Object, error) {
+func (fieldLabelConvertor) ConvertToVersion(runtime.Object, runtime.GroupVersioner) (runtime.Object, error) {
 	return nil, errNoConversion
 }

@@ -8,17 +8,17 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// predicate returns what the shared storage must select by for the selectors of a content.
+// predicate returns the predicate of the shared storage for a predicate of the compiled CRD.
 func (v *View) predicate(predicate storage.SelectionPredicate) storage.SelectionPredicate {
-	if bySchema(predicate.Field) {
+	if needsSchema(predicate.Field) {
 		predicate.Field = schemaSelector{Selector: predicate.Field, view: v}
 	}
 	predicate.GetAttrs = attributes
 	return predicate
 }
 
-// bySchema tells whether a selector needs more than the fields that all objects have.
-func bySchema(selector fields.Selector) bool {
+// needsSchema returns whether a selector selects by other fields than name and namespace.
+func needsSchema(selector fields.Selector) bool {
 	if selector == nil {
 		return false
 	}
@@ -30,22 +30,22 @@ func bySchema(selector fields.Selector) bool {
 	return false
 }
 
-// list lists objects of the shared storage by the selectors of the content. Whole lists are selected from here, where
-// the forms of objects are known, which spares decoding; pages must be selected from below, so that they are full.
+// list lists objects of the shared storage by the selectors of the compiled CRD. Lists without pages are filtered here, with
+// the cached variants of objects; pages are filtered by the shared storage, so that they are full.
 func (v *View) list(ctx context.Context, key string, opts storage.ListOptions, list *List) error {
 	selector := opts.Predicate.Field
-	if opts.Predicate.Limit > 0 || opts.Predicate.Continue != "" || !bySchema(selector) {
+	if opts.Predicate.Limit > 0 || opts.Predicate.Continue != "" || !needsSchema(selector) {
 		opts.Predicate = v.predicate(opts.Predicate)
 		return v.Interface.GetList(ctx, key, opts, list)
 	}
-	opts.Predicate.Field, opts.Predicate.GetAttrs = ofMetadata(selector), attributes
+	opts.Predicate.Field, opts.Predicate.GetAttrs = metadataFields(selector), attributes
 	if err := v.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
 	selected := list.Items[:0]
 	for i := range list.Items {
 		obj := v.newFunc()
-		if err := v.found(&list.Items[i], obj); err != nil {
+		if err := v.decodeCaching(&list.Items[i], obj); err != nil {
 			return err
 		}
 		if _, fieldSet, err := v.getAttrs(obj); err == nil && selector.Matches(fieldSet) {
@@ -56,8 +56,8 @@ func (v *View) list(ctx context.Context, key string, opts storage.ListOptions, l
 	return nil
 }
 
-// ofMetadata returns the part of a selector that every object can be selected by.
-func ofMetadata(selector fields.Selector) fields.Selector {
+// metadataFields returns the requirements of a selector on name and namespace.
+func metadataFields(selector fields.Selector) fields.Selector {
 	var parts []fields.Selector
 	for _, r := range selector.Requirements() {
 		switch {
@@ -71,10 +71,9 @@ func ofMetadata(selector fields.Selector) fields.Selector {
 	return fields.AndSelectors(parts...)
 }
 
-// schemaSelector selects by fields that only the schema of a content makes selectable. It runs inside the shared
-// storage and its watch cache, because only there is it known whether the state of an object before a change was
-// selected, which turns the change into an addition or a deletion. It decodes what it looks at: fields may be
-// defaulted or converted. A watch does so in its own goroutine, at the cost of nobody else.
+// schemaSelector selects by the selectable fields of a definition. It runs inside the shared storage and its watch cache,
+// which have the previous state of a changed object, needed to turn a modification into an addition or a deletion. It
+// decodes objects, as fields may be defaulted or converted. Each watch does so in its own goroutine.
 type schemaSelector struct {
 	fields.Selector
 	view *View
@@ -83,8 +82,8 @@ type schemaSelector struct {
 // Matches implements fields.Selector, given the attributes of the shared storage.
 func (s schemaSelector) Matches(attributes fields.Fields) bool {
 	obj := s.view.newFunc()
-	if err := s.view.decodeJSON(attributes.Get(headField)+attributes.Get(bodyField)+attributes.Get(tailField), obj); err != nil {
-		return false // as the stock storage: what cannot be selected by is left out
+	if err := s.view.decodeJSON(attributes.Get(headField)+attributes.Get(payloadField)+attributes.Get(tailField), obj); err != nil {
+		return false // as in the upstream storage, objects that cannot be decoded do not match
 	}
 	_, fieldSet, err := s.view.getAttrs(obj)
 	return err == nil && s.Selector.Matches(fieldSet)

@@ -18,15 +18,14 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// serializer writes stored objects as JSON. Everything else (errors, metadata in whatever encoding) it leaves to the
-// serializer that the stock handler of custom resources uses. It offers the same media types in the same order, so
-// that negotiation comes out the same.
+// serializer encodes stored objects as JSON, and everything else (errors, metadata in any encoding) with the serializer of
+// the upstream handler of custom resources. It has the same media types in the same order, so negotiation is the same.
 type serializer struct {
-	// view forms what the encoder gets as stored: the objects of watches. It is nil where only metadata is served.
+	// view decodes and converts the objects of watches, which the encoder gets as stored. It is nil for metadata.
 	view     *View
 	listKind string
-	// identifier differs between all serializers of one storage: its watch cache shares what encoders of one identifier
-	// wrote, and a new view may show the same object in another form.
+	// identifier is unique among the serializers of one storage: its watch cache shares the output of encoders with one
+	// identifier, and the same object may have another variant in another view.
 	identifier string
 	infos      []runtime.SerializerInfo
 }
@@ -48,8 +47,8 @@ func newSerializer(view *View, listKind, identifier string) *serializer {
 	return s
 }
 
-// codecs encode the kinds around custom resources, and negotiate as the stock handler does, which offers CBOR where the
-// gate is on. The gate is set before the first shard of a process exists.
+// codecs are those of the upstream handler, which include CBOR if the feature gate is enabled. The gate is set before the
+// first shard of a process is created.
 var codecs = sync.OnceValue(func() kubeserializer.CodecFactory {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
 		return apiextensionsserver.Codecs
@@ -59,7 +58,7 @@ var codecs = sync.OnceValue(func() kubeserializer.CodecFactory {
 
 func isJSON(info runtime.SerializerInfo) bool { return info.MediaType == runtime.ContentTypeJSON }
 
-// textSerializers are the encodings that custom resources have when they are not reduced to metadata or a table.
+// textSerializers are the encodings of whole custom resources, which exclude protobuf.
 func textSerializers() []runtime.SerializerInfo {
 	var infos []runtime.SerializerInfo
 	for _, info := range codecs().SupportedMediaTypes() {
@@ -70,8 +69,8 @@ func textSerializers() []runtime.SerializerInfo {
 	return infos
 }
 
-// isMetadata tells whether a client asked for metadata alone, and in the kind that the verb answers with: a list is no
-// object, and events of a watch hold objects.
+// isMetadata returns whether a client requests metadata only, with the kind for the verb: PartialObjectMetadataList for a
+// list, else PartialObjectMetadata.
 func isMetadata(convert *schema.GroupVersionKind, verb string) bool {
 	if convert == nil || convert.Group != metav1.GroupName {
 		return false
@@ -94,9 +93,9 @@ func (s *serializer) EncoderForVersion(encoder runtime.Encoder, version runtime.
 	if !ok {
 		return codecs().EncoderForVersion(encoder, version)
 	}
-	others := codecs().EncoderForVersion(own.Serializer, version)
-	identifier := runtime.Identifier(s.identifier + " " + string(others.Identifier()))
-	return &versionEncoder{jsonEncoder: own, others: others, identifier: identifier}
+	fallback := codecs().EncoderForVersion(own.Serializer, version)
+	identifier := runtime.Identifier(s.identifier + " " + string(fallback.Identifier()))
+	return &versionEncoder{jsonEncoder: own, fallback: fallback, identifier: identifier}
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
@@ -104,21 +103,21 @@ func (s *serializer) DecoderToVersion(decoder runtime.Decoder, version runtime.G
 	return codecs().DecoderToVersion(decoder, version)
 }
 
-// jsonEncoder stands in the negotiated media types for writing stored objects, in the place of the stock serializer.
+// jsonEncoder replaces the upstream serializer in the negotiated media types, for stored objects.
 type jsonEncoder struct {
 	runtime.Serializer
 	serializer *serializer
 	pretty     bool
 }
 
-// versionEncoder writes stored objects as they are and hands everything else on.
+// versionEncoder encodes stored objects, and delegates everything else.
 type versionEncoder struct {
 	*jsonEncoder
-	others     runtime.Encoder
+	fallback   runtime.Encoder
 	identifier runtime.Identifier
 }
 
-// Identifier implements runtime.Encoder. That of the stock serializer in it tells whether it is pretty.
+// Identifier implements runtime.Encoder. It includes that of the upstream serializer, which depends on pretty.
 func (e *versionEncoder) Identifier() runtime.Identifier { return e.identifier }
 
 // Encode implements runtime.Encoder.
@@ -127,17 +126,17 @@ func (e *versionEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	case runtime.CacheableObject:
 		return obj.CacheEncode(e.Identifier(), e.Encode, w)
 	case *Object:
-		return e.printed(w, func(w io.Writer) error { return e.object(obj, w) })
+		return e.indent(w, func(w io.Writer) error { return e.object(obj, w) })
 	case *List:
-		return e.printed(w, func(w io.Writer) error { return e.list(obj, w) })
+		return e.indent(w, func(w io.Writer) error { return e.list(obj, w) })
 	case *metav1.WatchEvent:
 		return writeEvent(obj, w)
 	}
-	return e.others.Encode(obj, w)
+	return e.fallback.Encode(obj, w)
 }
 
-// printed indents what is written if the client asked for that.
-func (e *versionEncoder) printed(w io.Writer, write func(io.Writer) error) error {
+// indent indents the output if the client requests that.
+func (e *versionEncoder) indent(w io.Writer, write func(io.Writer) error) error {
 	if !e.pretty {
 		return write(w)
 	}
@@ -153,17 +152,17 @@ func (e *versionEncoder) printed(w io.Writer, write func(io.Writer) error) error
 }
 
 func (e *versionEncoder) object(obj *Object, w io.Writer) error {
-	formed, err := e.formed(obj)
+	variant, err := e.variant(obj)
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(formed.append(make([]byte, 0, formed.size())), '\n'))
+	_, err = w.Write(append(variant.append(make([]byte, 0, variant.size())), '\n'))
 	return err
 }
 
-// formed returns an object in the form that clients of the view see. A bookmark of the watch cache, which has no
-// content, gets the kind that clients expect.
-func (e *versionEncoder) formed(obj *Object) (*Object, error) {
+// variant returns the variant of an object in the view. A bookmark of the watch cache, which has no content, gets the kind
+// of the view.
+func (e *versionEncoder) variant(obj *Object) (*Object, error) {
 	view := e.serializer.view
 	if view == nil {
 		return obj, nil
@@ -173,14 +172,14 @@ func (e *versionEncoder) formed(obj *Object) (*Object, error) {
 		bookmark.SetGroupVersionKind(view.newFunc().GetObjectKind().GroupVersionKind())
 		return &bookmark, nil
 	}
-	return view.form(obj)
+	return view.variant(obj)
 }
 
-// chunk is how much of a list is gathered before it is written out.
-const chunk = 32 << 10
+// flushSize is the size of the writes of a list.
+const flushSize = 32 << 10
 
-// list writes a list item by item. Its items were formed when they were listed, so that errors came before the first
-// byte. The first write is one byte long: by that the response writer knows that more will come.
+// list writes a list item by item. The items are variants already, so conversion errors occur before the first byte. The
+// first write is one byte, so that the response writer treats the response as a stream.
 func (e *versionEncoder) list(list *List, w io.Writer) error {
 	metadata, err := json.Marshal(listMeta{
 		Continue: list.Continue, RemainingItemCount: list.RemainingItemCount, ResourceVersion: list.ResourceVersion,
@@ -191,13 +190,13 @@ func (e *versionEncoder) list(list *List, w io.Writer) error {
 	if _, err := io.WriteString(w, "{"); err != nil {
 		return err
 	}
-	buffer := make([]byte, 0, chunk+chunk/4)
+	buffer := make([]byte, 0, flushSize+flushSize/4)
 	buffer = fmt.Appendf(buffer, `"apiVersion":%q,"kind":%q,"metadata":%s,"items":[`, e.serializer.view.version.String(), e.serializer.listKind, metadata)
 	for i := range list.Items {
 		if i > 0 {
 			buffer = append(buffer, ',')
 		}
-		if buffer = list.Items[i].append(buffer); len(buffer) >= chunk {
+		if buffer = list.Items[i].append(buffer); len(buffer) >= flushSize {
 			if _, err := w.Write(buffer); err != nil {
 				return err
 			}
@@ -208,23 +207,23 @@ func (e *versionEncoder) list(list *List, w io.Writer) error {
 	return err
 }
 
-// listMeta is the metadata of a list as the stock handler of custom resources writes it.
+// listMeta is the metadata of a list as the upstream handler of custom resources writes it.
 type listMeta struct {
 	Continue           string `json:"continue"`
 	RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
 	ResourceVersion    string `json:"resourceVersion"`
 }
 
-// writeEvent writes an event around an object that is JSON already, without looking at it again.
+// writeEvent writes an event whose object is encoded already.
 func writeEvent(event *metav1.WatchEvent, w io.Writer) error {
 	buffer, _ := eventBuffers.Get().(*[]byte)
 	defer eventBuffers.Put(buffer)
 	text := strconv.AppendQuote(append((*buffer)[:0], `{"type":`...), event.Type)
 	text = append(append(text, `,"object":`...), bytes.TrimSpace(event.Object.Raw)...)
 	*buffer = append(text, "}\n"...)
-	_, err := w.Write(*buffer) // at once: readers count on whole events
+	_, err := w.Write(*buffer) // one write per event, as readers of the stream expect
 	return err
 }
 
-// eventBuffers are for events on their way to a watcher: there are as many events as watchers for each change.
+// eventBuffers are reused, as each change is written to each watcher.
 var eventBuffers = sync.Pool{New: func() any { return new([]byte) }}

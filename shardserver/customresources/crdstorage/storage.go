@@ -18,15 +18,15 @@ type Storage struct {
 	resource schema.GroupResource
 	segment  string
 	options  Options
-	// objects is the stock storage and watch cache of *Object, behind the decorator that keeps clusters apart.
+	// objects is the upstream storage and watch cache of *Object, behind the decorator that isolates logical clusters.
 	objects storage.Interface
 	destroy func()
-	// opened counts the views that there ever were.
-	opened atomic.Uint64
+	// viewCount counts the views that were created, for their ids.
+	viewCount atomic.Uint64
 }
 
-// open makes the storage and, if there is to be one, its watch cache, which fills in the background.
-func open(options Options, texts *clusterstorage.Shared, resource schema.GroupResource, segment string) (*Storage, error) {
+// open creates the storage and, if enabled, its watch cache, which fills in the background.
+func open(options Options, payloads *clusterstorage.Shared, resource schema.GroupResource, segment string) (*Storage, error) {
 	s := &Storage{resource: resource, segment: segment, options: options}
 	config := options.Storage.ForResource(resource)
 	config.Codec = Codec
@@ -38,7 +38,7 @@ func open(options Options, texts *clusterstorage.Shared, resource schema.GroupRe
 	if options.WatchCache {
 		decorate = clusterstorage.WithCacheOf(func(obj runtime.Object) {
 			if object, ok := obj.(*Object); ok {
-				object.share(texts, clusterstorage.SharedTextSize)
+				object.sharePayload(payloads, clusterstorage.SharedTextSize)
 			}
 		})
 	}
@@ -46,23 +46,23 @@ func open(options Options, texts *clusterstorage.Shared, resource schema.GroupRe
 	if err != nil {
 		return nil, err
 	}
-	s.objects, s.destroy = &shared{Interface: objects, cached: options.WatchCache}, destroy
+	s.objects, s.destroy = &sharedStorage{Interface: objects, cached: options.WatchCache}, destroy
 	return s, nil
 }
 
 func newObject() runtime.Object { return &Object{} }
 func newList() runtime.Object   { return &List{} }
 
-// Resource returns what is stored.
+// Resource returns the stored resource.
 func (s *Storage) Resource() schema.GroupResource { return s.resource }
 
-// Segment returns what stands between resource and logical cluster in the keys.
+// Segment returns the key segment between resource and logical cluster.
 func (s *Storage) Segment() string { return s.segment }
 
-// Prefix returns what all keys begin with, "/<group or core>/<resource>/<segment>", behind the prefix of the shard.
+// Prefix returns the key prefix, "/<group or core>/<resource>/<segment>", below the prefix of the shard.
 func (s *Storage) Prefix() string { return Prefix(s.resource, s.segment) }
 
-// Prefix returns what the keys of a resource under a segment begin with.
+// Prefix returns the key prefix of a resource and a segment.
 func Prefix(resource schema.GroupResource, segment string) string {
 	group := resource.Group
 	if group == "" {
@@ -71,7 +71,7 @@ func Prefix(resource schema.GroupResource, segment string) string {
 	return "/" + group + "/" + resource.Resource + "/" + segment
 }
 
-// key is where an object stands inside its logical cluster. Clusters may disagree about the scope of a resource.
+// key returns the key of an object without the logical cluster. Logical clusters may define a resource with different scopes.
 func (s *Storage) key(obj runtime.Object) (string, error) {
 	object, ok := obj.(*Object)
 	if !ok {
@@ -90,13 +90,13 @@ func (s *Storage) key(obj runtime.Object) (string, error) {
 const (
 	nameField      = "metadata.name"
 	namespaceField = "metadata.namespace"
-	// These give selectors of a view the JSON of the object itself, in three parts. No request can name them.
-	headField = "\x00head"
-	bodyField = "\x00body"
-	tailField = "\x00tail"
+	// These pass the JSON of the object to selectors of a view, in three parts. Requests cannot select by them.
+	headField    = "\x00head"
+	payloadField = "\x00body"
+	tailField    = "\x00tail"
 )
 
-// attributes are what the shared storage selects objects by.
+// attributes returns the labels and fields that the shared storage selects by.
 func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	object, ok := obj.(*Object)
 	if !ok {
@@ -104,7 +104,7 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	}
 	set := fields.Set{nameField: object.GetName(), namespaceField: object.GetNamespace()}
 	if object.stored != nil {
-		set[headField], set[bodyField], set[tailField] = object.stored.parts()
+		set[headField], set[payloadField], set[tailField] = object.stored.parts()
 	}
 	return object.GetLabels(), set, nil
 }

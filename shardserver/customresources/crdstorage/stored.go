@@ -16,42 +16,42 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// stored is an object as etcd holds it. It never changes, but for forms, so that every copy of an Object shares it.
+// stored is an object as it is in etcd. It is immutable, except for variants, and all copies of an Object share it.
 type stored struct {
-	// json has no white space around it and neither metadata.resourceVersion nor metadata.selfLink in it. Where body is not
-	// empty, the byte at cut stands for it.
-	json, body string
-	// What follows are pieces of json; they share its memory where they need no unescaping.
+	// json has no surrounding white space, no metadata.resourceVersion and no metadata.selfLink. If payload is not empty,
+	// the byte at payloadOffset is its placeholder.
+	json, payload string
+	// The following fields are substrings of json, unless they had to be unescaped.
 	typeMeta                      unique.Handle[typeMeta]
 	name, namespace, uid, cluster string
 	labels                        map[string]string
-	// metadata is the offset of the first byte behind the brace that opens the metadata, 0 if there is none.
-	metadata, cut uint32
-	has           presence
-	// forms are what the object looks like through views that read it before.
-	forms atomic.Pointer[form]
+	// metadata is the offset of the first byte after the opening brace of the metadata, 0 without metadata.
+	metadata, payloadOffset uint32
+	has                     fieldFlags
+	// variants are the cached variants of views.
+	variants atomic.Pointer[variant]
 }
 
 // typeMeta is interned: there are few kinds and many objects.
 type typeMeta struct{ apiVersion, kind string }
 
-// presence tells which rarely set fields of the metadata an object has.
-type presence uint8
+// fieldFlags are the optional fields of the metadata that an object has.
+type fieldFlags uint8
 
 const (
-	hasMembers presence = 1 << iota // the metadata is not empty
+	hasMembers fieldFlags = 1 << iota // the metadata is not empty
 	hasOwnerReferences
 	hasFinalizers
 	hasDeletionTimestamp
 )
 
-// maxSize bounds the JSON of one object: offsets in it are 32 bits wide. etcd refuses far smaller ones.
+// maxSize bounds the JSON of one object: offsets have 32 bits. The limit of etcd is far lower.
 const maxSize = 1 << 30
 
-// parse reads what etcd holds. It keeps the bytes: they must not change afterwards, which the callers in the stock
-// storage hold to (each value comes in a slice of its own).
+// parse parses the JSON of an object. It retains data, which must not be modified afterwards; the upstream storage complies,
+// as each value is a separate slice.
 func parse(data []byte) (*stored, error) {
-	data = bytes.Trim(data, " \t\r\n") // what JSON calls space, and nothing else
+	data = bytes.Trim(data, " \t\r\n") // JSON white space
 	if len(data) > maxSize {
 		return nil, fmt.Errorf("an object of %d bytes is too large", len(data))
 	}
@@ -66,7 +66,7 @@ func parse(data []byte) (*stored, error) {
 	return parseMap(content)
 }
 
-// parseMap encodes an object as Kubernetes would have stored it. Metadata that is no object means nothing.
+// parseMap encodes an object as Kubernetes would store it, and drops metadata that is no object.
 func parseMap(content map[string]any) (*stored, error) {
 	if _, ok := content["metadata"].(map[string]any); !ok {
 		delete(content, "metadata")
@@ -79,12 +79,12 @@ func parseMap(content map[string]any) (*stored, error) {
 	}
 	s, plain, err := scan(string(data))
 	if err == nil && !plain {
-		return nil, fmt.Errorf("%w: it stays ambiguous when written anew", errJSON)
+		return nil, fmt.Errorf("%w: it is ambiguous after encoding", errJSON)
 	}
 	return s, err
 }
 
-// scan finds the fields of an object. It is not plain if they cannot be taken from the text as they stand: what
+// scan finds the fields of an object. The text is not plain if the fields cannot be found in a single pass; JSON that
 // Kubernetes stores always is.
 func scan(text string) (s *stored, plain bool, err error) {
 	if !utf8.ValidString(text) {
@@ -101,7 +101,7 @@ func scan(text string) (s *stored, plain bool, err error) {
 	return o.stored, o.plain, nil
 }
 
-// objectScanner gathers the fields of one object while it walks over its text.
+// objectScanner collects the fields of one object.
 type objectScanner struct {
 	scanner
 	stored   *stored
@@ -110,8 +110,8 @@ type objectScanner struct {
 	plain    bool
 }
 
-// once notes a field; one that comes twice means what its last value says, which is not found in one walk.
-func (o *objectScanner) once(bit uint) {
+// markSeen records a field. A duplicate field has its last value, which a single pass does not find.
+func (o *objectScanner) markSeen(bit uint) {
 	if o.seen&(1<<bit) != 0 {
 		o.plain = false
 	}
@@ -121,13 +121,13 @@ func (o *objectScanner) once(bit uint) {
 func (o *objectScanner) root(key string) error {
 	switch key {
 	case `"apiVersion"`:
-		o.once(0)
+		o.markSeen(0)
 		return o.text(&o.typeMeta.apiVersion)
 	case `"kind"`:
-		o.once(1)
+		o.markSeen(1)
 		return o.text(&o.typeMeta.kind)
 	case `"metadata"`:
-		o.once(2)
+		o.markSeen(2)
 		if o.peek() != '{' {
 			o.plain = false
 			return o.value(0)
@@ -135,7 +135,7 @@ func (o *objectScanner) root(key string) error {
 		o.stored.metadata = uint32(o.pos) + 1 //nolint:gosec // parse bounds the size
 		return o.members(1, o.meta)
 	}
-	o.unescaped(key)
+	o.checkEscapedKey(key)
 	return o.value(0)
 }
 
@@ -143,16 +143,16 @@ func (o *objectScanner) meta(key string) error {
 	o.stored.has |= hasMembers
 	switch key {
 	case `"name"`:
-		o.once(3)
+		o.markSeen(3)
 		return o.text(&o.stored.name)
 	case `"namespace"`:
-		o.once(4)
+		o.markSeen(4)
 		return o.text(&o.stored.namespace)
 	case `"uid"`:
-		o.once(5)
+		o.markSeen(5)
 		return o.text(&o.stored.uid)
 	case `"labels"`:
-		o.once(6)
+		o.markSeen(6)
 		return o.stringMap(func(key, value string) {
 			if o.stored.labels == nil {
 				o.stored.labels = map[string]string{}
@@ -160,30 +160,30 @@ func (o *objectScanner) meta(key string) error {
 			o.stored.labels[key] = value
 		})
 	case `"annotations"`:
-		o.once(7)
+		o.markSeen(7)
 		return o.stringMap(func(key, value string) {
 			if key == logicalcluster.AnnotationKey {
 				o.stored.cluster = value
 			}
 		})
 	case `"ownerReferences"`:
-		o.once(8)
-		return o.present(hasOwnerReferences)
+		o.markSeen(8)
+		return o.markPresent(hasOwnerReferences)
 	case `"finalizers"`:
-		o.once(9)
-		return o.present(hasFinalizers)
+		o.markSeen(9)
+		return o.markPresent(hasFinalizers)
 	case `"deletionTimestamp"`:
-		o.once(10)
-		return o.present(hasDeletionTimestamp)
+		o.markSeen(10)
+		return o.markPresent(hasDeletionTimestamp)
 	case `"resourceVersion"`, `"selfLink"`:
 		o.plain = false
 	}
-	o.unescaped(key)
+	o.checkEscapedKey(key)
 	return o.value(1)
 }
 
-// unescaped looks at a key again that is written with escapes: it may be one of those looked for.
-func (o *objectScanner) unescaped(key string) {
+// checkEscapedKey checks whether a key with escapes is one of the collected fields.
+func (o *objectScanner) checkEscapedKey(key string) {
 	if strings.IndexByte(key, '\\') < 0 {
 		return
 	}
@@ -194,8 +194,8 @@ func (o *objectScanner) unescaped(key string) {
 	}
 }
 
-// present skips a value and notes that it is there, unless it is null or empty.
-func (o *objectScanner) present(what presence) error {
+// markPresent skips a value and sets its flag, unless it is null or empty.
+func (o *objectScanner) markPresent(flag fieldFlags) error {
 	start := o.pos
 	if err := o.value(1); err != nil {
 		return err
@@ -203,12 +203,12 @@ func (o *objectScanner) present(what presence) error {
 	switch o.scanner.text[start:o.pos] {
 	case "null", "[]", `""`:
 	default:
-		o.stored.has |= what
+		o.stored.has |= flag
 	}
 	return nil
 }
 
-// text takes a string; a value of another kind counts as missing, as in the lenient decoding of stored objects.
+// text sets a string; a value of another type counts as missing, as in the lenient decoding of stored objects.
 func (o *objectScanner) text(into *string) error {
 	value, err := o.stringValue()
 	*into = value

@@ -14,35 +14,35 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// View is the storage of one content in one version, for the stock store of custom resources: a storage.Interface of
-// *unstructured.Unstructured above the shared storage of *Object. What it does not override concerns the whole shared
-// storage: readiness, progress of watches, statistics, the current revision.
+// View is the storage of one compiled CRD in one version, for the upstream store of custom resources: a storage.Interface of
+// *unstructured.Unstructured over the shared storage of *Object. Methods that it does not override concern the whole shared
+// storage: readiness, watch progress, statistics, the current revision.
 type View struct {
 	storage.Interface // of *Object
 	storage           *Storage
-	// id tells the views of a storage apart, for those that end as well as for those that come.
-	id       string
-	identity *identity
-	// computing are held while forms are computed.
-	computing computing
-	// asIs is the form of all objects that the view shows as they are stored.
-	asIs *form
-	// codec decodes what is stored into the version of the view, converted, defaulted and pruned, and encodes it in
-	// the version in which the content stores.
+	// id is unique among all views of a storage, closed ones included.
+	id     string
+	viewID *viewID
+	// variantLocks are held while variants are computed.
+	variantLocks variantLocks
+	// identical is the variant of all objects that the view serves as they are stored.
+	identical *variant
+	// codec decodes stored objects into the version of the view, with conversion, defaulting and pruning, and encodes
+	// objects in the storage version.
 	codec runtime.Codec
-	// version is that of the objects of the view; newFunc returns an empty one of its kind.
+	// version is the version of the objects of the view; newFunc returns an empty object.
 	version schema.GroupVersion
 	newFunc func() runtime.Object
-	// getAttrs computes what selectors of the content see, for a decoded object.
+	// getAttrs returns the labels and fields of a decoded object.
 	getAttrs storage.AttrFunc
 	// ctx ends with the view.
-	ctx   context.Context //nolint:containedctx // it is the lifetime of the view, which watches share
+	ctx   context.Context //nolint:containedctx // the lifetime of the view, which bounds its watches
 	close func()
 }
 
 var _ storage.Interface = &View{}
 
-// decode fills into with what the JSON means in the version of the view.
+// decode decodes an object into the version of the view.
 func (v *View) decode(obj *Object, into runtime.Object) error {
 	if err := v.decodeStored(obj.stored, into); err != nil {
 		return err
@@ -50,12 +50,12 @@ func (v *View) decode(obj *Object, into runtime.Object) error {
 	return v.Versioner().UpdateObject(into, obj.resourceVersion)
 }
 
-// decodeStored is decode without a resource version. An object whose form in the view is known needs no codec, hence
-// no conversion webhook, again.
+// decodeStored is decode without the resource version. An object with a cached variant needs no codec and no conversion
+// webhook.
 func (v *View) decodeStored(s *stored, into runtime.Object) error {
-	f := s.form(v.identity)
+	f := s.variant(v.viewID)
 	if f == nil {
-		return v.decodeFully(s, into)
+		return v.decodeConverted(s, into)
 	}
 	if f.stored != nil {
 		s = f.stored
@@ -64,15 +64,15 @@ func (v *View) decodeStored(s *stored, into runtime.Object) error {
 	return err
 }
 
-// decodeJSON decodes JSON as it is stored.
+// decodeJSON decodes stored JSON.
 func (v *View) decodeJSON(json string, into runtime.Object) error {
 	_, _, err := v.codec.Decode(bytesOf(json), nil, into)
 	return err
 }
 
-// decodeFully decodes what is stored. The logical cluster stays what it is: a conversion webhook may change
-// annotations, but is a tenant's.
-func (v *View) decodeFully(s *stored, into runtime.Object) error {
+// decodeConverted decodes a stored object with the codec. It restores the annotation of the logical cluster, which a
+// tenant's conversion webhook could change.
+func (v *View) decodeConverted(s *stored, into runtime.Object) error {
 	if err := v.decodeJSON(s.text(), into); err != nil {
 		return err
 	}
@@ -81,16 +81,15 @@ func (v *View) decodeFully(s *stored, into runtime.Object) error {
 		return fmt.Errorf("a custom resource cannot be a %T", into)
 	}
 	if found, _, _ := unstructured.NestedString(obj.Object, "metadata", "annotations", logicalcluster.AnnotationKey); s.cluster != "" && found != s.cluster {
-		annotate(obj, s.cluster)
+		setClusterAnnotation(obj, s.cluster)
 	}
 	return nil
 }
 
-// encode returns the object to store for one in the version of the view. Like the stock storage it takes the resource
-// version out of obj, and like the decorator of the shared storage it stamps the logical cluster on it, which that
-// decorator would else have to do on the encoded object.
+// encode returns the object to store. Like the upstream storage it removes the resource version of obj, and like the
+// decorator of the shared storage it sets the logical cluster, as that is expensive on the encoded object.
 func (v *View) encode(ctx context.Context, obj runtime.Object) (*Object, error) {
-	if err := stamp(ctx, obj); err != nil {
+	if err := setLogicalCluster(ctx, obj); err != nil {
 		return nil, err
 	}
 	if err := v.Versioner().PrepareObjectForStorage(obj); err != nil {
@@ -107,20 +106,20 @@ func (v *View) encode(ctx context.Context, obj runtime.Object) (*Object, error) 
 	return &Object{stored: s}, nil
 }
 
-func stamp(ctx context.Context, obj runtime.Object) error {
+func setLogicalCluster(ctx context.Context, obj runtime.Object) error {
 	cluster, ok := logicalcluster.From(ctx)
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
 		return err
 	}
 	if ok && accessor.GetAnnotations()[logicalcluster.AnnotationKey] != cluster.String() {
-		annotate(accessor, cluster.String())
+		setClusterAnnotation(accessor, cluster.String())
 	}
 	return nil
 }
 
-// annotate says in an object which logical cluster it is of.
-func annotate(object metav1.Object, cluster string) {
+// setClusterAnnotation sets the annotation of the logical cluster.
+func setClusterAnnotation(object metav1.Object, cluster string) {
 	annotations := object.GetAnnotations() // a copy
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -151,26 +150,26 @@ func (v *View) Get(ctx context.Context, key string, opts storage.GetOptions, out
 	if err := v.Interface.Get(ctx, key, opts, obj); err != nil {
 		return err
 	}
-	return v.found(obj, out)
+	return v.decodeCaching(obj, out)
 }
 
-// found decodes an object that was read, or sets the zero value for one that was not found and need not be. Having its
-// form computed first costs more once, and makes every further read of the object cheap.
-func (v *View) found(obj *Object, out runtime.Object) error {
+// decodeCaching decodes an object, or sets the zero value for an object that was not found. It caches the variant, which
+// makes further reads of the object cheap.
+func (v *View) decodeCaching(obj *Object, out runtime.Object) error {
 	if obj.stored == nil {
 		return runtime.SetZeroValue(out)
 	}
-	if _, err := v.form(obj); err != nil {
+	if _, err := v.variant(obj); err != nil {
 		return err
 	}
 	return v.decode(obj, out)
 }
 
-// changing is found for an object that is about to be changed, or to be shown to one watcher: its form is of no use
-// later, unless a webhook had to be asked for it.
-func (v *View) changing(obj *Object, out runtime.Object) error {
+// decodeOnce decodes an object that is about to be updated, or for one watcher. It caches the variant only if the
+// conversion may need a webhook.
+func (v *View) decodeOnce(obj *Object, out runtime.Object) error {
 	if obj.stored == nil || obj.GroupVersionKind().GroupVersion() != v.version {
-		return v.found(obj, out)
+		return v.decodeCaching(obj, out)
 	}
 	return v.decode(obj, out)
 }
@@ -188,7 +187,7 @@ func (v *View) GetList(ctx context.Context, key string, opts storage.ListOptions
 	list.Items = make([]unstructured.Unstructured, len(objects.Items))
 	for i := range objects.Items {
 		item := v.newFunc()
-		if err := v.found(&objects.Items[i], item); err != nil {
+		if err := v.decodeCaching(&objects.Items[i], item); err != nil {
 			return err
 		}
 		into, ok := item.(*unstructured.Unstructured)
@@ -204,17 +203,17 @@ func (v *View) GetList(ctx context.Context, key string, opts storage.ListOptions
 	return v.Versioner().UpdateList(list, version, objects.Continue, objects.RemainingItemCount)
 }
 
-// Delete implements storage.Interface. The suggested existing object is not passed on: the watch cache of the shared
-// storage knows a better one.
+// Delete implements storage.Interface. It does not pass on the cached existing object: the watch cache of the shared
+// storage has a better one.
 func (v *View) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, _ runtime.Object, opts storage.DeleteOptions) error {
 	validateDecoded := func(ctx context.Context, obj runtime.Object) error {
 		object, _ := obj.(*Object)
-		if object == nil { // unreadable, and to be deleted nevertheless
+		if object == nil { // unreadable, and deleted nevertheless
 			return validate(ctx, nil)
 		}
 		existing := v.newFunc()
-		if err := v.changing(object, existing); err != nil {
+		if err := v.decodeOnce(object, existing); err != nil {
 			return err
 		}
 		return validate(ctx, existing)
@@ -226,7 +225,7 @@ func (v *View) Delete(ctx context.Context, key string, out runtime.Object, preco
 	return v.decode(deleted, out)
 }
 
-// GuaranteedUpdate implements storage.Interface. For the suggested existing object see Delete.
+// GuaranteedUpdate implements storage.Interface. For the cached existing object see Delete.
 func (v *View) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, _ runtime.Object) error {
 	tryDecoded := func(input runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
@@ -235,7 +234,7 @@ func (v *View) GuaranteedUpdate(ctx context.Context, key string, out runtime.Obj
 		if !ok {
 			return nil, nil, fmt.Errorf("a stored custom resource cannot be a %T", input)
 		}
-		if err := v.changing(object, existing); err != nil {
+		if err := v.decodeOnce(object, existing); err != nil {
 			return nil, nil, err
 		}
 		updated, ttl, err := tryUpdate(existing, response)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Views are what one content (equal definitions of any number of logical clusters) sees of a storage, by version. They
-// are the generic.RESTOptionsGetter to give to the stock handler of that content, which asks once per version.
+// Views are the views of one compiled CRD (equal definitions of any number of logical clusters), by version. They are the
+// generic.RESTOptionsGetter of its upstream handler, which calls it once per version.
 type Views struct {
 	storage *Storage
 
@@ -28,14 +28,14 @@ type Views struct {
 
 var _ generic.RESTOptionsGetter = &Views{}
 
-// Views returns what a new content sees of the storage: nothing until the stock handler has asked for it. Close it
-// when the content ends, before the storage is released.
+// Views returns the views of a new compiled CRD, which the upstream handler creates. Callers must close them before they
+// release the storage.
 func (s *Storage) Views() *Views { return &Views{storage: s, views: map[string]*View{}} }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (v *Views) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	if resource != v.storage.resource {
-		return generic.RESTOptions{}, fmt.Errorf("the storage of %s holds no %s", v.storage.resource, resource)
+		return generic.RESTOptions{}, fmt.Errorf("the storage of %s has no %s", v.storage.resource, resource)
 	}
 	config := v.storage.options.Storage.ForResource(resource)
 	config.Codec = unstructured.UnstructuredJSONScheme
@@ -48,7 +48,7 @@ func (v *Views) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) 
 	}, nil
 }
 
-// decorate implements generic.StorageDecorator: it is where the codec and the version of a view become known.
+// decorate implements generic.StorageDecorator. It creates a view, as its parameters have the codec and the version.
 func (v *Views) decorate(
 	config *storagebackend.ConfigForResource,
 	_ string,
@@ -60,15 +60,15 @@ func (v *Views) decorate(
 ) (storage.Interface, factory.DestroyFunc, error) {
 	version := newFunc().GetObjectKind().GroupVersionKind().GroupVersion()
 	if version.Version == "" {
-		return nil, nil, fmt.Errorf("the stock store of %s does not say which version it serves", config.GroupResource)
+		return nil, nil, fmt.Errorf("the upstream store of %s has no version", config.GroupResource)
 	}
-	id := &identity{}
+	id := &viewID{}
 	view := &View{
 		Interface: v.storage.objects,
 		storage:   v.storage,
-		id:        strconv.FormatUint(v.storage.opened.Add(1), 10),
-		identity:  id,
-		asIs:      &form{of: id},
+		id:        strconv.FormatUint(v.storage.viewCount.Add(1), 10),
+		viewID:    id,
+		identical: &variant{view: id},
 		codec:     config.Codec,
 		version:   version,
 		newFunc:   newFunc,
@@ -83,13 +83,13 @@ func (v *Views) decorate(
 	defer v.mu.Unlock()
 	if v.closed {
 		view.close()
-		return nil, nil, fmt.Errorf("the definition of %s is gone", config.GroupResource)
+		return nil, nil, fmt.Errorf("the definition of %s is deleted", config.GroupResource)
 	}
 	v.views[version.Version] = view
 	return view, func() { v.closeView(view) }, nil
 }
 
-// closeView ends one view, which the stock handler may already have replaced by another one.
+// closeView closes one view, which the upstream handler may already have replaced by another one.
 func (v *Views) closeView(view *View) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,16 +99,16 @@ func (v *Views) closeView(view *View) {
 	view.close()
 }
 
-// Version returns the view of a version, or nil while the stock handler has not asked for it (it does so at its first
-// request) and when the views are closed.
+// Version returns the view of a version, or nil before the upstream handler has created it (on its first request), and
+// after Close.
 func (v *Views) Version(version string) *View {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.views[version]
 }
 
-// Close ends all watches through the views; later ones end at once. Other requests that are under way finish. It may
-// be called more than once.
+// Close ends all watches through the views; later ones end at once. Other requests in flight complete. It may be called more
+// than once.
 func (v *Views) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -20,7 +20,7 @@ func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	}
 	failed := false
 	return watch.Filter(stream, func(event watch.Event) (watch.Event, bool) {
-		if failed { // nothing follows an error, as in the stock watches
+		if failed { // no event follows an error, as in upstream watches
 			return event, false
 		}
 		decoded, err := v.event(event)
@@ -32,8 +32,8 @@ func (v *View) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	}), nil
 }
 
-// watch is Watch without decoding: objects are *Object, in the envelope of the watch cache or not. It ends with the
-// view.
+// watch is Watch without decoding: objects are *Object, or envelopes of the watch cache with one. It ends when the view is
+// closed.
 func (v *View) watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	detach := context.AfterFunc(v.ctx, cancel)
@@ -44,22 +44,22 @@ func (v *View) watch(ctx context.Context, key string, opts storage.ListOptions) 
 		cancel()
 		return nil, err
 	}
-	return &endingWatch{Interface: stream, cancel: func() { detach(); cancel() }}, nil
+	return &cancelingWatch{Interface: stream, cancel: func() { detach(); cancel() }}, nil
 }
 
-// endingWatch is a watch whose context ends with it, or before.
-type endingWatch struct {
+// cancelingWatch is a watch that cancels its context when it is stopped.
+type cancelingWatch struct {
 	watch.Interface
 	cancel func()
 }
 
 // Stop implements watch.Interface.
-func (w *endingWatch) Stop() {
+func (w *cancelingWatch) Stop() {
 	w.cancel()
 	w.Interface.Stop()
 }
 
-// event decodes what a watch of the shared storage delivers.
+// event decodes the object of an event of the shared storage.
 func (v *View) event(event watch.Event) (watch.Event, error) {
 	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = envelope.GetObject()
@@ -74,10 +74,10 @@ func (v *View) event(event watch.Event) (watch.Event, error) {
 		return event, err
 	}
 	event.Object = v.newFunc()
-	return event, v.changing(obj, event.Object)
+	return event, v.decodeOnce(obj, event.Object)
 }
 
-// bookmark returns a bookmark of the kind of the view: a resource version and annotations, nothing else.
+// bookmark returns a bookmark with the kind of the view: a resource version and annotations.
 func (v *View) bookmark(obj *Object) (runtime.Object, error) {
 	bookmark := v.newFunc()
 	if err := v.Versioner().UpdateObject(bookmark, obj.resourceVersion); err != nil {
@@ -93,9 +93,9 @@ func (v *View) bookmark(obj *Object) (runtime.Object, error) {
 	return bookmark, nil
 }
 
-// statusOf returns an error as the watches of the stock storage report it.
+// statusOf returns the status that watches of the upstream storage report for an error.
 func statusOf(err error) *metav1.Status {
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // only an error that is a status stays one
+	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // a wrapped status is not reported as such, as upstream
 		s := status.Status()
 		return &s
 	}

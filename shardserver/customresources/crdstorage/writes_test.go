@@ -20,7 +20,7 @@ import (
 var chance = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|record \(\d+\)`)
 
 // settled is an answer without what differs by chance.
-func settled(body string) any {
+func ready(body string) any {
 	value := decoded(chance.ReplaceAllString(body, "CHANCE"))
 	strip(value)
 	return value
@@ -100,7 +100,7 @@ func TestWritesAnswerAsStock(t *testing.T) {
 				if step.method == http.MethodDelete && res.code == http.StatusMethodNotAllowed {
 					t.Fatal("not routed")
 				}
-				answers[name] = []any{res.code, settled(strings.ReplaceAll(res.body, group, "GROUP"))}
+				answers[name] = []any{res.code, ready(strings.ReplaceAll(res.body, group, "GROUP"))}
 			}
 			if !reflect.DeepEqual(answers["ours"], answers["stock"]) {
 				t.Errorf("got\n%v\nwant\n%v", answers["ours"], answers["stock"])

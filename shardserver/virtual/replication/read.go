@@ -51,7 +51,7 @@ func (w *Workspace) serveRead(rw http.ResponseWriter, req *http.Request, info *r
 			return
 		}
 	}
-	forwarded := virtual.InCluster(req.WithContext(crdstorage.PresentedIn(ctx, consumer, hiddenAnnotations...)))
+	forwarded := virtual.InCluster(req.WithContext(crdstorage.WithProjection(ctx, consumer, hiddenAnnotations...)))
 	if forwarded, err = withSelector(forwarded, info.Verb, selector); err == nil {
 		err = source.serve(rw, forwarded)
 	}

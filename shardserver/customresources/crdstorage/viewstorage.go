@@ -9,17 +9,17 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// formedStorage is the shared storage as read through a view: selectors are those of the content, objects are in the
-// form that its clients see, or as stored where only their metadata matters. Events of watches stay as they are, in
-// the envelope that shares one encoding among watchers: their encoder forms them.
-type formedStorage struct {
+// viewStorage reads the shared storage through a view: it selects by the fields of the compiled CRD and returns the variants
+// of the objects in the view, or the stored objects for metadata. Watch events keep their envelope, which shares one
+// encoding among watchers; the encoder decodes and converts their objects.
+type viewStorage struct {
 	storage.Interface
 	view     *View
 	asStored bool
 }
 
 // Get implements storage.Interface.
-func (s *formedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+func (s *viewStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	if err := s.Interface.Get(ctx, key, opts, out); err != nil || s.asStored {
 		return err
 	}
@@ -27,16 +27,16 @@ func (s *formedStorage) Get(ctx context.Context, key string, opts storage.GetOpt
 	if !ok {
 		return fmt.Errorf("reading a stored custom resource into %T is not possible", out)
 	}
-	formed, err := s.view.form(obj)
+	variant, err := s.view.variant(obj)
 	if err != nil {
 		return err
 	}
-	*obj = *formed
+	*obj = *variant
 	return nil
 }
 
 // GetList implements storage.Interface.
-func (s *formedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+func (s *viewStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
 	list, ok := out.(*List)
 	if !ok {
 		return fmt.Errorf("listing stored custom resources into %T is not possible", out)
@@ -45,16 +45,16 @@ func (s *formedStorage) GetList(ctx context.Context, key string, opts storage.Li
 		return err
 	}
 	for i := range list.Items {
-		formed, err := s.view.form(&list.Items[i])
+		variant, err := s.view.variant(&list.Items[i])
 		if err != nil {
 			return err
 		}
-		list.Items[i] = *formed
+		list.Items[i] = *variant
 	}
 	return nil
 }
 
 // Watch implements storage.Interface.
-func (s *formedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (s *viewStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	return s.view.watch(ctx, key, opts)
 }

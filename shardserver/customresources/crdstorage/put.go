@@ -8,9 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Keep stores an object as it is in the logical cluster of the context, in the place of one of its name. What is stored
-// like this was decided upon elsewhere: there is no admission, no validation, and nothing is counted.
-func (s *Storage) Keep(ctx context.Context, object *Object) error {
+// Put creates or replaces an object in the logical cluster of the context, without admission, validation and quota. It is
+// for copies of the objects of other shards.
+func (s *Storage) Put(ctx context.Context, object *Object) error {
 	key, err := s.key(object)
 	if err != nil {
 		return err
@@ -19,16 +19,16 @@ func (s *Storage) Keep(ctx context.Context, object *Object) error {
 		return object.DeepCopyObject(), nil, nil
 	}, nil)
 	if err != nil {
-		return fmt.Errorf("keeping %q of %s: %w", object.GetName(), s.resource, err)
+		return fmt.Errorf("storing %q of %s: %w", object.GetName(), s.resource, err)
 	}
 	return nil
 }
 
-// Drop removes what Keep has stored under a name. It need not be there.
-func (s *Storage) Drop(ctx context.Context, name string) error {
+// Delete deletes an object that Put has stored, whatever its finalizers. A missing object is no error.
+func (s *Storage) Delete(ctx context.Context, name string) error {
 	err := s.objects.Delete(ctx, s.Prefix()+"/"+name, &Object{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
 	if err != nil && !storage.IsNotFound(err) {
-		return fmt.Errorf("dropping %q of %s: %w", name, s.resource, err)
+		return fmt.Errorf("deleting %q of %s: %w", name, s.resource, err)
 	}
 	return nil
 }

@@ -16,21 +16,21 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// merged reads several storages of one resource as if they were one. They share the revisions of etcd, so that a
-// version of one means something in all.
-type merged []clusterstorage.Store
+// mergedStores reads several storages of one resource as one. They share the revisions of etcd, so resource versions are
+// comparable.
+type mergedStores []clusterstorage.Store
 
 // NewList implements rest.Lister.
-func (m merged) NewList() runtime.Object { return &internalversion.List{} }
+func (m mergedStores) NewList() runtime.Object { return &internalversion.List{} }
 
-// ConvertToTable implements rest.Lister with the columns that any object has.
-func (m merged) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+// ConvertToTable implements rest.Lister with the default columns.
+func (m mergedStores) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return m[0].ConvertToTable(ctx, obj, options)
 }
 
-// List implements rest.Lister. The version of the list is that of its oldest part: a watch from there may repeat what
-// the others had already, and misses nothing. There are no pages, as in any list from a watch cache.
-func (m merged) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+// List implements rest.Lister. The resource version of the list is the lowest one of its parts: a watch from there may
+// repeat events of other parts and misses none. The list is not paginated.
+func (m mergedStores) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
 	if options != nil && options.Continue != "" {
 		return nil, apierrors.NewBadRequest("a list of several storages has no continuation")
 	}
@@ -52,7 +52,7 @@ func (m merged) List(ctx context.Context, options *internalversion.ListOptions) 
 		}
 		version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the version of a list: %w", err)
+			return nil, fmt.Errorf("parsing the resource version of a list: %w", err)
 		}
 		if oldest = min(oldest, version); i == 0 {
 			oldest = version
@@ -68,7 +68,7 @@ func (m merged) List(ctx context.Context, options *internalversion.ListOptions) 
 }
 
 // Watch implements rest.Watcher. It ends when any part does.
-func (m merged) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+func (m mergedStores) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &mergedWatch{stop: cancel, result: make(chan watch.Event), parts: make([]progress, len(m))}
 	var streams []watch.Interface
@@ -87,19 +87,19 @@ func (m merged) Watch(ctx context.Context, options *internalversion.ListOptions)
 	return w, nil
 }
 
-// mergedWatch hands on the events of several watches.
+// mergedWatch forwards the events of several watches.
 type mergedWatch struct {
 	stop   context.CancelFunc
 	result chan watch.Event
 
 	mu    sync.Mutex
 	parts []progress
-	// told is the version of the last bookmark, begun says that the one behind all that exists was sent.
-	told  uint64
-	begun bool
+	// bookmarked is the resource version of the last bookmark; listed is set after the one that ends the initial events.
+	bookmarked uint64
+	listed     bool
 }
 
-// progress is how far one part has come: up to a version, and over all that existed when it began.
+// progress is the resource version of one part, and whether its initial events are complete.
 type progress struct {
 	version uint64
 	listed  bool
@@ -118,7 +118,7 @@ func (w *mergedWatch) run(ctx context.Context, streams []watch.Interface) {
 			defer w.stop()
 			defer stream.Stop()
 			for event := range stream.ResultChan() {
-				if !w.hand(ctx, i, event) {
+				if !w.forward(ctx, i, event) {
 					return
 				}
 			}
@@ -130,12 +130,12 @@ func (w *mergedWatch) run(ctx context.Context, streams []watch.Interface) {
 	}()
 }
 
-// hand passes on an event of a part, or what it means for all parts together. It returns false when nothing can follow.
-func (w *mergedWatch) hand(ctx context.Context, part int, event watch.Event) bool {
+// forward forwards an event of a part, or the bookmark that follows from it. It returns false if the watch must end.
+func (w *mergedWatch) forward(ctx context.Context, part int, event watch.Event) bool {
 	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = envelope.GetObject()
 	}
-	w.mu.Lock() // until it is taken, so that no bookmark overtakes an event
+	w.mu.Lock() // held until the event is received, so that no bookmark overtakes an event
 	defer w.mu.Unlock()
 	if event.Type != watch.Error {
 		accessor, err := meta.Accessor(event.Object)
@@ -165,21 +165,21 @@ func (w *mergedWatch) hand(ctx context.Context, part int, event watch.Event) boo
 	}
 }
 
-// bookmark returns what can be said of all parts, or nil if that is nothing new.
+// bookmark returns a bookmark for all parts, or nil if it would not differ from the last one.
 func (w *mergedWatch) bookmark() *metav1.PartialObjectMetadata {
 	oldest := w.parts[0].version
 	some, all := false, true
 	for _, part := range w.parts {
 		oldest, some, all = min(oldest, part.version), some || part.listed, all && part.listed
 	}
-	if (some && !all) || oldest == 0 || (oldest <= w.told && (w.begun || !all)) {
+	if (some && !all) || oldest == 0 || (oldest <= w.bookmarked && (w.listed || !all)) {
 		return nil
 	}
 	bookmark := &metav1.PartialObjectMetadata{}
 	bookmark.ResourceVersion = strconv.FormatUint(oldest, 10)
-	if all && !w.begun {
+	if all && !w.listed {
 		bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	}
-	w.told, w.begun = oldest, w.begun || all
+	w.bookmarked, w.listed = oldest, w.listed || all
 	return bookmark
 }

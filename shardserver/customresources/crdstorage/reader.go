@@ -17,21 +17,21 @@ import (
 	clusterstorage "github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Store returns what the shard's own parts read the storage by: objects are *Object, the logical cluster is that of
-// the context, which may be the wildcard for lists and watches.
+// Store returns a reader for the shard's controllers: objects are *Object, the logical cluster is that of the context,
+// which may be the wildcard for lists and watches.
 func (s *Storage) Store() clusterstorage.Store { return s.reader(s.objects, anyScope) }
 
-// scope tells how the objects of a reader are named.
+// scope is the scope of the objects of a reader.
 type scope int
 
 const (
-	// anyScope is for objects of several definitions: the namespace of the context decides.
+	// anyScope is for objects of several definitions: the scope depends on the namespace of the context.
 	anyScope scope = iota
 	clusterScope
 	namespaceScope
 )
 
-// reader is a stock store of *Object, for reading only.
+// reader is a read-only store of *Object.
 type reader struct {
 	store *genericregistry.Store
 	scope scope
@@ -39,7 +39,7 @@ type reader struct {
 
 var _ clusterstorage.Store = &reader{}
 
-// reader returns a reader of the given storage, which is that of s or a view of it.
+// reader returns a reader of a storage, which is that of s or a view of it.
 func (s *Storage) reader(objects storage.Interface, scope scope) *reader {
 	prefix := s.Prefix()
 	return &reader{scope: scope, store: &genericregistry.Store{
@@ -73,7 +73,7 @@ func wildcard(ctx context.Context) bool {
 // New implements rest.Storage.
 func (r *reader) New() runtime.Object { return newObject() }
 
-// Destroy implements rest.Storage. Who acquired the storage releases it.
+// Destroy implements rest.Storage. The owner of the storage releases it.
 func (r *reader) Destroy() {}
 
 // NewList implements rest.Lister.
@@ -86,25 +86,25 @@ func (r *reader) Get(ctx context.Context, name string, options *metav1.GetOption
 
 // List implements rest.Lister.
 func (r *reader) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	ctx, options = r.ranged(ctx, options)
+	ctx, options = r.withSelectors(ctx, options)
 	return r.store.List(ctx, options)
 }
 
 // Watch implements rest.Watcher.
 func (r *reader) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	ctx, options = r.ranged(ctx, options)
+	ctx, options = r.withSelectors(ctx, options)
 	return r.store.Watch(ctx, options)
 }
 
-// ConvertToTable implements rest.TableConvertor with the columns that any object has.
+// ConvertToTable implements rest.TableConvertor with the default columns.
 func (r *reader) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return r.store.ConvertToTable(ctx, obj, options)
 }
 
-// ranged keeps the stock store from turning selectors by name into the key of one object where that key is not known:
-// across logical clusters, and without a namespace where objects may have one. Across clusters a namespace, too, must
-// be selected rather than be part of the key.
-func (r *reader) ranged(ctx context.Context, options *internalversion.ListOptions) (context.Context, *internalversion.ListOptions) {
+// withSelectors keeps the upstream store from turning a field selector for a name into the key of one object where that key
+// is unknown: across logical clusters, and without a namespace if objects may have one. Across logical clusters it also
+// turns the namespace into a field selector.
+func (r *reader) withSelectors(ctx context.Context, options *internalversion.ListOptions) (context.Context, *internalversion.ListOptions) {
 	changed := internalversion.ListOptions{}
 	if options != nil {
 		changed = *options
@@ -122,17 +122,17 @@ func (r *reader) ranged(ctx context.Context, options *internalversion.ListOption
 		ctx = request.WithNamespace(ctx, "")
 	}
 	if !selector.Empty() {
-		selector = unnamed{selector}
+		selector = withoutExactName{selector}
 	}
 	changed.FieldSelector = selector
 	return ctx, &changed
 }
 
-// unnamed hides from the stock store that a selector asks for one name. Selecting still does what it did.
-type unnamed struct{ fields.Selector }
+// withoutExactName hides from the upstream store that a selector requires one name. It selects the same objects.
+type withoutExactName struct{ fields.Selector }
 
 // RequiresExactMatch implements fields.Selector.
-func (s unnamed) RequiresExactMatch(field string) (string, bool) {
+func (s withoutExactName) RequiresExactMatch(field string) (string, bool) {
 	if field == nameField {
 		return "", false
 	}
@@ -140,4 +140,6 @@ func (s unnamed) RequiresExactMatch(field string) (string, bool) {
 }
 
 // DeepCopySelector implements fields.Selector.
-func (s unnamed) DeepCopySelector() fields.Selector { return unnamed{s.Selector.DeepCopySelector()} }
+func (s withoutExactName) DeepCopySelector() fields.Selector {
+	return withoutExactName{s.Selector.DeepCopySelector()}
+}

@@ -29,9 +29,9 @@ func sameWhenShared(t *testing.T, shared, whole *Object) {
 			t.Fatalf("%q is larger than %d", whole.JSON(), shared.size())
 		}
 	}
-	head, body, tail := shared.stored.parts()
-	if shared.JSON() != whole.JSON() || head+body+tail != whole.JSON() {
-		t.Fatalf("shared, it is %q, %q, else %q", shared.JSON(), []string{head, body, tail}, whole.JSON())
+	head, payload, tail := shared.stored.parts()
+	if shared.JSON() != whole.JSON() || head+payload+tail != whole.JSON() {
+		t.Fatalf("shared, it is %q, %q, else %q", shared.JSON(), []string{head, payload, tail}, whole.JSON())
 	}
 	got, want := meta.AsPartialObjectMetadata(shared), meta.AsPartialObjectMetadata(whole)
 	if !reflect.DeepEqual(got, want) || shared.GroupVersionKind() != whole.GroupVersionKind() || shared.LogicalCluster() != whole.LogicalCluster() {
@@ -45,7 +45,7 @@ var large = `{"text":"` + strings.Repeat("{,0}", 100) + `"}`
 func TestABodyIsOnlyTakenOutWhereItIsLarge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		json  string
-		apart bool
+		split bool
 	}{
 		"behind the metadata":           {`{"apiVersion":"v1","kind":"Widget","metadata":{"name":"w"},"spec":` + large + `,"status":{}}`, true},
 		"in front of the metadata":      {`{"data":` + large + `,"metadata":{"name":"w","labels":{"a":"b"}}}`, true},
@@ -60,9 +60,9 @@ func TestABodyIsOnlyTakenOutWhereItIsLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole, shared := object(t, tc.json), object(t, tc.json)
-			shared.share(clusterstorage.NewShared(), clusterstorage.SharedTextSize)
-			if apart := shared.stored.body != ""; apart != tc.apart {
-				t.Errorf("the body is %q", shared.stored.body)
+			shared.sharePayload(clusterstorage.NewShared(), clusterstorage.SharedTextSize)
+			if split := shared.stored.payload != ""; split != tc.split {
+				t.Errorf("the body is %q", shared.stored.payload)
 			}
 			sameWhenShared(t, shared, whole)
 		})
@@ -70,18 +70,18 @@ func TestABodyIsOnlyTakenOutWhereItIsLarge(t *testing.T) {
 }
 
 func TestEqualBodiesAreHeldOnce(t *testing.T) {
-	texts := clusterstorage.NewShared()
+	payloads := clusterstorage.NewShared()
 	one := object(t, `{"metadata":{"name":"one"},"spec":`+large+`}`)
 	other := object(t, `{"metadata":{"name":"other"},"spec":`+large+`}`)
 	third := object(t, `{"metadata":{"name":"third"},"spec":[`+large+`]}`)
 	for _, o := range []*Object{one, other, third} {
-		o.share(texts, clusterstorage.SharedTextSize)
-		o.share(texts, clusterstorage.SharedTextSize) // which is nothing more
+		o.sharePayload(payloads, clusterstorage.SharedTextSize)
+		o.sharePayload(payloads, clusterstorage.SharedTextSize) // which is nothing more
 	}
-	if unsafe.StringData(one.stored.body) != unsafe.StringData(other.stored.body) {
+	if unsafe.StringData(one.stored.payload) != unsafe.StringData(other.stored.payload) {
 		t.Error("two objects have a body of their own")
 	}
-	if third.stored.body == one.stored.body || third.GetName() != "third" || !strings.Contains(third.JSON(), `"spec":[`+large) {
+	if third.stored.payload == one.stored.payload || third.GetName() != "third" || !strings.Contains(third.JSON(), `"spec":[`+large) {
 		t.Errorf("the third is %s", third.JSON())
 	}
 }
@@ -89,10 +89,10 @@ func TestEqualBodiesAreHeldOnce(t *testing.T) {
 func TestAFormIsComputedOnceWhoeverAsksForIt(t *testing.T) {
 	decodings := &countingCodec{Codec: unstructured.UnstructuredJSONScheme}
 	view := &View{
-		codec: decodings, identity: &identity{}, version: schema.GroupVersion{Group: "example.io", Version: "v1"},
+		codec: decodings, viewID: &viewID{}, version: schema.GroupVersion{Group: "example.io", Version: "v1"},
 		newFunc: func() runtime.Object { return &unstructured.Unstructured{} },
 	}
-	view.asIs = &form{of: view.identity}
+	view.identical = &variant{view: view.viewID}
 	const objects = 100
 	items := make([]Object, objects)
 	for i := range items {
@@ -102,8 +102,8 @@ func TestAFormIsComputedOnceWhoeverAsksForIt(t *testing.T) {
 	for range 8 {
 		lists.Go(func() {
 			for i := range items {
-				if formed, err := view.form(&items[i]); err != nil || formed.GetName() != fmt.Sprint("w", i) {
-					t.Error(formed, err)
+				if variant, err := view.variant(&items[i]); err != nil || variant.GetName() != fmt.Sprint("w", i) {
+					t.Error(variant, err)
 				}
 			}
 		})

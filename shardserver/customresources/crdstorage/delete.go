@@ -11,15 +11,15 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Remove deletes an object of the context's logical cluster and namespace ("" for none) as it is stored: nothing is
-// decoded, hence no webhook is asked. It fails with Conflict for one that has finalizers, and if a precondition, which may
-// be nil, does not hold; with NotFound if there is none.
-func (s *Storage) Remove(ctx context.Context, name string, preconditions *storage.Preconditions) error {
+// DeleteUndecoded deletes an object of the context's logical cluster and namespace ("" for none) without decoding it, hence
+// without a conversion webhook. It fails with Conflict if the object has finalizers or does not meet the preconditions,
+// which may be nil, and with NotFound if the object does not exist.
+func (s *Storage) DeleteUndecoded(ctx context.Context, name string, preconditions *storage.Preconditions) error {
 	key := s.Prefix() + "/" + name
 	if namespace := request.NamespaceValue(ctx); namespace != "" {
 		key = s.Prefix() + "/" + namespace + "/" + name
 	}
-	held := func(_ context.Context, obj runtime.Object) error {
+	validate := func(_ context.Context, obj runtime.Object) error {
 		object, ok := obj.(*Object)
 		if !ok {
 			return fmt.Errorf("a stored custom resource cannot be a %T", obj)
@@ -29,7 +29,7 @@ func (s *Storage) Remove(ctx context.Context, name string, preconditions *storag
 		}
 		return nil
 	}
-	err := s.objects.Delete(ctx, key, &Object{}, preconditions, held, nil, storage.DeleteOptions{})
+	err := s.objects.Delete(ctx, key, &Object{}, preconditions, validate, nil, storage.DeleteOptions{})
 	switch {
 	case storage.IsNotFound(err):
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", s.resource, name, "", 0, true)
