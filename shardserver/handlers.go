@@ -76,7 +76,7 @@ func (d *dependencies) handlerChain(apiHandler http.Handler, generic *genericapi
 // serves it, and what definitions and bindings add.
 func (d *dependencies) withDocuments(handler http.Handler, generic *genericapiserver.Config) http.Handler {
 	compiled := discovery.NewSource(handler)
-	sets := discovery.NewSets(compiled, d.registry, d.groups.shared.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)
+	sets := discovery.NewResolver(compiled, d.registry, d.groups.shared.HashOf, d.boundDefinitions, d.definitions.OverlapsBuiltIn)
 	d.discovery = discovery.With(handler, sets, generic.DiscoveryAddresses, generic.Serializer)
 	d.openapi = openapi.With(d.discovery, sets, compiled, func() *spec.Swagger { return d.openAPISpec.StaticOpenAPISpec }, generic.Serializer)
 	return d.openapi

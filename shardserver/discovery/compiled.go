@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,21 +12,23 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/atoll-dev/atoll/internal/responserecorder"
 )
 
 const acceptAggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// Compiled is discovery of all that is compiled in, as the stock handlers tell it. It does not change.
+// Compiled is the discovery of the built-in resources, as the upstream handlers serve it. It is immutable.
 type Compiled struct {
-	// groups are in the order of the unaggregated form, the core group first.
+	// groups are in the order of unaggregated discovery, the core group first.
 	groups []group
-	// resources are all of all groups, without subresources, ordered.
+	// resources are those of all groups, without subresources, ordered.
 	resources []schema.GroupResource
-	// only is what was selected for a view; nil if this is all.
+	// only is the restriction of a view, else nil.
 	only Verbs
 }
 
-// group is an API group in both forms of discovery.
+// group is an API group, aggregated and unaggregated.
 type group struct {
 	name     string
 	versions []groupVersion
@@ -56,7 +57,7 @@ func (c *Compiled) listed(version schema.GroupVersion) []metav1.APIResource {
 	return nil
 }
 
-// Source reads what is compiled in from the handlers that serve it. They are complete when the first request comes.
+// Source reads the discovery of the built-in resources from the handlers that serve it, on the first request.
 type Source struct {
 	handler http.Handler
 
@@ -64,48 +65,37 @@ type Source struct {
 	read *Compiled
 }
 
-// NewSource returns the source of what a stock handler serves.
+// NewSource returns the source for an upstream handler.
 func NewSource(handler http.Handler) *Source { return &Source{handler: handler} }
 
-// Ask sends a GET to the stock handler and decodes its answer, which is JSON. The context is that of a request.
-func (s *Source) Ask(ctx context.Context, path, accept string, into any) error {
-	raw, err := s.AskRaw(ctx, path, accept)
+// Get sends a GET to the upstream handler and decodes the JSON response. The context is that of a request.
+func (s *Source) Get(ctx context.Context, path, accept string, into any) error {
+	raw, err := s.GetRaw(ctx, path, accept)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("decoding %s of what is compiled in: %w", path, err)
+		return fmt.Errorf("decoding %s of the built-in resources: %w", path, err)
 	}
 	return nil
 }
 
-// AskRaw is Ask without decoding.
-func (s *Source) AskRaw(ctx context.Context, path, accept string) ([]byte, error) {
+// GetRaw is Get without decoding.
+func (s *Source) GetRaw(ctx context.Context, path, accept string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking for %s of what is compiled in: %w", path, err)
+		return nil, fmt.Errorf("getting %s of the built-in resources: %w", path, err)
 	}
 	req.Header.Set("Accept", accept)
-	answer := &recorded{header: http.Header{}, status: http.StatusOK}
-	s.handler.ServeHTTP(answer, req)
-	if answer.status != http.StatusOK {
-		return nil, fmt.Errorf("asking for %s of what is compiled in: status %d: %s", path, answer.status, &answer.body)
+	response := responserecorder.New()
+	s.handler.ServeHTTP(response, req)
+	if response.Status != http.StatusOK {
+		return nil, fmt.Errorf("getting %s of the built-in resources: status %d: %s", path, response.Status, &response.Body)
 	}
-	return answer.body.Bytes(), nil
+	return response.Body.Bytes(), nil
 }
 
-// recorded keeps an answer instead of sending it.
-type recorded struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorded) Header() http.Header            { return r.header }
-func (r *recorded) WriteHeader(status int)         { r.status = status }
-func (r *recorded) Write(part []byte) (int, error) { return r.body.Write(part) }
-
-// Read returns what is compiled in. It asks the stock handlers at the first call that succeeds.
+// Read returns the discovery of the built-in resources. It reads the upstream handlers until it succeeds once.
 func (s *Source) Read(ctx context.Context) (*Compiled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +113,7 @@ func (s *Source) readAll(ctx context.Context) (*Compiled, error) {
 	aggregated := map[schema.GroupVersion][]apidiscoveryv2.APIResourceDiscovery{}
 	for _, path := range []string{"/api", "/apis"} {
 		var list apidiscoveryv2.APIGroupDiscoveryList
-		if err := s.Ask(ctx, path, acceptAggregated, &list); err != nil {
+		if err := s.Get(ctx, path, acceptAggregated, &list); err != nil {
 			return nil, err
 		}
 		for _, group := range list.Items {
@@ -133,11 +123,11 @@ func (s *Source) readAll(ctx context.Context) (*Compiled, error) {
 		}
 	}
 	var core metav1.APIVersions
-	if err := s.Ask(ctx, "/api", "application/json", &core); err != nil {
+	if err := s.Get(ctx, "/api", "application/json", &core); err != nil {
 		return nil, err
 	}
 	var named metav1.APIGroupList
-	if err := s.Ask(ctx, "/apis", "application/json", &named); err != nil {
+	if err := s.Get(ctx, "/apis", "application/json", &named); err != nil {
 		return nil, err
 	}
 	coreGroup := metav1.APIGroup{}
@@ -161,7 +151,7 @@ func (s *Source) readGroup(ctx context.Context, known metav1.APIGroup, aggregate
 	for _, version := range known.Versions {
 		gv := schema.GroupVersion{Group: known.Name, Version: version.Version}
 		var list metav1.APIResourceList
-		if err := s.Ask(ctx, PathOf(gv), "application/json", &list); err != nil {
+		if err := s.Get(ctx, PathOf(gv), "application/json", &list); err != nil {
 			return group{}, err
 		}
 		read.versions = append(read.versions, groupVersion{name: gv.Version, aggregated: aggregated[gv], listed: list.APIResources})

@@ -27,44 +27,44 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery/documents"
 )
 
-// limits of what is kept. A document about 20 definitions takes some 100 KiB in memory.
+// limits bound the cache. Documents of an API set with tens of definitions take some 100 KiB.
 var limits = documents.Limits{Count: 512, Bytes: 64 << 20, Builds: 2}
 
 // Handler serves discovery.
 type Handler struct {
-	sets       Finder
+	resolver   APISetResolver
 	next       http.Handler
 	addresses  stock.Addresses
 	serializer runtime.NegotiatedSerializer
-	// aggregated writes the aggregated form, whose types are in no other scheme.
+	// aggregated serializes aggregated discovery, whose types are in no other scheme.
 	aggregated runtime.NegotiatedSerializer
 	cache      *documents.Cache[Hash, *document]
 }
 
-// Finder finds the API set that a request asks about, by its context.
-type Finder interface {
-	Of(ctx context.Context) (*Set, error)
+// APISetResolver resolves the context of a request to an API set.
+type APISetResolver interface {
+	Resolve(ctx context.Context) (*APISet, error)
 }
 
-// With serves discovery of the request's logical cluster, and leaves every other request to next.
-func With(next http.Handler, sets Finder, addresses stock.Addresses, notAggregated runtime.NegotiatedSerializer) *Handler {
+// With returns a handler of the discovery of the request's logical cluster. It delegates every other request to next.
+func With(next http.Handler, resolver APISetResolver, addresses stock.Addresses, notAggregated runtime.NegotiatedSerializer) *Handler {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(apidiscoveryv2.AddToScheme(scheme))
 	utilruntime.Must(apidiscoveryv2beta1.AddToScheme(scheme))
 	utilruntime.Must(apidiscoveryv2conversion.RegisterConversions(scheme))
 	return &Handler{
-		sets: sets, next: next, addresses: addresses,
+		resolver: resolver, next: next, addresses: addresses,
 		serializer: notAggregated, aggregated: serializer.NewCodecFactory(scheme),
 		cache: documents.New[Hash, *document](limits),
 	}
 }
 
-// Stats returns numbers about the documents that are kept.
+// Stats returns the statistics of the cache.
 func (h *Handler) Stats() documents.Stats { return h.cache.Stats() }
 
-// document is discovery of one API set.
+// document is the discovery of one API set.
 type document struct {
-	// core is what /api shows, named what /apis does.
+	// core is served at /api, named at /apis.
 	core, named aggregatedList
 	groups      map[string]metav1.APIGroup
 	order       []string
@@ -83,14 +83,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.next.ServeHTTP(w, req)
 		return
 	}
-	set, err := h.sets.Of(req.Context())
+	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
 		Fail(w, req, h.serializer, err)
 		return
 	}
 	found, err := h.cache.Get(req.Context(), set.Key(), set.document)
 	if err != nil {
-		Fail(w, req, h.serializer, fmt.Errorf("making the discovery documents: %w", err))
+		Fail(w, req, h.serializer, fmt.Errorf("building the discovery documents: %w", err))
 		return
 	}
 	switch {
@@ -109,12 +109,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Fail answers with an error: the Kubernetes status in it, if it has one.
+// Fail writes an error, with the Kubernetes status that it wraps, if any.
 func Fail(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, err error) {
 	var status *apierrors.StatusError
 	switch {
 	case req.Context().Err() != nil:
-		status = apierrors.NewTimeoutError("the request ended before the document about the API was made", 1)
+		status = apierrors.NewTimeoutError("the request ended before the document was built", 1)
 	case !errors.As(err, &status):
 		status = apierrors.NewInternalError(err)
 	}
@@ -137,8 +137,8 @@ func (h *Handler) serveAggregated(w http.ResponseWriter, req *http.Request, foun
 			Fail(w, req, h.serializer, err)
 			return
 		}
-		shown := apidiscoveryv2.APIGroupDiscoveryList{Items: list.items} // encoding writes into it
-		aggregated.ServeHTTPWithETag(&shown, list.tag, media.Convert.GroupVersion(), h.aggregated, w, req)
+		visible := apidiscoveryv2.APIGroupDiscoveryList{Items: list.items} // encoding modifies it
+		aggregated.ServeHTTPWithETag(&visible, list.tag, media.Convert.GroupVersion(), h.aggregated, w, req)
 	})(w, req)
 }
 
@@ -169,31 +169,31 @@ func (h *Handler) serveVersion(w http.ResponseWriter, req *http.Request, found *
 	stock.NewAPIVersionHandler(h.serializer, version, lister).ServeHTTP(w, req)
 }
 
-// document makes the documents of a set, and tells how much memory they take, roughly.
-func (s *Set) document() (*document, int64, error) {
-	made := &document{groups: map[string]metav1.APIGroup{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
+// document builds the documents of an API set, and returns their approximate size in memory.
+func (s *APISet) document() (*document, int64, error) {
+	built := &document{groups: map[string]metav1.APIGroup{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
 	for _, group := range s.groups() {
-		shown := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group.name}}
+		visible := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: group.name}}
 		listed := metav1.APIGroup{Name: group.name}
 		for _, version := range group.versions {
 			gv := schema.GroupVersion{Group: group.name, Version: version.name}
-			shown.Versions = append(shown.Versions, apidiscoveryv2.APIVersionDiscovery{
+			visible.Versions = append(visible.Versions, apidiscoveryv2.APIVersionDiscovery{
 				Version: version.name, Resources: version.aggregated, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
 			})
 			listed.Versions = append(listed.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: version.name})
-			made.versions[gv] = version.listed
+			built.versions[gv] = version.listed
 		}
 		listed.PreferredVersion = listed.Versions[0]
 		if group.name == "" {
-			made.core.items = append(made.core.items, shown)
+			built.core.items = append(built.core.items, visible)
 			continue
 		}
-		made.named.items = append(made.named.items, shown)
-		made.groups[group.name] = listed
-		made.order = append(made.order, group.name)
+		built.named.items = append(built.named.items, visible)
+		built.groups[group.name] = listed
+		built.order = append(built.order, group.name)
 	}
 	var size int64
-	for _, list := range []*aggregatedList{&made.core, &made.named} {
+	for _, list := range []*aggregatedList{&built.core, &built.named} {
 		encoded, err := json.Marshal(list.items)
 		if err != nil {
 			return nil, 0, err
@@ -201,5 +201,5 @@ func (s *Set) document() (*document, int64, error) {
 		list.tag = fmt.Sprintf("%X", sha512.Sum512(encoded))
 		size += 3 * int64(len(encoded)) // in both forms, with pointers
 	}
-	return made, size, nil
+	return built, size, nil
 }

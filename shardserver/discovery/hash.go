@@ -17,9 +17,8 @@ import (
 // Hash identifies content.
 type Hash [sha256.Size]byte
 
-// hashes finds the hash of definitions' content. Package apiextensions knows that of a whole specification without
-// looking at it. What it is without the part that documents are not made of is computed once per specification, and
-// remembered of the 8192 that were used last.
+// hashes computes the hashes of definitions. Package apiextensions caches the hash of a whole specification; the hash without
+// the parts that do not affect documents is computed once per specification, in a bounded cache.
 type hashes struct {
 	whole func(*apiextensions.CustomResourceDefinition) (shared.Hash, error)
 	parts *documents.Cache[shared.Hash, Hash]
@@ -30,8 +29,8 @@ func newHashes(whole func(*apiextensions.CustomResourceDefinition) (shared.Hash,
 	return &hashes{whole: whole, parts: documents.New[shared.Hash, Hash](documents.Limits{Count: most, Bytes: most, Builds: 4})}
 }
 
-// of returns the hash of what documents about a definition's resource are made of: its specification, except how
-// objects are converted (which differs where everybody has certificates of his own), and the names that were accepted.
+// of returns the hash of what the documents of a definition depend on: its accepted names and its specification without the
+// conversion, whose CA bundle may differ among otherwise equal definitions.
 func (h *hashes) of(ctx context.Context, object *apiextensions.CustomResourceDefinition) (Hash, error) {
 	whole, err := h.whole(object)
 	if err != nil {

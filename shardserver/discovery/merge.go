@@ -14,12 +14,12 @@ import (
 	stock "k8s.io/apiserver/pkg/endpoints/discovery"
 )
 
-// groups returns all groups of a set. What is compiled in comes first and in its own order; then come groups that
-// only definitions have, by name, their versions in the order of Kubernetes.
-func (s *Set) groups() []group {
+// groups returns the groups of an API set: the built-in ones in their order, then groups of definitions, ordered by name, with
+// versions in Kubernetes' order.
+func (s *APISet) groups() []group {
 	merged := make([]group, 0, len(s.Compiled.groups))
 	for _, compiled := range s.Compiled.groups {
-		merged = append(merged, group{name: compiled.name, versions: s.shown(compiled)})
+		merged = append(merged, group{name: compiled.name, versions: s.visibleVersions(compiled)})
 	}
 	for _, definition := range s.Definitions {
 		merged = addDefinition(merged, definition)
@@ -39,32 +39,31 @@ func (c *Compiled) hasGroup(name string) bool {
 	return slices.ContainsFunc(c.groups, func(g group) bool { return g.name == name })
 }
 
-// shown returns the versions of a group without what the set hides. Their slices are not shared where definitions may
-// add to them.
-func (s *Set) shown(compiled group) []groupVersion {
+// visibleVersions returns the versions of a group without hidden resources. Their slices may be appended to.
+func (s *APISet) visibleVersions(compiled group) []groupVersion {
 	var versions []groupVersion
 	for _, from := range compiled.versions {
-		shown := groupVersion{name: from.name}
+		visible := groupVersion{name: from.name}
 		for _, resource := range from.aggregated {
 			if !s.Hides(schema.GroupResource{Group: compiled.name, Resource: resource.Resource}) {
-				shown.aggregated = append(shown.aggregated, resource)
+				visible.aggregated = append(visible.aggregated, resource)
 			}
 		}
 		for _, resource := range from.listed {
 			name, _, _ := strings.Cut(resource.Name, "/")
 			if !s.Hides(schema.GroupResource{Group: compiled.name, Resource: name}) {
-				shown.listed = append(shown.listed, resource)
+				visible.listed = append(visible.listed, resource)
 			}
 		}
-		if len(shown.aggregated) > 0 || len(from.aggregated) == 0 {
-			versions = append(versions, shown)
+		if len(visible.aggregated) > 0 || len(from.aggregated) == 0 {
+			versions = append(versions, visible)
 		}
 	}
 	return versions
 }
 
-// sortVersions puts versions that only definitions serve behind those compiled in, the preferred one first.
-func (s *Set) sortVersions(sorted *group) {
+// sortVersions sorts versions of definitions after the built-in ones, the preferred one first.
+func (s *APISet) sortVersions(sorted *group) {
 	compiled := 0
 	for _, known := range s.Compiled.groups {
 		for _, v := range known.versions {
@@ -103,7 +102,7 @@ func addDefinition(groups []group, definition Definition) []group {
 // addTo adds the definition's resource to one of the versions that it serves.
 func (d Definition) addTo(to *groupVersion) {
 	gv := schema.GroupVersion{Group: d.Object.Spec.Group, Version: to.name}
-	names := d.Object.Status.AcceptedNames.DeepCopy() // documents live longer than the object should
+	names := d.Object.Status.AcceptedNames.DeepCopy() // cached documents must not retain the object
 	scope := apidiscoveryv2.ScopeCluster
 	if d.Object.Spec.Scope == apiextensions.NamespaceScoped {
 		scope = apidiscoveryv2.ScopeNamespace
@@ -137,7 +136,7 @@ func (d Definition) verbs() metav1.Verbs {
 func (d Definition) storageVersionHash() string {
 	stored, err := apiextensions.GetCRDStorageVersion(d.Object)
 	if err != nil {
-		return "" // validation does not let this happen
+		return "" // impossible after validation
 	}
 	return stock.StorageVersionHash(d.Object.Spec.Group, stored, d.Object.Status.AcceptedNames.Kind)
 }
@@ -160,8 +159,8 @@ func (d Definition) subresources(gv schema.GroupVersion) []apidiscoveryv2.APISub
 	return all
 }
 
-// listedSubresource returns the unaggregated form, which tells the group and version of a kind where they are others
-// than those of the list.
+// listedSubresource returns the unaggregated form, which has the group and version of a kind if they differ from those of
+// the list.
 func listedSubresource(gv schema.GroupVersion, plural string, scope apidiscoveryv2.ResourceScope, sub apidiscoveryv2.APISubresourceDiscovery) metav1.APIResource {
 	listed := metav1.APIResource{
 		Name: plural + "/" + sub.Subresource, Namespaced: scope == apidiscoveryv2.ScopeNamespace, Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs,

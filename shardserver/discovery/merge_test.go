@@ -94,8 +94,8 @@ func TestGroups(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := &Set{Compiled: tc.compiled, Hidden: tc.hidden}
-			if err := newHashes(shared.NewSpecInterner().HashOf).add(t.Context(), set, defining(tc.definitions...)); err != nil {
+			set := &APISet{Compiled: tc.compiled, Hidden: tc.hidden}
+			if err := newHashes(shared.NewSpecInterner().HashOf).addDefinitions(t.Context(), set, defining(tc.definitions...)); err != nil {
 				t.Fatal(err)
 			}
 			var got []string
@@ -120,19 +120,19 @@ func TestGroups(t *testing.T) {
 
 // defining is what definitions of a cluster's own bring, where those of barred.io are never served.
 func defining(definitions ...*apiextensions.CustomResourceDefinition) []Defined {
-	sets := &Sets{barred: func(resource schema.GroupResource) bool { return resource.Group == "barred.io" }}
-	return sets.own(definitions)
+	resolver := &Resolver{overlapsBuiltIn: func(resource schema.GroupResource) bool { return resource.Group == "barred.io" }}
+	return resolver.ownDefinitions(definitions)
 }
 
 func TestKeys(t *testing.T) {
-	set := func(change func(*apiextensions.CustomResourceDefinition)) *Set {
+	set := func(change func(*apiextensions.CustomResourceDefinition)) *APISet {
 		object := defined("cows.m.io", "v1")
 		change(object)
-		made := &Set{Compiled: compiledIn("/v1/secrets")}
-		if err := newHashes(shared.NewSpecInterner().HashOf).add(t.Context(), made, defining(object)); err != nil {
+		built := &APISet{Compiled: compiledIn("/v1/secrets")}
+		if err := newHashes(shared.NewSpecInterner().HashOf).addDefinitions(t.Context(), built, defining(object)); err != nil {
 			t.Fatal(err)
 		}
-		return made
+		return built
 	}
 	plain := set(func(*apiextensions.CustomResourceDefinition) {})
 	for name, tc := range map[string]struct {

@@ -1,10 +1,10 @@
-// Package discovery answers what a logical cluster serves: /api, /apis and what lies below them up to the list of a
-// version's resources, in the aggregated and the unaggregated form.
+// Package discovery serves the discovery of a logical cluster: /api, /apis and the paths below them up to the resource list
+// of a version, aggregated and unaggregated.
 //
-// A logical cluster's API set is the resources compiled in that it shows and the content of its definitions. It is
-// computed for every request; documents are made of it and kept by its hash, in a bounded cache that all logical
-// clusters share (wall W5). Nothing is kept because a logical cluster exists (wall W2). Schemas are package openapi's
-// part, which builds on the sets of this package. Serving resources is not done here.
+// The API set of a logical cluster is the built-in resources that are visible there and the definitions that it has or binds.
+// It is computed for every request. Documents are cached by the hash of the API set, in a bounded cache that all logical
+// clusters share; there is no state per logical cluster. Package openapi serves the schemas of the API sets. Serving resources
+// does not belong here.
 package discovery
 
 import (
@@ -23,37 +23,37 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Set is what a logical cluster serves, as far as documents about its API depend on it.
-type Set struct {
-	// Compiled are the documents about what is compiled in, wherever it is shown.
+// APISet is what a logical cluster serves, as far as its discovery and OpenAPI documents depend on it.
+type APISet struct {
+	// Compiled is the discovery of the built-in resources.
 	Compiled *Compiled
-	// Hidden are the resources compiled in that the logical cluster does not show, ordered.
+	// Hidden are the built-in resources that are not visible in the logical cluster, ordered.
 	Hidden []schema.GroupResource
-	// Definitions are those in force, bound or the cluster's own, ordered by "<resource>.<group>". None brings a resource
-	// that is compiled in and shown, and no two the same.
+	// Definitions are the served ones, bound or the logical cluster's own, ordered by "<resource>.<group>". Their resources
+	// are unique, and no visible built-in resources.
 	Definitions []Definition
 }
 
-// Definition is one definition in force: established, and with a version that is served.
+// Definition is a served definition: established, and with a served version.
 type Definition struct {
-	// Content is the hash of all that documents about its resource are made of, but for Terminating.
+	// Content is the hash of everything in the definition that documents depend on.
 	Content Hash
-	// Terminating tells that the definition, or what binds it, is being deleted with its objects.
+	// Terminating is set while the definition, or its binding, is being deleted with its objects.
 	Terminating bool
-	// ReadOnly tells that objects are not stored here: a virtual workspace shows them.
+	// ReadOnly is set for objects that are served by a virtual workspace.
 	ReadOnly bool
-	// Object is shared with the watch cache: it must be neither changed nor kept.
+	// Object is shared with the watch cache: callers must neither modify nor retain it.
 	Object *apiextensions.CustomResourceDefinition
 }
 
-// Hides tells whether a resource is compiled in and not shown. Subresources go with their resource.
-func (s *Set) Hides(resource schema.GroupResource) bool {
+// Hides returns whether a built-in resource is not visible. Its subresources are not visible either.
+func (s *APISet) Hides(resource schema.GroupResource) bool {
 	_, found := slices.BinarySearchFunc(s.Hidden, resource, compareResources)
 	return found
 }
 
 // Serving returns the definitions that serve a version of a group.
-func (s *Set) Serving(version schema.GroupVersion) []Definition {
+func (s *APISet) Serving(version schema.GroupVersion) []Definition {
 	var serving []Definition
 	for _, definition := range s.Definitions {
 		if definition.Object.Spec.Group == version.Group && apiextensions.HasServedCRDVersion(definition.Object, version.Version) {
@@ -63,8 +63,8 @@ func (s *Set) Serving(version schema.GroupVersion) []Definition {
 	return serving
 }
 
-// Serves tells whether the set has any resource in a version of a group.
-func (s *Set) Serves(version schema.GroupVersion) bool {
+// Serves returns whether the API set has any resource in a version of a group.
+func (s *APISet) Serves(version schema.GroupVersion) bool {
 	for _, listed := range s.Compiled.listed(version) {
 		if !strings.Contains(listed.Name, "/") && !s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
 			return true
@@ -73,8 +73,8 @@ func (s *Set) Serves(version schema.GroupVersion) bool {
 	return len(s.Serving(version)) > 0
 }
 
-// VersionsOf returns the versions of a group that are compiled in, shown or not.
-func (s *Set) VersionsOf(name string) []schema.GroupVersion {
+// VersionsOf returns the built-in versions of a group, visible or not.
+func (s *APISet) VersionsOf(name string) []schema.GroupVersion {
 	var versions []schema.GroupVersion
 	for _, compiled := range s.Compiled.groups {
 		for _, version := range compiled.versions {
@@ -86,8 +86,8 @@ func (s *Set) VersionsOf(name string) []schema.GroupVersion {
 	return versions
 }
 
-// HiddenKinds returns the kinds of a version that are compiled in and not shown.
-func (s *Set) HiddenKinds(version schema.GroupVersion) []string {
+// HiddenKinds returns the built-in kinds of a version that are not visible.
+func (s *APISet) HiddenKinds(version schema.GroupVersion) []string {
 	var kinds []string
 	for _, listed := range s.Compiled.listed(version) {
 		if s.Hides(schema.GroupResource{Group: version.Group, Resource: listed.Name}) {
@@ -97,10 +97,10 @@ func (s *Set) HiddenKinds(version schema.GroupVersion) []string {
 	return kinds
 }
 
-// Key identifies all documents of discovery that are made of the set.
-func (s *Set) Key() Hash {
+// Key returns the cache key of the discovery documents of the API set.
+func (s *APISet) Key() Hash {
 	hash := sha256.New()
-	s.Compiled.writeOnly(hash, everyGroup)
+	s.Compiled.writeRestriction(hash, allGroups)
 	writeHidden(hash, s.Hidden)
 	for _, definition := range s.Definitions {
 		fmt.Fprintf(hash, "%x %t %t\n", definition.Content, definition.Terminating, definition.ReadOnly)
@@ -108,18 +108,18 @@ func (s *Set) Key() Hash {
 	return Hash(hash.Sum(nil))
 }
 
-// SchemaKey identifies all documents about schemas that are made of the set.
-func (s *Set) SchemaKey() Hash {
+// SchemaKey returns the cache key of the schemas of the API set.
+func (s *APISet) SchemaKey() Hash {
 	hash := sha256.New()
-	s.Compiled.writeOnly(hash, everyGroup)
+	s.Compiled.writeRestriction(hash, allGroups)
 	writeHidden(hash, s.Hidden)
 	writeContents(hash, s.Definitions)
 	return Hash(hash.Sum(nil))
 }
 
-// VersionKey identifies the document about the schemas of one version of a group. Plain tells that only what is
-// compiled in makes it, and all of it.
-func (s *Set) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
+// VersionKey returns the cache key of the schemas of one version of a group. Plain is set if that has exactly the built-in
+// schemas.
+func (s *APISet) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
 	serving := s.Serving(version)
 	var hidden []schema.GroupResource
 	for _, resource := range s.Hidden {
@@ -129,76 +129,76 @@ func (s *Set) VersionKey(version schema.GroupVersion) (key Hash, plain bool) {
 	}
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s\n", version)
-	s.Compiled.writeOnly(hash, func(group string) bool { return group == version.Group })
+	s.Compiled.writeRestriction(hash, func(group string) bool { return group == version.Group })
 	writeHidden(hash, hidden)
 	writeContents(hash, serving)
 	return Hash(hash.Sum(nil)), len(hidden) == 0 && len(serving) == 0 && !s.Compiled.IsView()
 }
 
-// Sets finds the API sets of logical clusters.
-type Sets struct {
-	compiled    *Source
-	registry    *storage.Registry
-	definitions *storage.Reader[*apiextensions.CustomResourceDefinition]
-	bound       func(context.Context) ([]Defined, error)
-	barred      func(schema.GroupResource) bool
-	hashes      *hashes
+// Resolver resolves requests to the API sets of their logical clusters.
+type Resolver struct {
+	compiled        *Source
+	registry        *storage.Registry
+	definitions     *storage.Reader[*apiextensions.CustomResourceDefinition]
+	bound           func(context.Context) ([]Defined, error)
+	overlapsBuiltIn func(schema.GroupResource) bool
+	hashes          *hashes
 }
 
-// Defined is a resource by its definition, bound or the cluster's own.
+// Defined is a definition, bound or the logical cluster's own.
 type Defined struct {
 	Object                *apiextensions.CustomResourceDefinition
 	Terminating, ReadOnly bool
 }
 
-// NewSets returns the API sets of the logical clusters whose definitions and rules of visibility the registry knows.
-// What the context's logical cluster binds, the hash of a definition's specification, and whether definitions of a resource
-// are never served, are asked for at every request.
-func NewSets(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error),
-	bound func(context.Context) ([]Defined, error), barred func(schema.GroupResource) bool,
-) *Sets {
-	return &Sets{
-		compiled:    compiled,
-		registry:    registry,
-		definitions: storage.NewReader[*apiextensions.CustomResourceDefinition](registry, shared.Definitions),
-		bound:       bound,
-		barred:      barred,
-		hashes:      newHashes(hashOf),
+// NewResolver returns a resolver. The registry has the definitions and the visibility of resources. hashOf returns the hash of
+// the specification of a definition, bound what the context's logical cluster binds, and overlapsBuiltIn whether definitions
+// of a resource are never served.
+func NewResolver(compiled *Source, registry *storage.Registry, hashOf func(*apiextensions.CustomResourceDefinition) (shared.Hash, error),
+	bound func(context.Context) ([]Defined, error), overlapsBuiltIn func(schema.GroupResource) bool,
+) *Resolver {
+	return &Resolver{
+		compiled:        compiled,
+		registry:        registry,
+		definitions:     storage.NewReader[*apiextensions.CustomResourceDefinition](registry, shared.Definitions),
+		bound:           bound,
+		overlapsBuiltIn: overlapsBuiltIn,
+		hashes:          newHashes(hashOf),
 	}
 }
 
-// Of returns the API set of the context's logical cluster. Requests over all logical clusters, and outside of any, see
-// what is compiled in.
-func (s *Sets) Of(ctx context.Context) (*Set, error) {
+// Resolve returns the API set of the context's logical cluster. For the wildcard, and without a logical cluster, it has the
+// built-in resources.
+func (s *Resolver) Resolve(ctx context.Context) (*APISet, error) {
 	compiled, err := s.compiled.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bound, err := s.bound(ctx) // first: what is compiled in may be shown because it is bound
+	bound, err := s.bound(ctx) // first: built-in resources may be visible because they are bound
 	if err != nil {
-		return nil, fmt.Errorf("finding what the logical cluster binds: %w", err)
+		return nil, fmt.Errorf("listing the bound resources of the logical cluster: %w", err)
 	}
-	set := &Set{Compiled: compiled}
+	set := &APISet{Compiled: compiled}
 	for _, resource := range compiled.resources {
 		if !s.registry.Shows(ctx, resource) {
 			set.Hidden = append(set.Hidden, resource)
 		}
 	}
 	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsWildcard() || cluster == logicalcluster.BoundCRDs {
-		return set, nil // the definitions of system:bound-crds are for wherever they are bound
+		return set, nil // definitions of system:bound-crds are served where they are bound
 	}
 	all, err := s.definitions.ListLatest(ctx, "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the definitions of the logical cluster: %w", err)
 	}
-	return set, s.hashes.add(ctx, set, append(bound, s.own(all)...))
+	return set, s.hashes.addDefinitions(ctx, set, append(bound, s.ownDefinitions(all)...))
 }
 
-// own returns the cluster's own definitions, but for those that are never served.
-func (s *Sets) own(all []*apiextensions.CustomResourceDefinition) []Defined {
+// ownDefinitions returns the logical cluster's own definitions, except those that are never served.
+func (s *Resolver) ownDefinitions(all []*apiextensions.CustomResourceDefinition) []Defined {
 	defined := make([]Defined, 0, len(all))
 	for _, object := range all {
-		if s.barred(resourceOf(object)) {
+		if s.overlapsBuiltIn(resourceOf(object)) {
 			continue
 		}
 		defined = append(defined, Defined{Object: object, Terminating: apiextensions.IsCRDConditionTrue(object, apiextensions.Terminating)})
@@ -206,16 +206,16 @@ func (s *Sets) own(all []*apiextensions.CustomResourceDefinition) []Defined {
 	return defined
 }
 
-// add puts the definitions in force into a set. Of two with one resource, the first counts.
-func (h *hashes) add(ctx context.Context, set *Set, all []Defined) error {
-	taken := map[schema.GroupResource]bool{}
+// addDefinitions adds the served definitions to an API set. Of two for one resource it adds the first.
+func (h *hashes) addDefinitions(ctx context.Context, set *APISet, all []Defined) error {
+	added := map[schema.GroupResource]bool{}
 	for _, defined := range all {
 		object := defined.Object
 		resource := resourceOf(object)
-		if !inForce(object) || taken[resource] || (set.Compiled.has(resource) && !set.Hides(resource)) {
+		if !isServed(object) || added[resource] || (set.Compiled.has(resource) && !set.Hides(resource)) {
 			continue
 		}
-		taken[resource] = true
+		added[resource] = true
 		content, err := h.of(ctx, object)
 		if err != nil {
 			return fmt.Errorf("hashing definition %q: %w", object.Name, err)
@@ -234,7 +234,7 @@ func resourceOf(object *apiextensions.CustomResourceDefinition) schema.GroupReso
 	return schema.GroupResource{Group: object.Spec.Group, Resource: object.Spec.Names.Plural}
 }
 
-func inForce(object *apiextensions.CustomResourceDefinition) bool {
+func isServed(object *apiextensions.CustomResourceDefinition) bool {
 	return apiextensions.IsCRDConditionTrue(object, apiextensions.Established) &&
 		slices.ContainsFunc(object.Spec.Versions, func(version apiextensions.CustomResourceDefinitionVersion) bool { return version.Served })
 }

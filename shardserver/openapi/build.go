@@ -23,22 +23,22 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 )
 
-// buildV3 makes the document of one version: the stock one without what the set hides, and what definitions add.
-func (h *Handler) buildV3(ctx context.Context, set *discovery.Set, version schema.GroupVersion, compiled *index) ([]byte, error) {
+// buildV3 builds the document of one version: the built-in one without hidden resources, merged with those of definitions.
+func (h *Handler) buildV3(ctx context.Context, set *discovery.APISet, version schema.GroupVersion, compiled *index) ([]byte, error) {
 	var all []*spec3.OpenAPI
 	if name := strings.TrimPrefix(discovery.PathOf(version), "/"); compiled.tags[name] != "" {
 		var stock spec3.OpenAPI
-		if err := h.source.Ask(ctx, pathV3+"/"+name, "application/json", &stock); err != nil {
+		if err := h.source.Get(ctx, pathV3+"/"+name, "application/json", &stock); err != nil {
 			return nil, err
 		}
 		withoutHidden(set, version, &stock)
 		if set.Compiled.IsView() {
-			onlyOffered(set.Compiled, version, &stock)
+			restrictPaths(set.Compiled, version, &stock)
 		}
 		all = append(all, &stock)
 	}
 	for _, definition := range set.Serving(version) {
-		object, err := versioned(definition)
+		object, err := toV1(definition)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.Set, version schem
 		all = append(all, part)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no definition of %s has a schema that can be shown", version)
+		return nil, fmt.Errorf("no definition of %s has a schema for OpenAPI", version)
 	}
 	merged := all[0]
 	for _, part := range all[1:] {
@@ -62,8 +62,7 @@ func (h *Handler) buildV3(ctx context.Context, set *discovery.Set, version schem
 	return json.Marshal(merged)
 }
 
-// groupless returns the paths of a resource without a group where they are: upstream's builder takes it for granted that
-// there is one.
+// groupless returns the paths of a resource without a group. Upstream's builder supports only resources with a group.
 func groupless[V any](built map[string]V) map[string]V {
 	paths := make(map[string]V, len(built))
 	for path, of := range built {
@@ -80,9 +79,9 @@ func options(v2 bool) builder.Options {
 	}
 }
 
-// versioned returns a definition in the version that the builders take, as a copy: conversion lets both share memory,
-// and the object of the watch cache shares its own with those of other logical clusters.
-func versioned(definition discovery.Definition) (*apiextensionsv1.CustomResourceDefinition, error) {
+// toV1 returns a deep copy of a definition in version v1, for the builders. The object of the watch cache shares memory with
+// those of other logical clusters.
+func toV1(definition discovery.Definition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	var object apiextensionsv1.CustomResourceDefinition
 	copied := definition.Object.DeepCopy()
 	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(copied, &object, nil); err != nil {
@@ -91,8 +90,8 @@ func versioned(definition discovery.Definition) (*apiextensionsv1.CustomResource
 	return &object, nil
 }
 
-// addV3 adds a part to a document, which both are ours. What the document has already stays: definitions share the
-// schemas of metadata, and accepted names keep apart all others.
+// addV3 merges a part into a document, and may modify both. Existing entries stay: definitions have only the schemas of
+// metadata in common.
 func addV3(document, part *spec3.OpenAPI) {
 	if part.Paths != nil {
 		if document.Paths == nil {
@@ -115,18 +114,18 @@ func union[V any](first, second map[string]V) map[string]V {
 	return all
 }
 
-// withoutHidden removes what a set hides from the document of a version.
-func withoutHidden(set *discovery.Set, version schema.GroupVersion, document *spec3.OpenAPI) {
+// withoutHidden removes hidden resources from the document of a version.
+func withoutHidden(set *discovery.APISet, version schema.GroupVersion, document *spec3.OpenAPI) {
 	if document.Paths != nil {
-		maps.DeleteFunc(document.Paths.Paths, func(path string, _ *spec3.Path) bool { return hides(set, version, path) })
+		maps.DeleteFunc(document.Paths.Paths, func(path string, _ *spec3.Path) bool { return hidesPath(set, version, path) })
 	}
 	if kinds := set.HiddenKinds(version); document.Components != nil && len(kinds) > 0 {
-		maps.DeleteFunc(document.Components.Schemas, func(_ string, of *spec.Schema) bool { return isOf(of, version, kinds) })
+		maps.DeleteFunc(document.Components.Schemas, func(_ string, of *spec.Schema) bool { return isOfKind(of, version, kinds) })
 	}
 }
 
-// hides tells whether a path is one of a resource of the version that the set hides.
-func hides(set *discovery.Set, version schema.GroupVersion, path string) bool {
+// hidesPath returns whether a path is that of a hidden resource.
+func hidesPath(set *discovery.APISet, version schema.GroupVersion, path string) bool {
 	rest, ok := strings.CutPrefix(path, discovery.PathOf(version)+"/")
 	if !ok {
 		return false
@@ -138,19 +137,19 @@ func hides(set *discovery.Set, version schema.GroupVersion, path string) bool {
 	return set.Hides(schema.GroupResource{Group: version.Group, Resource: parts[0]})
 }
 
-// isOf tells whether a schema is that of one of the kinds of a version, or of a list of it.
-func isOf(of *spec.Schema, version schema.GroupVersion, kinds []string) bool {
-	marks, _ := of.Extensions[endpoints.RouteMetaGVK].([]any)
-	if len(marks) != 1 {
+// isOfKind returns whether a schema is that of one of the kinds of a version, or of its list.
+func isOfKind(of *spec.Schema, version schema.GroupVersion, kinds []string) bool {
+	gvks, _ := of.Extensions[endpoints.RouteMetaGVK].([]any)
+	if len(gvks) != 1 {
 		return false
 	}
-	mark, _ := marks[0].(map[string]any)
-	kind, _ := mark["kind"].(string)
-	return mark["group"] == version.Group && mark["version"] == version.Version && slices.Contains(kinds, strings.TrimSuffix(kind, "List"))
+	gvk, _ := gvks[0].(map[string]any)
+	kind, _ := gvk["kind"].(string)
+	return gvk["group"] == version.Group && gvk["version"] == version.Version && slices.Contains(kinds, strings.TrimSuffix(kind, "List"))
 }
 
-// buildV2 makes the document of a set: the stock one without what the set hides, and what definitions add.
-func buildV2(ctx context.Context, set *discovery.Set, stock *spec.Swagger) ([]byte, error) {
+// buildV2 builds the document of an API set: the built-in one without hidden resources, merged with those of definitions.
+func buildV2(ctx context.Context, set *discovery.APISet, stock *spec.Swagger) ([]byte, error) {
 	shown := *stock
 	for _, resource := range set.Hidden {
 		for _, version := range set.VersionsOf(resource.Group) {
@@ -159,7 +158,7 @@ func buildV2(ctx context.Context, set *discovery.Set, stock *spec.Swagger) ([]by
 	}
 	var parts []*spec.Swagger
 	for _, definition := range set.Definitions {
-		object, err := versioned(definition)
+		object, err := toV1(definition)
 		if err != nil {
 			return nil, err
 		}
@@ -187,23 +186,23 @@ func partV2(object *apiextensionsv1.CustomResourceDefinition, served apiextensio
 	if err != nil {
 		return nil, err
 	}
-	part.Definitions = handler.PruneDefaults(part.Definitions) // as in the stock document
+	part.Definitions = handler.PruneDefaults(part.Definitions) // as upstream
 	if object.Spec.Group == "" && part.Paths != nil {
 		part.Paths.Paths = groupless(part.Paths.Paths)
 	}
 	return part, nil
 }
 
-// withoutHiddenV2 returns a document that shares all with the given one, except what a set hides of a version.
-func withoutHiddenV2(set *discovery.Set, version schema.GroupVersion, document spec.Swagger) spec.Swagger {
+// withoutHiddenV2 returns a copy of a document without the hidden resources of a version. It shares everything else.
+func withoutHiddenV2(set *discovery.APISet, version schema.GroupVersion, document spec.Swagger) spec.Swagger {
 	if document.Paths != nil {
 		paths := *document.Paths
 		paths.Paths = maps.Clone(paths.Paths)
-		maps.DeleteFunc(paths.Paths, func(path string, _ spec.PathItem) bool { return hides(set, version, path) })
+		maps.DeleteFunc(paths.Paths, func(path string, _ spec.PathItem) bool { return hidesPath(set, version, path) })
 		document.Paths = &paths
 	}
 	kinds := set.HiddenKinds(version)
 	document.Definitions = maps.Clone(document.Definitions)
-	maps.DeleteFunc(document.Definitions, func(_ string, of spec.Schema) bool { return isOf(&of, version, kinds) })
+	maps.DeleteFunc(document.Definitions, func(_ string, of spec.Schema) bool { return isOfKind(&of, version, kinds) })
 	return document
 }

@@ -26,8 +26,8 @@ const (
 	pathV3 = "/openapi/v3"
 )
 
-// Limits of what is kept, and of the builds at a time: the merged document of version 2 takes seconds for hundreds of
-// large definitions, which any tenant may have, so that there is never more than one build of it.
+// The limits of the caches. Builds of OpenAPI v2 are not concurrent: any tenant may have hundreds of large definitions, whose
+// merged document takes seconds.
 var (
 	limitsV3 = documents.Limits{Count: 2048, Bytes: 128 << 20, Builds: 2}
 	limitsV2 = documents.Limits{Count: 64, Bytes: 128 << 20, Builds: 1}
@@ -36,7 +36,7 @@ var (
 // Handler serves OpenAPI.
 type Handler struct {
 	next       http.Handler
-	sets       discovery.Finder
+	resolver   discovery.APISetResolver
 	source     *discovery.Source
 	serializer runtime.NegotiatedSerializer
 	compiledV2 func() *spec.Swagger
@@ -45,23 +45,23 @@ type Handler struct {
 	cacheV3    *documents.Cache[key, *encoded]
 }
 
-// key names a document in one form.
+// key is the cache key of a document in one encoding.
 type key struct {
-	of         discovery.Hash
-	form       form
+	document   discovery.Hash
+	encoding   encoding
 	compressed bool
 }
 
-// With serves OpenAPI of the request's logical cluster, and leaves every other request to next. The source is what is
-// compiled in; its document of version 2 is given as it is before it is encoded.
-func With(next http.Handler, sets discovery.Finder, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
+// With returns a handler of the OpenAPI documents of the request's logical cluster. It delegates every other request to next.
+// The source has the built-in documents; compiledV2 returns the built-in document of version 2.
+func With(next http.Handler, resolver discovery.APISetResolver, source *discovery.Source, compiledV2 func() *spec.Swagger, serializer runtime.NegotiatedSerializer) *Handler {
 	return &Handler{
-		next: next, sets: sets, source: source, serializer: serializer, compiledV2: compiledV2,
+		next: next, resolver: resolver, source: source, serializer: serializer, compiledV2: compiledV2,
 		cacheV2: documents.New[key, *encoded](limitsV2), cacheV3: documents.New[key, *encoded](limitsV3),
 	}
 }
 
-// Stats returns numbers about the documents of version 2 and 3 that are kept.
+// Stats returns the statistics of the caches of OpenAPI v2 and v3.
 func (h *Handler) Stats() (v2, v3 documents.Stats) { return h.cacheV2.Stats(), h.cacheV3.Stats() }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -85,28 +85,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// get returns a document in a form, compressed or not. Each is kept as a document of its own, made of the one before:
-// most are never asked for in protobuf, and compressing one takes longer than all else about a request.
-func get(ctx context.Context, cache *documents.Cache[key, *encoded], of discovery.Hash, wanted form, compressed bool,
+// get returns a document in an encoding, compressed or not. Each of these is cached and converted from the previous one, on
+// demand: few are requested in protobuf, and compression dominates the time of a request.
+func get(ctx context.Context, cache *documents.Cache[key, *encoded], of discovery.Hash, wanted encoding, compressed bool,
 	build func() (*encoded, error), toProtobuf func([]byte) ([]byte, error)) (*encoded, error) {
-	document, err := cache.Get(ctx, key{of, asJSON, false}, func() (*encoded, int64, error) { return sized(build()) })
+	document, err := cache.Get(ctx, key{of, asJSON, false}, func() (*encoded, int64, error) { return withSize(build()) })
 	if err == nil && wanted == asProtobuf {
-		document, err = derived(ctx, cache, key{of, wanted, false}, document, toProtobuf)
+		document, err = getConverted(ctx, cache, key{of, wanted, false}, document, toProtobuf)
 	}
 	if err == nil && compressed {
-		document, err = derived(ctx, cache, key{of, wanted, true}, document, compress)
+		document, err = getConverted(ctx, cache, key{of, wanted, true}, document, compress)
 	}
 	return document, err
 }
 
-func derived(ctx context.Context, cache *documents.Cache[key, *encoded], as key, from *encoded, convert func([]byte) ([]byte, error)) (*encoded, error) {
+func getConverted(ctx context.Context, cache *documents.Cache[key, *encoded], as key, from *encoded, convert func([]byte) ([]byte, error)) (*encoded, error) {
 	return cache.Get(ctx, as, func() (*encoded, int64, error) {
 		content, err := convert(from.content)
-		return sized(&encoded{content: content, tag: from.tag, modified: from.modified, compressed: as.compressed}, err)
+		return withSize(&encoded{content: content, tag: from.tag, modified: from.modified, compressed: as.compressed}, err)
 	})
 }
 
-func sized(document *encoded, err error) (*encoded, int64, error) {
+func withSize(document *encoded, err error) (*encoded, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}

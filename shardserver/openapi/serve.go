@@ -12,14 +12,14 @@ import (
 	"github.com/munnerz/goautoneg"
 )
 
-// form is what a document is encoded in.
-type form string
+// encoding is the encoding of a document.
+type encoding string
 
 const (
-	asJSON     form = "json"
-	asProtobuf form = "protobuf"
-	// asIndex is the index of the documents of a set, which is JSON.
-	asIndex form = "index"
+	asJSON     encoding = "json"
+	asProtobuf encoding = "protobuf"
+	// asIndex is the JSON index of the documents of an API set.
+	asIndex encoding = "index"
 )
 
 // encoded is a document ready to be sent.
@@ -30,13 +30,13 @@ type encoded struct {
 	compressed bool
 }
 
-// varies names the headers of a request that an answer depends on. Its tag does not.
-const varies = "Accept, Accept-Encoding"
+// varyHeader are the request headers that a response depends on. Its tag does not depend on them.
+const varyHeader = "Accept, Accept-Encoding"
 
-// formats are the media types that upstream serves a version of OpenAPI in, the preferred one first.
+// formats are the media types of upstream for a version of OpenAPI, the preferred one first.
 type formats []struct {
 	subtype, answered string
-	form              form
+	encoding          encoding
 }
 
 func formatsOf(version string) formats {
@@ -48,25 +48,25 @@ func formatsOf(version string) formats {
 	}
 }
 
-// negotiate returns the form that a request prefers and its media type; none if it accepts no form there is.
-func (f formats) negotiate(req *http.Request) (form, string) {
+// negotiate returns the encoding that a request prefers and its media type, or "" if it accepts none.
+func (f formats) negotiate(req *http.Request) (encoding, string) {
 	accept := req.Header.Get("Accept")
 	if accept == "" {
 		accept = "*/*"
 	}
 	for _, clause := range goautoneg.ParseAccept(accept) {
-		for _, offered := range f {
-			if (clause.Type == "application" || clause.Type == "*") && (clause.SubType == offered.subtype || clause.SubType == "*") {
-				return offered.form, offered.answered
+		for _, restrictOperations := range f {
+			if (clause.Type == "application" || clause.Type == "*") && (clause.SubType == restrictOperations.subtype || clause.SubType == "*") {
+				return restrictOperations.encoding, restrictOperations.answered
 			}
 		}
 	}
 	return "", ""
 }
 
-// send writes a document. Who has it already, by its tag, is told so instead.
-func send(w http.ResponseWriter, req *http.Request, mediaType string, document *encoded) {
-	w.Header().Set("Vary", varies)
+// serveDocument writes a document, or status 304 if the client has it.
+func serveDocument(w http.ResponseWriter, req *http.Request, mediaType string, document *encoded) {
+	w.Header().Set("Vary", varyHeader)
 	w.Header().Set("Content-Type", mediaType)
 	if document.compressed {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -75,15 +75,15 @@ func send(w http.ResponseWriter, req *http.Request, mediaType string, document *
 	http.ServeContent(w, req, "", document.modified, bytes.NewReader(document.content))
 }
 
-// refusal is the weight of what a client does not want.
-var refusal = regexp.MustCompile(`^\s*q=0(\.0*)?\s*$`)
+// zeroWeight matches the weight of an encoding that a client does not accept.
+var zeroWeight = regexp.MustCompile(`^\s*q=0(\.0*)?\s*$`)
 
-// acceptsGzip tells whether a client takes a compressed answer.
+// acceptsGzip returns whether a client accepts gzip.
 func acceptsGzip(req *http.Request) bool {
-	for _, offered := range strings.Split(req.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(offered), ";")
+	for _, restrictOperations := range strings.Split(req.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(restrictOperations), ";")
 		if strings.TrimSpace(name) == "gzip" {
-			return !refusal.MatchString(weight)
+			return !zeroWeight.MatchString(weight)
 		}
 	}
 	return false
@@ -101,9 +101,9 @@ func compress(content []byte) ([]byte, error) {
 	return compressed.Bytes(), nil
 }
 
-// outdated answers a request that names the hash of another state of the document with the way to the current one,
-// told relative to the request: the prefix of the logical cluster is known to the client alone.
-func outdated(w http.ResponseWriter, req *http.Request, tag string) bool {
+// redirectOutdated redirects a request with the hash of another document to the current one. The location is relative, as the
+// path of the client has the prefix of the logical cluster.
+func redirectOutdated(w http.ResponseWriter, req *http.Request, tag string) bool {
 	hash := req.URL.Query().Get("hash")
 	if hash == "" || hash == tag {
 		return false
@@ -113,8 +113,8 @@ func outdated(w http.ResponseWriter, req *http.Request, tag string) bool {
 	return true
 }
 
-// immutable lets caches keep the answer to a request that names the hash of the document.
-func immutable(w http.ResponseWriter, req *http.Request) {
+// setImmutable allows caches to keep the response to a request with the hash of the document.
+func setImmutable(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Query().Get("hash") != "" {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))

@@ -17,7 +17,7 @@ func TestAcceptsGzip(t *testing.T) {
 
 func TestNegotiation(t *testing.T) {
 	for accept, want := range map[string]struct {
-		form      form
+		encoding  encoding
 		mediaType string
 	}{
 		"":                 {asJSON, "application/json"},
@@ -28,9 +28,9 @@ func TestNegotiation(t *testing.T) {
 		"text/html": {"", ""},
 		"application/com.github.proto-openapi.spec.v2.v1.0+protobuf": {"", ""},
 	} {
-		form, mediaType := formatsOf("v3").negotiate(&http.Request{Header: http.Header{"Accept": {accept}}})
-		if form != want.form || mediaType != want.mediaType {
-			t.Errorf("%q: got %q as %q, want %q as %q", accept, form, mediaType, want.form, want.mediaType)
+		encoding, mediaType := formatsOf("v3").negotiate(&http.Request{Header: http.Header{"Accept": {accept}}})
+		if encoding != want.encoding || mediaType != want.mediaType {
+			t.Errorf("%q: got %q as %q, want %q as %q", accept, encoding, mediaType, want.encoding, want.mediaType)
 		}
 	}
 }

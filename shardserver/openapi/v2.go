@@ -11,9 +11,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 )
 
-// serveV2 serves the one document of version 2 that a logical cluster has.
+// serveV2 serves the OpenAPI v2 document of a logical cluster.
 func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
-	set, err := h.sets.Of(req.Context())
+	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
 		discovery.Fail(w, req, h.serializer, err)
 		return
@@ -24,7 +24,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
 	}
 	wanted, mediaType := formatsOf("v2").negotiate(req)
 	if wanted == "" {
-		w.Header().Set("Vary", varies)
+		w.Header().Set("Vary", varyHeader)
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
@@ -34,8 +34,8 @@ func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
 	}
 	document, err := get(req.Context(), h.cacheV2, set.SchemaKey(), wanted, acceptsGzip(req), build, handler.ToProtoBinary)
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the OpenAPI v2 document: %w", err))
+		discovery.Fail(w, req, h.serializer, fmt.Errorf("building the OpenAPI v2 document: %w", err))
 		return
 	}
-	send(w, req, mediaType, document)
+	serveDocument(w, req, mediaType, document)
 }

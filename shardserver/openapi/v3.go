@@ -17,48 +17,48 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 )
 
-// compiledIndex is the index of the stock documents. It does not change.
+// compiledIndex is the cached index of the built-in documents.
 type compiledIndex struct {
-	mu   sync.Mutex
-	read *index
+	mu     sync.Mutex
+	cached *index
 }
 
 type index struct {
-	// tags are the hashes of the stock documents by name, "api/v1" or "apis/<group>/<version>" for example.
+	// tags are the hashes of the built-in documents by name, "api/v1" or "apis/<group>/<version>" for example.
 	tags map[string]string
-	// salt is a hash of them all. It is part of the tags of other documents, which change when the program does.
+	// salt is a hash of all built-in documents. It is part of the tags of other documents, which also depend on the binary.
 	salt []byte
 }
 
 func (h *Handler) compiledDocuments(ctx context.Context) (*index, error) {
 	h.compiledV3.mu.Lock()
 	defer h.compiledV3.mu.Unlock()
-	if h.compiledV3.read != nil {
-		return h.compiledV3.read, nil
+	if h.compiledV3.cached != nil {
+		return h.compiledV3.cached, nil
 	}
-	raw, err := h.source.AskRaw(ctx, pathV3, "application/json")
+	raw, err := h.source.GetRaw(ctx, pathV3, "application/json")
 	if err != nil {
 		return nil, err
 	}
 	var stock handler3.OpenAPIV3Discovery
 	if err := json.Unmarshal(raw, &stock); err != nil {
-		return nil, fmt.Errorf("decoding the index of what is compiled in: %w", err)
+		return nil, fmt.Errorf("decoding the index of the built-in documents: %w", err)
 	}
 	salt := sha256.Sum256(raw)
 	read := &index{tags: make(map[string]string, len(stock.Paths)), salt: salt[:]}
 	for name, entry := range stock.Paths {
 		_, read.tags[name], _ = strings.Cut(entry.ServerRelativeURL, "?hash=")
 	}
-	h.compiledV3.read = read
+	h.compiledV3.cached = read
 	return read, nil
 }
 
-// tag returns the tag of a document that is not the stock one.
+// tag returns the tag of a document that is not a built-in one.
 func (i *index) tag(document discovery.Hash) string {
 	return fmt.Sprintf("%X", sha256.Sum256(append(document[:], i.salt...)))
 }
 
-// groupVersion returns the version that a document is about, if it is about one.
+// groupVersion returns the group version of a document, if it has one.
 func groupVersion(name string) (schema.GroupVersion, bool) {
 	parts := strings.Split(name, "/")
 	switch {
@@ -77,31 +77,31 @@ func (h *Handler) serveIndex(w http.ResponseWriter, req *http.Request) {
 		discovery.Fail(w, req, h.serializer, err)
 		return
 	}
-	set, err := h.sets.Of(req.Context())
+	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
 		discovery.Fail(w, req, h.serializer, err)
 		return
 	}
-	shown, err := h.cacheV3.Get(req.Context(), key{of: set.SchemaKey(), form: asIndex}, func() (*encoded, int64, error) {
+	shown, err := h.cacheV3.Get(req.Context(), key{document: set.SchemaKey(), encoding: asIndex}, func() (*encoded, int64, error) {
 		content, err := json.Marshal(compiled.in(set))
-		return sized(&encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err)
+		return withSize(&encoded{content: content, tag: fmt.Sprintf("%X", sha512.Sum512(content)), modified: time.Now()}, err)
 	})
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the index of OpenAPI documents: %w", err))
+		discovery.Fail(w, req, h.serializer, fmt.Errorf("building the index of OpenAPI documents: %w", err))
 		return
 	}
-	send(w, req, "application/json", shown)
+	serveDocument(w, req, "application/json", shown)
 }
 
-// in returns the index of a set.
-func (i *index) in(set *discovery.Set) handler3.OpenAPIV3Discovery {
+// in returns the index of an API set.
+func (i *index) in(set *discovery.APISet) handler3.OpenAPIV3Discovery {
 	shown := handler3.OpenAPIV3Discovery{Paths: make(map[string]handler3.OpenAPIV3DiscoveryGroupVersion, len(i.tags))}
 	add := func(name, tag string) {
 		shown.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: pathV3 + "/" + name + "?hash=" + tag}
 	}
 	for name, stock := range i.tags {
 		if version, ok := groupVersion(name); !ok {
-			if shows(set, name) {
+			if hasDocument(set, name) {
 				add(name, stock)
 			}
 		} else if set.Serves(version) {
@@ -120,7 +120,7 @@ func (i *index) in(set *discovery.Set) handler3.OpenAPIV3Discovery {
 	return shown
 }
 
-func (i *index) tagOf(set *discovery.Set, name string, version schema.GroupVersion) string {
+func (i *index) tagOf(set *discovery.APISet, name string, version schema.GroupVersion) string {
 	document, plain := set.VersionKey(version)
 	if plain {
 		return i.tags[name]
@@ -128,7 +128,7 @@ func (i *index) tagOf(set *discovery.Set, name string, version schema.GroupVersi
 	return i.tag(document)
 }
 
-// serveV3 serves one document: the stock one, or one that is made for sets like that of the logical cluster.
+// serveV3 serves one document: the built-in one, or the merged one of the API set.
 func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string) {
 	compiled, err := h.compiledDocuments(req.Context())
 	if err != nil {
@@ -137,16 +137,16 @@ func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string)
 	}
 	stock, isStock := compiled.tags[name]
 	version, isVersion := groupVersion(name)
-	set, err := h.sets.Of(req.Context())
+	set, err := h.resolver.Resolve(req.Context())
 	if err != nil {
 		discovery.Fail(w, req, h.serializer, err)
 		return
 	}
-	isStock = isStock && shows(set, name)
+	isStock = isStock && hasDocument(set, name)
 	if isVersion {
 		document, plain := set.VersionKey(version)
 		if set.Serves(version) && !plain {
-			h.serveBuilt(w, req, set, version, document, compiled)
+			h.serveMerged(w, req, set, version, document, compiled)
 			return
 		}
 		isStock = isStock && set.Serves(version)
@@ -154,21 +154,21 @@ func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string)
 	switch {
 	case !isStock:
 		http.NotFound(w, req)
-	case outdated(w, req, stock):
+	case redirectOutdated(w, req, stock):
 	default:
 		h.next.ServeHTTP(w, req)
 	}
 }
 
-func (h *Handler) serveBuilt(w http.ResponseWriter, req *http.Request, set *discovery.Set, version schema.GroupVersion, of discovery.Hash, compiled *index) {
+func (h *Handler) serveMerged(w http.ResponseWriter, req *http.Request, set *discovery.APISet, version schema.GroupVersion, of discovery.Hash, compiled *index) {
 	wanted, mediaType := formatsOf("v3").negotiate(req)
 	if wanted == "" {
-		w.Header().Set("Vary", varies)
+		w.Header().Set("Vary", varyHeader)
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
 	tag := compiled.tag(of)
-	if outdated(w, req, tag) {
+	if redirectOutdated(w, req, tag) {
 		return
 	}
 	build := func() (*encoded, error) {
@@ -177,9 +177,9 @@ func (h *Handler) serveBuilt(w http.ResponseWriter, req *http.Request, set *disc
 	}
 	document, err := get(req.Context(), h.cacheV3, of, wanted, acceptsGzip(req), build, handler3.ToV3ProtoBinary)
 	if err != nil {
-		discovery.Fail(w, req, h.serializer, fmt.Errorf("making the OpenAPI v3 document of %s: %w", version, err))
+		discovery.Fail(w, req, h.serializer, fmt.Errorf("building the OpenAPI v3 document of %s: %w", version, err))
 		return
 	}
-	immutable(w, req)
-	send(w, req, mediaType, document)
+	setImmutable(w, req)
+	serveDocument(w, req, mediaType, document)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/discovery"
 )
 
-// shows tells whether a set has anything to do with a stock document that is not about a version of a group, such as
-// that about the list of groups. Whole logical clusters show all of them, views those of their groups.
-func shows(set *discovery.Set, name string) bool {
+// hasDocument returns whether an API set has an upstream document that is not one of a group version, such as that of the
+// list of groups. Logical clusters have all of them, views those of their groups.
+func hasDocument(set *discovery.APISet, name string) bool {
 	if _, isVersion := groupVersion(name); isVersion || !set.Compiled.IsView() {
 		return true
 	}
@@ -31,9 +31,9 @@ func shows(set *discovery.Set, name string) bool {
 	}
 }
 
-// onlyOffered leaves of the document of a version what a view offers: the paths and operations of its resources, and
-// the schemas that they refer to.
-func onlyOffered(view *discovery.Compiled, version schema.GroupVersion, document *spec3.OpenAPI) {
+// restrictPaths removes from the document of a version what a view does not have: paths and operations of other resources,
+// and schemas without references.
+func restrictPaths(view *discovery.Compiled, version schema.GroupVersion, document *spec3.OpenAPI) {
 	if document.Paths == nil {
 		return
 	}
@@ -42,14 +42,14 @@ func onlyOffered(view *discovery.Compiled, version schema.GroupVersion, document
 		if !ok || rest == "" {
 			return !ok
 		}
-		return !offered(view, version, rest, operations)
+		return !restrictOperations(view, version, rest, operations)
 	})
-	onlyReferred(document)
+	pruneSchemas(document)
 }
 
-// offered removes the operations that a view does not offer, and tells whether any is left. The path is that behind
-// the version, "[watch/][namespaces/{namespace}/]<resource>[/{name}[/<subresource>]]".
-func offered(view *discovery.Compiled, version schema.GroupVersion, path string, operations *spec3.Path) bool {
+// restrictOperations removes the operations that a view does not have, and returns whether any remains. The path is relative
+// to the version, "[watch/][namespaces/{namespace}/]<resource>[/{name}[/<subresource>]]".
+func restrictOperations(view *discovery.Compiled, version schema.GroupVersion, path string, operations *spec3.Path) bool {
 	path, watch := strings.CutPrefix(path, "watch/")
 	parts := strings.Split(path, "/")
 	if len(parts) > 2 && parts[0] == "namespaces" && parts[1] == "{namespace}" {
@@ -81,8 +81,8 @@ func offered(view *discovery.Compiled, version schema.GroupVersion, path string,
 
 var reference = regexp.MustCompile(`"#/components/schemas/([^"]+)"`)
 
-// onlyReferred removes the schemas that no path leads to.
-func onlyReferred(document *spec3.OpenAPI) {
+// pruneSchemas removes the schemas that no path refers to.
+func pruneSchemas(document *spec3.OpenAPI) {
 	if document.Components == nil {
 		return
 	}
@@ -92,7 +92,7 @@ func onlyReferred(document *spec3.OpenAPI) {
 	follow = func(part any) {
 		encoded, err := json.Marshal(part)
 		if err != nil {
-			return // encoding the whole document fails the same way, and is what tells it
+			return // encoding the whole document returns the same error
 		}
 		for _, match := range reference.FindAllSubmatch(encoded, -1) {
 			if name := string(match[1]); !reached[name] && schemas[name] != nil {
@@ -109,13 +109,13 @@ func onlyReferred(document *spec3.OpenAPI) {
 	}
 }
 
-// View returns a handler like this one of other API sets, which are views on what this one serves. Both keep documents
-// together. next serves stock documents that are not about a version of a group, and every other request.
-func (h *Handler) View(sets discovery.Finder, next http.Handler) *Handler {
+// View returns a handler for other API sets, which are views of the built-in resources. It shares the caches. next serves
+// upstream documents that are not of a group version, and every other request.
+func (h *Handler) View(resolver discovery.APISetResolver, next http.Handler) *Handler {
 	return &Handler{
-		next: next, sets: sets, source: h.source, serializer: h.serializer, compiledV2: h.compiledV2, cacheV2: h.cacheV2, cacheV3: h.cacheV3,
+		next: next, resolver: resolver, source: h.source, serializer: h.serializer, compiledV2: h.compiledV2, cacheV2: h.cacheV2, cacheV3: h.cacheV3,
 	}
 }
 
-// Source returns what is compiled in.
+// Source returns the source of the built-in documents.
 func (h *Handler) Source() *discovery.Source { return h.source }

@@ -12,36 +12,34 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// In system:bound-crds definitions are made of the schemas of exports (contract 4.6). They have the schema's UID for a
-// name, and their group may be one that belongs to Kubernetes. All else about them is validated as everywhere.
-
-// placeholderDomain makes of the groups that no definition of a tenant may have one that it may.
+// placeholderDomain is the suffix of groups that are invalid in definitions of tenants.
 const placeholderDomain = ".placeholder"
 
-// creating and updating are the stock strategies but for this.
+// boundCreateStrategy and boundUpdateStrategy are the upstream strategies with another validation of definitions in
+// system:bound-crds, which are created from the schemas of exports (contract 4.6): their name is the UID of the schema, and
+// their group may be one of Kubernetes.
 type (
-	creating struct{ rest.RESTCreateStrategy }
-	updating struct{ rest.RESTUpdateStrategy }
+	boundCreateStrategy struct{ rest.RESTCreateStrategy }
+	boundUpdateStrategy struct{ rest.RESTUpdateStrategy }
 )
 
 // Validate implements rest.RESTCreateStrategy.
-func (s creating) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return s.RESTCreateStrategy.Validate(ctx, validated(ctx, obj))
+func (s boundCreateStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return s.RESTCreateStrategy.Validate(ctx, forValidation(ctx, obj))
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
-func (s updating) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.RESTUpdateStrategy.ValidateUpdate(ctx, validated(ctx, obj), validated(ctx, old))
+func (s boundUpdateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return s.RESTUpdateStrategy.ValidateUpdate(ctx, forValidation(ctx, obj), forValidation(ctx, old))
 }
 
-// validated returns the definition to validate for one: itself, and in system:bound-crds one that is called as those of
-// tenants are.
-func validated(ctx context.Context, obj runtime.Object) runtime.Object {
+// forValidation returns the definition to validate: in system:bound-crds a copy with the name of a tenant's definition.
+func forValidation(ctx context.Context, obj runtime.Object) runtime.Object {
 	definition, ok := obj.(*apiextensions.CustomResourceDefinition)
 	if cluster, _ := logicalcluster.From(ctx); !ok || cluster != logicalcluster.BoundCRDs {
 		return obj
 	}
-	named := *definition // what is shared with it is not written to
+	named := *definition // a shallow copy, only its own fields are set
 	if named.Spec.Group == "" {
 		named.Spec.Group = "core"
 	}

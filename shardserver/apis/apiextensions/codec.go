@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// protobufMagic is how stored protobuf begins.
+// protobufMagic is the prefix of stored protobuf.
 var protobufMagic = []byte("k8s\x00")
 
 // Fields of the message CustomResourceDefinition of apiextensions.k8s.io/v1.
@@ -27,14 +27,14 @@ const (
 
 var errNoSpec = errors.New("no field of a specification")
 
-// sharing makes storage decode definitions with the codec below.
-type sharing struct {
+// interningOptions decodes definitions with the interning codec.
+type interningOptions struct {
 	generic.RESTOptionsGetter
 	shared *SpecInterner
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (s interningOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err != nil {
 		return options, err
@@ -45,10 +45,9 @@ func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	return options, nil
 }
 
-// codec decodes definitions such that equal specifications, managed fields and long annotations are one in memory, and a specification
-// that is known already is not decoded at all: what a thousand workspaces with the same definitions hold, and what the
-// start of a shard with them costs, is one of each. What it returns must be treated as read-only, as all that comes out
-// of a watch cache; stock code copies or replaces a specification, it never writes into one.
+// codec decodes definitions such that equal specifications, managed fields and long annotations share memory, and decodes each
+// specification only once: many workspaces have the same definitions. Decoded definitions are read-only, like all objects of
+// a watch cache; upstream copies or replaces specifications and does not modify them.
 type codec struct {
 	runtime.Codec
 	shared *SpecInterner
@@ -79,7 +78,7 @@ func (c *codec) Decode(data []byte, defaults *schema.GroupVersionKind, into runt
 	return obj, kind, nil
 }
 
-// HashOf returns the hash of a definition's specification. It is quick for what comes out of the watch cache.
+// HashOf returns the hash of a definition's specification. It is cheap for definitions of the watch cache.
 func (s *SpecInterner) HashOf(definition *apiextensions.CustomResourceDefinition) (Hash, error) {
 	if hash, ok := s.hash(&definition.Spec); ok {
 		return hash, nil
@@ -95,8 +94,8 @@ func (s *SpecInterner) HashOf(definition *apiextensions.CustomResourceDefinition
 	return sha256.Sum256(encoded), nil
 }
 
-// withoutSpec takes a stored definition apart: the message without its specification, and the hash of that. It fails
-// for what is not stored as protobuf of version v1.
+// withoutSpec returns a stored definition without its specification, and the hash of the specification. It fails unless the
+// definition is stored as protobuf of version v1.
 func withoutSpec(data []byte) (rest []byte, hash Hash, err error) {
 	content, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {
@@ -113,7 +112,7 @@ func withoutSpec(data []byte) (rest []byte, hash Hash, err error) {
 	for offset := 0; offset < len(message); {
 		tag, width := binary.Uvarint(message[offset:])
 		if width <= 0 || tag&(1<<fieldTypeWidth-1) != lengthEncoded {
-			return nil, hash, errNoSpec // none of its fields is of another type
+			return nil, hash, errNoSpec // all fields are length-delimited
 		}
 		size, sizeWidth := binary.Uvarint(message[offset+width:])
 		start := offset + width + sizeWidth
@@ -130,7 +129,7 @@ func withoutSpec(data []byte) (rest []byte, hash Hash, err error) {
 	return nil, hash, errNoSpec
 }
 
-// decodeRest decodes what withoutSpec left. It fails if the whole would need defaults that depend on the specification.
+// decodeRest decodes a definition without specification. It fails if defaults depend on the specification.
 func decodeRest(rest []byte, into *apiextensions.CustomResourceDefinition) error {
 	var external apiextensionsv1.CustomResourceDefinition
 	if err := external.Unmarshal(rest); err != nil {

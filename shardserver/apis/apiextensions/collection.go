@@ -12,16 +12,16 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// registry is the stock registry, whose deletion of a collection forgets what its deletion of one definition does: that
-// the objects go before their definition. Without it they would stay in storage, for nobody to see.
-type registry struct {
+// collectionDeleter deletes each definition of a collection like a single one, with its finalizer. Upstream's deletion of a
+// collection skips the finalizer, so the objects would stay in storage without their definition.
+type collectionDeleter struct {
 	*customresourcedefinition.REST
 }
 
-var _ rest.CollectionDeleter = registry{}
+var _ rest.CollectionDeleter = collectionDeleter{}
 
 // DeleteCollection implements rest.CollectionDeleter.
-func (r registry) DeleteCollection(ctx context.Context, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+func (r collectionDeleter) DeleteCollection(ctx context.Context, validation rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
 	list, err := r.List(ctx, listOptions)
 	if err != nil {
 		return nil, err

@@ -18,23 +18,23 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// Definitions is the one resource of this group.
+// Definitions is the resource of this group.
 var Definitions = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}
 
 func init() {
 	install.Install(legacyscheme.Scheme)
 }
 
-// NewStorage builds the group. Decoded definitions share memory through shared.
-func NewStorage(getter generic.RESTOptionsGetter, shared *SpecInterner) (genericapiserver.APIGroupInfo, error) {
-	definitions, err := customresourcedefinition.NewREST(legacyscheme.Scheme, sharing{getter, shared})
+// NewStorage returns the group. Decoded definitions share memory through specs.
+func NewStorage(getter generic.RESTOptionsGetter, specs *SpecInterner) (genericapiserver.APIGroupInfo, error) {
+	definitions, err := customresourcedefinition.NewREST(legacyscheme.Scheme, interningOptions{getter, specs})
 	if err != nil {
 		return genericapiserver.APIGroupInfo{}, fmt.Errorf("creating storage of customresourcedefinitions: %w", err)
 	}
-	definitions.CreateStrategy, definitions.UpdateStrategy = creating{definitions.CreateStrategy}, updating{definitions.UpdateStrategy}
+	definitions.CreateStrategy, definitions.UpdateStrategy = boundCreateStrategy{definitions.CreateStrategy}, boundUpdateStrategy{definitions.UpdateStrategy}
 	info := genericapiserver.NewDefaultAPIGroupInfo(apiextensions.GroupName, legacyscheme.Scheme, legacyscheme.ParameterCodec, legacyscheme.Codecs)
 	info.VersionedResourcesStorageMap[apiextensionsv1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		Definitions.Resource:             registry{definitions},
+		Definitions.Resource:             collectionDeleter{definitions},
 		Definitions.Resource + "/status": customresourcedefinition.NewStatusREST(legacyscheme.Scheme, definitions),
 	}
 	return info, nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/atoll-dev/atoll/internal/responserecorder"
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdregistry"
 )
 
@@ -47,24 +48,24 @@ func (h *Handler) serveStrategic(w http.ResponseWriter, req *http.Request, info 
 		h.writeError(w, req, info, bodyError(err))
 		return
 	}
-	var response *responseRecorder
+	var response *responserecorder.Recorder
 	for range maxPatchRetries {
 		current := subrequest(stock, req, info, http.MethodGet, "get", nil)
-		if current.status != http.StatusOK {
-			current.writeTo(w)
+		if current.Status != http.StatusOK {
+			current.WriteTo(w)
 			return
 		}
-		patched, pinned, err := patchStrategically(current.body.Bytes(), patch, kind)
+		patched, pinned, err := patchStrategically(current.Body.Bytes(), patch, kind)
 		if err != nil {
 			h.writeError(w, req, info, err)
 			return
 		}
 		response = subrequest(stock, req, info, http.MethodPut, "update", patched)
-		if pinned || response.status != http.StatusConflict {
+		if pinned || response.Status != http.StatusConflict {
 			break
 		}
 	}
-	response.writeTo(w)
+	response.WriteTo(w)
 }
 
 // patchStrategically returns the patched object, and whether the patch has a resource version. Upstream panics on some
@@ -89,7 +90,7 @@ func patchStrategically(original, patch []byte, kind runtime.Object) (patched []
 
 // subrequest sends another request for the same object to the upstream handler and records the response. A get returns
 // JSON; the response of an update has the media type that the client accepts.
-func subrequest(stock http.Handler, req *http.Request, info *request.RequestInfo, method, verb string, body []byte) *responseRecorder {
+func subrequest(stock http.Handler, req *http.Request, info *request.RequestInfo, method, verb string, body []byte) *responserecorder.Recorder {
 	other := *info
 	other.Verb = verb
 	sub := req.Clone(request.WithRequestInfo(req.Context(), &other))
@@ -100,7 +101,7 @@ func subrequest(stock http.Handler, req *http.Request, info *request.RequestInfo
 		sub.Header.Del("Accept-Encoding")
 		sub.URL.RawQuery = ""
 	}
-	response := &responseRecorder{header: http.Header{}, status: http.StatusOK}
+	response := responserecorder.New()
 	stock.ServeHTTP(response, sub)
 	return response
 }
@@ -111,23 +112,4 @@ func bodyError(err error) error {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", tooLarge.Limit))
 	}
 	return apierrors.NewBadRequest(err.Error())
-}
-
-// responseRecorder is a ResponseWriter that keeps the response.
-type responseRecorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *responseRecorder) Header() http.Header            { return r.header }
-func (r *responseRecorder) WriteHeader(status int)         { r.status = status }
-func (r *responseRecorder) Write(part []byte) (int, error) { return r.body.Write(part) }
-
-func (r *responseRecorder) writeTo(w http.ResponseWriter) {
-	for name, values := range r.header {
-		w.Header()[name] = append(w.Header()[name], values...)
-	}
-	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body.Bytes()) // a write fails if the client has disconnected
 }

@@ -1,6 +1,6 @@
-// Package documents keeps what is expensive to make and equal for many: documents about an API, by the hash of what
-// they are made from. One build serves everybody who asks meanwhile; memory is bounded by count and by bytes; so is
-// the number of builds at a time. What a document says, and how it is served, is none of its business.
+// Package documents caches documents by the hash of their input: those of discovery and OpenAPI, which are expensive to build
+// and equal for many logical clusters. Concurrent calls share one build; the number and size of documents and the number of
+// concurrent builds are bounded. The content of documents does not belong here.
 package documents
 
 import (
@@ -15,23 +15,23 @@ import (
 
 // Limits bound a cache.
 type Limits struct {
-	// Count is how many documents are kept, Bytes how large they may be together. What was not used for longest goes
-	// first. A document larger than Bytes is served and not kept.
+	// Count bounds the number of documents, Bytes their total size. The least recently used documents are evicted first. A
+	// document larger than Bytes is returned and not cached.
 	Count int
 	Bytes int64
-	// Builds is how many documents may be built at the same time. Who needs another one waits.
+	// Builds bounds the concurrent builds. Further builds wait.
 	Builds int
 }
 
-// Cache keeps documents of type V by key. It is safe for concurrent use and owns no goroutine.
+// Cache is an LRU cache of documents of type V. It is safe for concurrent use and has no goroutine.
 type Cache[K comparable, V any] struct {
 	limits Limits
 	slots  chan struct{}
 	built  atomic.Int64
 
 	mu sync.Mutex
-	// kept are the elements of recent by key; recent has the document that was used last in front.
-	kept     map[K]*list.Element
+	// entries are the elements of recent by key; recent has the most recently used document in front.
+	entries  map[K]*list.Element
 	recent   *list.List
 	bytes    int64
 	building map[K]*build[V]
@@ -43,7 +43,7 @@ type entry[K comparable, V any] struct {
 	bytes int64
 }
 
-// build is one document in the making. Its fields may be read once done is closed.
+// build is the build of one document. Its fields may be read after done is closed.
 type build[V any] struct {
 	done  chan struct{}
 	value V
@@ -55,17 +55,17 @@ func New[K comparable, V any](limits Limits) *Cache[K, V] {
 	return &Cache[K, V]{
 		limits:   limits,
 		slots:    make(chan struct{}, limits.Builds),
-		kept:     map[K]*list.Element{},
+		entries:  map[K]*list.Element{},
 		recent:   list.New(),
 		building: map[K]*build[V]{},
 	}
 }
 
-// Get returns the document behind a key. If nobody has it, make returns it and its size in bytes, in the goroutine of
-// one of the callers. An error of make, which a panic in it is too, goes to all who wait, and is not kept.
+// Get returns the document of a key. If it is not cached, one of the concurrent callers runs make, which returns it and its
+// size in bytes. All of them get the error of make, or of a panic in it. Errors are not cached.
 func (c *Cache[K, V]) Get(ctx context.Context, key K, make func() (V, int64, error)) (V, error) {
 	for {
-		value, found, current, mine := c.look(key)
+		value, found, current, mine := c.lookup(key)
 		switch {
 		case found:
 			return value, nil
@@ -78,21 +78,21 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, make func() (V, int64, err
 			var none V
 			return none, ctx.Err()
 		}
-		if errors.Is(current.err, errGaveUp) && ctx.Err() == nil {
-			continue // whoever wanted to build it went away before it began
+		if errors.Is(current.err, errCanceled) && ctx.Err() == nil {
+			continue // the caller that had to build it was canceled
 		}
 		return current.value, current.err
 	}
 }
 
-// errGaveUp is the outcome of a build whose caller did not wait for a slot.
-var errGaveUp = errors.New("gave up waiting for a slot to build in")
+// errCanceled is the error of a build whose caller was canceled while waiting.
+var errCanceled = errors.New("canceled while waiting to build")
 
-// look returns a kept document, or the build of it, which the caller must do if it is the one who began it.
-func (c *Cache[K, V]) look(key K) (value V, found bool, current *build[V], mine bool) {
+// lookup returns a cached document, or its build, which the caller must run if it is mine.
+func (c *Cache[K, V]) lookup(key K) (value V, found bool, current *build[V], mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if element, ok := c.kept[key]; ok {
+	if element, ok := c.entries[key]; ok {
 		c.recent.MoveToFront(element)
 		return element.Value.(*entry[K, V]).value, true, nil, false
 	}
@@ -111,45 +111,45 @@ func (c *Cache[K, V]) make(ctx context.Context, key K, current *build[V], make f
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		current.err = fmt.Errorf("%w: %w", errGaveUp, ctx.Err())
+		current.err = fmt.Errorf("%w: %w", errCanceled, ctx.Err())
 		return
 	}
 	defer func() {
-		if problem := recover(); problem != nil {
-			current.err = fmt.Errorf("panic: %v\n%s", problem, debug.Stack())
+		if recovered := recover(); recovered != nil {
+			current.err = fmt.Errorf("panic: %v\n%s", recovered, debug.Stack())
 		}
 	}()
 	c.built.Add(1)
 	current.value, bytes, current.err = make()
 }
 
-// finish keeps what was built, drops what is too much then, and tells who waits.
+// finish caches a document, evicts others beyond the limits, and wakes up the waiting callers.
 func (c *Cache[K, V]) finish(key K, current *build[V], bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.building, key)
 	if current.err == nil {
-		c.kept[key] = c.recent.PushFront(&entry[K, V]{key: key, value: current.value, bytes: bytes})
+		c.entries[key] = c.recent.PushFront(&entry[K, V]{key: key, value: current.value, bytes: bytes})
 		c.bytes += bytes
 	}
-	for len(c.kept) > c.limits.Count || c.bytes > c.limits.Bytes {
+	for len(c.entries) > c.limits.Count || c.bytes > c.limits.Bytes {
 		oldest := c.recent.Back()
-		dropped := c.recent.Remove(oldest).(*entry[K, V])
-		delete(c.kept, dropped.key)
-		c.bytes -= dropped.bytes
+		evicted := c.recent.Remove(oldest).(*entry[K, V])
+		delete(c.entries, evicted.key)
+		c.bytes -= evicted.bytes
 	}
 	close(current.done)
 }
 
-// Stats are numbers about a cache.
+// Stats are the statistics of a cache.
 type Stats struct {
-	// Kept documents are Bytes large together. Built counts every build since the start.
+	// Kept is the number of cached documents, Bytes their total size. Built counts the builds since the start.
 	Kept, Bytes, Built int64
 }
 
-// Stats returns the numbers of this moment.
+// Stats returns the current statistics.
 func (c *Cache[K, V]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stats{Kept: int64(len(c.kept)), Bytes: c.bytes, Built: c.built.Load()}
+	return Stats{Kept: int64(len(c.entries)), Bytes: c.bytes, Built: c.built.Load()}
 }

@@ -41,8 +41,8 @@ func newAPISetFinder(exports Exports, source *discovery.Source) *apiSetFinder {
 	return &apiSetFinder{exports: exports, source: source, definitions: discoverydocuments.New[types.UID, *discovery.Definition](limits)}
 }
 
-// Of implements discovery.Finder.
-func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
+// Resolve implements discovery.APISetResolver.
+func (f *apiSetFinder) Resolve(ctx context.Context) (*discovery.APISet, error) {
 	set, err := apiSetFrom(ctx, f.exports)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown, selected := &discovery.Set{}, discovery.Verbs{}
+	shown, selected := &discovery.APISet{}, discovery.Verbs{}
 	for _, o := range offers {
 		if o.schema == nil {
 			selected[o.GroupResource] = o.verbs
@@ -70,7 +70,7 @@ func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
 		}
 		shown.Definitions = append(shown.Definitions, *definition)
 	}
-	shown.Compiled = compiled.Only(selected)
+	shown.Compiled = compiled.Restrict(selected)
 	slices.SortFunc(shown.Definitions, func(a, b discovery.Definition) int { return strings.Compare(a.Object.Name, b.Object.Name) })
 	return shown, nil
 }
@@ -99,7 +99,7 @@ func (w *workspace) documents(content http.Handler) http.Handler {
 		path := strings.TrimSuffix(req.URL.Path, "/")
 		switch {
 		case path == "/api":
-			if set, err := sets.Of(req.Context()); err != nil || !set.Serves(schema.GroupVersion{Version: "v1"}) {
+			if set, err := sets.Resolve(req.Context()); err != nil || !set.Serves(schema.GroupVersion{Version: "v1"}) {
 				w.fail(rw, req, firstError(err, notFound(req)))
 				return
 			}

@@ -23,8 +23,8 @@ type apiSetFinder struct {
 	source    *discovery.Source
 }
 
-// Of implements discovery.Finder.
-func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
+// Resolve implements discovery.APISetResolver.
+func (f *apiSetFinder) Resolve(ctx context.Context) (*discovery.APISet, error) {
 	_, exposed, err := f.workspace.findForRequest(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (f *apiSetFinder) Of(ctx context.Context) (*discovery.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &discovery.Set{Compiled: compiled.Only(discovery.Verbs{})}
+	set := &discovery.APISet{Compiled: compiled.Restrict(discovery.Verbs{})}
 	if exposed == nil {
 		return set, nil
 	}

@@ -13,33 +13,32 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Hash identifies the specification of a definition by its content: equal hashes mean equal specifications, byte for
-// byte as stored.
+// Hash is the hash of the specification of a definition as stored.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Shared holds what decoded definitions have in common, by content. It keeps nothing alive: an entry goes when the last
-// definition that uses it does, so its size follows the distinct contents in the watch cache.
+// SpecInterner interns the specifications and metadata of decoded definitions. It has weak references: an entry is removed
+// when the last definition that uses it is collected, so its size follows the distinct specifications in the watch cache.
 type SpecInterner struct {
 	mu    sync.Mutex
 	specs map[Hash]*sharedSpec
-	// hashes finds a shared specification by the array of its versions.
+	// hashes are the hashes of interned specifications by the array of their versions.
 	hashes map[weak.Pointer[apiextensions.CustomResourceDefinitionVersion]]Hash
-	// metadata shares annotations and managed fields.
+	// metadata interns annotations and managed fields.
 	metadata *storage.Shared
 }
 
-// sharedSpec is a specification but for its versions. Whoever holds the specification holds the array of its versions,
-// whose end is therefore the end of all of it.
+// sharedSpec is a specification without its versions. Every user of the specification references the array of its versions,
+// so the specification is unused when the array is collected.
 type sharedSpec struct {
 	rest     apiextensions.CustomResourceDefinitionSpec
 	versions weak.Pointer[apiextensions.CustomResourceDefinitionVersion]
 	count    int
 }
 
-// NewShared returns what the storage of one shard shares.
+// NewSpecInterner returns an empty interner.
 func NewSpecInterner() *SpecInterner {
 	return &SpecInterner{
 		specs:    map[Hash]*sharedSpec{},
@@ -48,7 +47,7 @@ func NewSpecInterner() *SpecInterner {
 	}
 }
 
-// spec returns the specification with a hash if some definition still has it.
+// spec returns the specification with a hash, if a definition uses it.
 func (s *SpecInterner) spec(hash Hash) (apiextensions.CustomResourceDefinitionSpec, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +68,8 @@ func (s *SpecInterner) lookup(hash Hash) (apiextensions.CustomResourceDefinition
 	return spec, true
 }
 
-// share returns the specification that stands for all with this hash, which is the given one if it is the first. A
-// specification without versions is valid nowhere and not shared.
+// share interns a specification: it returns the first one with this hash. A specification without versions is invalid and not
+// interned.
 func (s *SpecInterner) share(hash Hash, spec apiextensions.CustomResourceDefinitionSpec) apiextensions.CustomResourceDefinitionSpec {
 	if len(spec.Versions) == 0 {
 		return spec
@@ -88,14 +87,14 @@ func (s *SpecInterner) share(hash Hash, spec apiextensions.CustomResourceDefinit
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.hashes, gone.versions)
-		if s.specs[hash] == gone { // an equal one may have come since
+		if s.specs[hash] == gone { // an equal one may have been interned since
 			delete(s.specs, hash)
 		}
 	}, entry)
 	return spec
 }
 
-// hash returns the hash of a specification if it is shared.
+// hash returns the hash of an interned specification.
 func (s *SpecInterner) hash(spec *apiextensions.CustomResourceDefinitionSpec) (Hash, bool) {
 	if len(spec.Versions) == 0 {
 		return Hash{}, false
@@ -106,7 +105,7 @@ func (s *SpecInterner) hash(spec *apiextensions.CustomResourceDefinitionSpec) (H
 	return hash, ok
 }
 
-// size returns how many specifications are shared now.
+// size returns the number of interned specifications.
 func (s *SpecInterner) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
