@@ -32,30 +32,30 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestBoundResources is about serving what bindings bind, whoever makes them: definitions of schemas, and the status of
-// bindings, are written by the test.
+// TestBoundResources covers serving bound resources without the controllers of bindings: the test writes the definitions of
+// schemas and the status of bindings.
 func TestBoundResources(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"what is bound is served":                                     boundIsServed,
-		"who sees it bound finds it":                                  foundOnceBound,
-		"a new schema reaches all who bind":                           schemaReplaced,
-		"a binding on its way out lets nothing in":                    terminatingBinding,
-		"what is bound covers what is defined":                        boundCoversDefined,
-		"without a definition it is unavailable":                      unavailableWithoutDefinition,
-		"one group and resource of two exports":                       twoExportsOfOneName,
+		"a bound resource is served":                                  boundIsServed,
+		"a resource is served once its binding is bound":              foundOnceBound,
+		"a new schema applies to all bindings":                        schemaReplaced,
+		"a terminating binding rejects creations":                     terminatingBinding,
+		"a bound resource hides a defined one":                        boundHidesDefined,
+		"unavailable without a definition":                            unavailableWithoutDefinition,
+		"the same resource of two exports":                            twoExportsOfOneName,
 		"a resource of the core group":                                boundInCore,
-		"what is compiled in is not covered":                          compiledInNotCovered,
-		"names that are more than DNS labels":                         pathSegmentNames,
-		"several versions of what is bound":                           boundVersions,
-		"virtual storage waits for who serves it":                     virtualStorage,
-		"bound objects are counted and collected":                     boundObjectsAreOwned,
-		"a namespace and a workspace take bound objects along":        boundObjectsGo,
-		"a definition of a schema is not served where it is":          schemasAreNotServed,
-		"an identity that nobody binds is listed if it is exported":   exportedAndNotBound,
-		"a watch of metadata over all storages ends when one comes":   metadataWatchEnds,
-		"the metadata over all workspaces is that of every storage":   metadataOfEveryStorage,
-		"workspaces that bind the same show and serve the same thing": sameBindingsShare,
+		"a built-in resource is not hidden":                           builtInNotHidden,
+		"names that are path segments":                                pathSegmentNames,
+		"several versions of a bound resource":                        boundVersions,
+		"virtual storage without a virtual workspace":                 virtualStorage,
+		"quota and garbage collection of bound objects":               boundObjectsAreOwned,
+		"deleting a namespace and a workspace with bound objects":     boundObjectsDeleted,
+		"a definition of a schema is not served in system:bound-crds": schemasAreNotServed,
+		"an exported identity without bindings is listed":             exportedAndNotBound,
+		"a metadata watch ends when a storage is added":               metadataWatchEnds,
+		"metadata over all workspaces has every storage":              metadataOfEveryStorage,
+		"equal bindings share a compiled CRD":                         sameBindingsShare,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,13 +64,13 @@ func TestBoundResources(t *testing.T) {
 	}
 }
 
-// exported is a resource of an export as bindings list it, with its definition in system:bound-crds.
+// exported is a resource of an export as in the status of bindings, with its definition in system:bound-crds.
 type exported struct {
 	shard *shardtesting.Shard
 	apisv1alpha2.BoundAPIResource
 }
 
-// export makes the definition of a schema that says what the given one does, under a new identity.
+// export creates the definition of a schema with the content of the given one, under a new identity.
 func export(t *testing.T, shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition, changes ...func(*apisv1alpha1.APIResourceSchema)) exported {
 	t.Helper()
 	e := describe(shard, definition)
@@ -79,7 +79,7 @@ func export(t *testing.T, shard *shardtesting.Shard, definition *apiextensionsv1
 	return e
 }
 
-// describe is export without a definition.
+// describe is export without creating the definition.
 func describe(shard *shardtesting.Shard, definition *apiextensionsv1.CustomResourceDefinition) exported {
 	return exported{shard, apisv1alpha2.BoundAPIResource{
 		Group: definition.Spec.Group, Resource: definition.Spec.Names.Plural, StorageVersions: []string{"v1"},
@@ -93,7 +93,7 @@ func identity() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// replaced is the same resource with another schema.
+// replaced returns the same resource with another schema.
 func (e exported) replaced(t *testing.T, definition *apiextensionsv1.CustomResourceDefinition) exported {
 	t.Helper()
 	next := describe(e.shard, definition)
@@ -146,7 +146,7 @@ func schemaOf(t *testing.T, e exported, definition *apiextensionsv1.CustomResour
 	return described
 }
 
-// bind creates a binding and its status. It returns what the status was last written with.
+// bind creates a binding and its status. It returns the written status.
 func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...exported) {
 	w.Helper()
 	masters := shard.Client(w, shard.Masters(w))
@@ -163,7 +163,7 @@ func (w *workspace) bind(shard *shardtesting.Shard, name string, resources ...ex
 	w.rebind(shard, name, resources...)
 }
 
-// rebind replaces what a binding has bound.
+// rebind replaces the bound resources of a binding.
 func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...exported) {
 	w.Helper()
 	masters := shard.Client(w, shard.Masters(w))
@@ -185,7 +185,7 @@ func (w *workspace) rebind(shard *shardtesting.Shard, name string, resources ...
 	}
 }
 
-// unbind deletes a binding, and lets it go at once: its objects stay.
+// unbind deletes a binding without its objects.
 func (w *workspace) unbind(shard *shardtesting.Shard, name string) {
 	w.Helper()
 	masters := shard.Client(w, shard.Masters(w))
@@ -197,7 +197,7 @@ func (w *workspace) unbind(shard *shardtesting.Shard, name string) {
 	w.letGo(shard, name)
 }
 
-// letGo takes what holds a binding off it.
+// letGo removes the finalizers of a binding.
 func (w *workspace) letGo(shard *shardtesting.Shard, name string) {
 	w.Helper()
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -209,7 +209,7 @@ func (w *workspace) letGo(shard *shardtesting.Shard, name string) {
 
 func clientKey(object client.Object) client.ObjectKey { return client.ObjectKeyFromObject(object) }
 
-// everywhere returns a client of masters over all logical clusters.
+// everywhere returns a client of a cluster administrator over all logical clusters.
 func everywhere(t *testing.T, shard *shardtesting.Shard) *workspace {
 	return &workspace{T: t, config: shardtesting.At(shard.Masters(t), "*")}
 }
@@ -319,7 +319,7 @@ func schemaReplaced(t *testing.T, shard *shardtesting.Shard) {
 			t.Errorf("a field that is not in the schema yet: %v", spec)
 		}
 		w.rebind(shard, "widgets", next)
-		shardtesting.Eventually(t, "the new schema is in force", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "the new schema is served", func(ctx context.Context) error {
 			updated, err := w.objects("v1").Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"weight":4}}`), metav1.PatchOptions{})
 			if err == nil && updated.Object["spec"].(map[string]any)["weight"] != int64(4) {
 				err = fmt.Errorf("got %v", updated.Object["spec"])
@@ -350,7 +350,7 @@ func terminatingBinding(t *testing.T, shard *shardtesting.Shard) {
 	if err := masters.Get(in, client.ObjectKeyFromObject(binding), binding); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "creations are refused", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "creations are rejected", func(ctx context.Context) error {
 		_, err := w.objects("v1").Create(ctx, widget("two-"+rand.String(5), nil), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("got %v, want Forbidden", err)
@@ -376,7 +376,7 @@ func terminatingBinding(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-func boundCoversDefined(t *testing.T, shard *shardtesting.Shard) {
+func boundHidesDefined(t *testing.T, shard *shardtesting.Shard) {
 	e := export(t, shard, widgets("example.com"))
 	w := newWorkspace(t, shard)
 	w.define(widgets("example.com"))
@@ -398,7 +398,7 @@ func boundCoversDefined(t *testing.T, shard *shardtesting.Shard) {
 	if err := w.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the definition goes", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the definition is deleted", func(ctx context.Context) error {
 		if _, err := w.definitions().Get(ctx, "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v, want NotFound", err)
 		}

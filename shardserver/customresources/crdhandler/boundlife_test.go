@@ -64,7 +64,7 @@ func boundInCore(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-func compiledInNotCovered(t *testing.T, shard *shardtesting.Shard) {
+func builtInNotHidden(t *testing.T, shard *shardtesting.Shard) {
 	maps := widgets("")
 	maps.Name = "configmaps.core"
 	maps.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: "configmaps", Singular: "configmap", Kind: "ConfigMap", ListKind: "ConfigMapList"}
@@ -156,7 +156,7 @@ func boundObjectsAreOwned(t *testing.T, shard *shardtesting.Shard) {
 	}
 	owned := inGroup(widget("owned", nil), group)
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}})
-	shardtesting.Eventually(t, "the quota is known", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the quota has a status", func(ctx context.Context) error {
 		_, err := w.objectsOf(group, "v1").Create(ctx, owned, metav1.CreateOptions{})
 		return err
 	})
@@ -166,7 +166,7 @@ func boundObjectsAreOwned(t *testing.T, shard *shardtesting.Shard) {
 	if err := clients.CoreV1().ConfigMaps("default").Delete(t.Context(), owner.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "what is owned goes with its owner", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "dependents are deleted with their owner", func(ctx context.Context) error {
 		if _, err := w.objectsOf(group, "v1").Get(ctx, "owned", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v, want NotFound", err)
 		}
@@ -174,7 +174,7 @@ func boundObjectsAreOwned(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-func boundObjectsGo(t *testing.T, shard *shardtesting.Shard) {
+func boundObjectsDeleted(t *testing.T, shard *shardtesting.Shard) {
 	e := export(t, shard, widgets("example.com"))
 	w := newWorkspace(t, shard)
 	w.bind(shard, "widgets", e)
@@ -201,14 +201,14 @@ func boundObjectsGo(t *testing.T, shard *shardtesting.Shard) {
 		t.Fatal(err)
 	}
 	left("default/one")
-	// The finalizer of the test would hold the binding for ever.
+	// The finalizer of the test would block the deletion of the binding.
 	w.letGo(shard, "widgets")
 	ctx := shardtesting.In(t.Context(), "root")
 	if err := shard.Client(t, shard.Admin(t)).Delete(ctx, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: w.workspace}}); err != nil {
 		t.Fatal(err)
 	}
 	left()
-	shardtesting.Eventually(t, "nothing is left", func(context.Context) error {
+	shardtesting.Eventually(t, "no object remains", func(context.Context) error {
 		if keys := shard.Keys(t, "/"+w.name+"/"); len(keys) > 0 {
 			return fmt.Errorf("there are %v", keys)
 		}
@@ -359,15 +359,15 @@ func sameBindingsShare(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-// TestBoundContentsEnd counts what bindings leave behind when the last one goes.
-func TestBoundContentsEnd(t *testing.T) {
+// TestBoundCRDsClose checks that nothing remains in memory after the last binding is deleted.
+func TestBoundCRDsClose(t *testing.T) {
 	shard := shardtesting.Start(t)
 	own := besidesRoot(t, shard)
 	e := export(t, shard, widgets("example.com"))
 	a, b := newWorkspace(t, shard), newWorkspace(t, shard)
 	expect := func(want int) {
 		t.Helper()
-		shardtesting.Eventually(t, "the catalog", func(context.Context) error {
+		shardtesting.Eventually(t, "the registry", func(context.Context) error {
 			if _, c, s := own.sizes(); c != want || s != want {
 				return fmt.Errorf("%d contents, %d storages; want %d each", c, s, want)
 			}
@@ -396,7 +396,7 @@ func TestBoundContentsEnd(t *testing.T) {
 	before := stacks()
 	round()
 	round()
-	shardtesting.Eventually(t, "nothing runs on", func(context.Context) error {
+	shardtesting.Eventually(t, "no goroutine remains", func(context.Context) error {
 		if after := stacks(); len(after) > len(before) {
 			return fmt.Errorf("%d goroutines, then %d:\n%s", len(before), len(after), strings.Join(after, "\n\n"))
 		}

@@ -19,7 +19,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// converts answers conversions: size in v1 is volume in v2.
+// converts is a conversion webhook: size in v1 is volume in v2.
 func converts(w http.ResponseWriter, req *http.Request) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
@@ -101,7 +101,7 @@ func noWebhookByService(t *testing.T, shard *shardtesting.Shard) {
 	if err := w.definitions().Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the definition goes all the same", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the definition is deleted nevertheless", func(ctx context.Context) error {
 		if _, err := w.definitions().Get(ctx, "widgets.example.com", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v", err)
 		}
@@ -109,8 +109,8 @@ func noWebhookByService(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// unreadableObjectsGo has objects that nobody can convert any more, and deletes what defines them.
-func unreadableObjectsGo(t *testing.T, shard *shardtesting.Shard) {
+// unreadableObjectsDeleted deletes the definition of objects that cannot be converted.
+func unreadableObjectsDeleted(t *testing.T, shard *shardtesting.Shard) {
 	server := httptest.NewTLSServer(http.HandlerFunc(converts))
 	w := newWorkspace(t, shard)
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -136,7 +136,7 @@ func unreadableObjectsGo(t *testing.T, shard *shardtesting.Shard) {
 	if err := w.definitions().Delete(t.Context(), definition.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "all but the object with a finalizer are gone", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "all but the object with a finalizer are deleted", func(ctx context.Context) error {
 		keys := shard.Keys(t, "/widgets/customresources/"+w.name+"/")
 		if len(keys) != 1 || !strings.HasSuffix(keys[0], "/held") {
 			return fmt.Errorf("in storage are %v", keys)

@@ -32,7 +32,7 @@ func large(group string) *apiextensionsv1.CustomResourceDefinition {
 
 func init() { runtime.MemProfileRate = 64 << 10 }
 
-// heap returns how many bytes the process holds, but for those of the etcd in it, which keeps the last requests.
+// heap returns the size of the heap without the embedded etcd, which retains the last requests.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // what cleanups let go
@@ -64,8 +64,7 @@ func inEtcd(stack []uintptr) bool {
 	}
 }
 
-// TestEqualDefinitionsShareMemory measures what one more logical cluster with a known definition costs. Alone, the
-// definition costs half a megabyte.
+// TestEqualDefinitionsShareMemory measures the memory of one more logical cluster with an equal definition.
 func TestEqualDefinitionsShareMemory(t *testing.T) {
 	const clusters = 80
 	const most = 32 << 10 // bytes for each
@@ -111,14 +110,14 @@ func TestEqualDefinitionsShareMemory(t *testing.T) {
 	}
 }
 
-// TestContentsEnd counts what contents leave behind when their last definition goes.
-func TestContentsEnd(t *testing.T) {
+// TestCompiledCRDsClose checks that nothing remains in memory after the last definition is deleted.
+func TestCompiledCRDsClose(t *testing.T) {
 	shard := shardtesting.Start(t)
 	a, b := newWorkspace(t, shard), newWorkspace(t, shard)
-	catalog, own := shard.Server.Definitions(), besidesRoot(t, shard)
+	registry, own := shard.Server.Definitions(), besidesRoot(t, shard)
 	expect := func(definitions, contents, storages int) {
 		t.Helper()
-		shardtesting.Eventually(t, "the catalog", func(context.Context) error {
+		shardtesting.Eventually(t, "the registry", func(context.Context) error {
 			if d, c, s := own.sizes(); d != definitions || c != contents || s != storages {
 				return fmt.Errorf("%d definitions, %d contents, %d storages; want %d, %d, %d", d, c, s, definitions, contents, storages)
 			}
@@ -126,7 +125,7 @@ func TestContentsEnd(t *testing.T) {
 		})
 	}
 	served := func(w *workspace) []crdregistry.Served {
-		return catalog.Served(logicalcluster.With(t.Context(), logicalcluster.MustParseName(w.name)))
+		return registry.Served(logicalcluster.With(t.Context(), logicalcluster.MustParseName(w.name)))
 	}
 	round := func() {
 		for _, w := range []*workspace{a, b} {
@@ -151,7 +150,7 @@ func TestContentsEnd(t *testing.T) {
 	before := stacks()
 	round()
 	round()
-	shardtesting.Eventually(t, "nothing runs on", func(context.Context) error {
+	shardtesting.Eventually(t, "no goroutine remains", func(context.Context) error {
 		if after := stacks(); len(after) > len(before) {
 			return fmt.Errorf("%d goroutines, then %d:\n%s", len(before), len(after), strings.Join(after, "\n\n"))
 		}
@@ -159,16 +158,16 @@ func TestContentsEnd(t *testing.T) {
 	})
 }
 
-// besides counts what a catalog knows besides what it knew before.
+// besides counts what was added to a registry.
 type besides struct {
-	catalog                         *crdregistry.Registry
+	registry                        *crdregistry.Registry
 	definitions, contents, storages int
 }
 
-// besidesRoot counts what comes after all that the shard itself binds in root and for itself.
+// besidesRoot counts what is added after the shard's own bindings.
 func besidesRoot(t *testing.T, shard *shardtesting.Shard) besides {
 	t.Helper()
-	client, b := shard.Client(t, shard.Masters(t)), besides{catalog: shard.Server.Definitions()}
+	client, b := shard.Client(t, shard.Masters(t)), besides{registry: shard.Server.Definitions()}
 	shardtesting.Eventually(t, "the shard's own bindings are served", func(ctx context.Context) error {
 		schemas := map[string]bool{}
 		for _, cluster := range []string{"root", "system:shard"} {
@@ -188,7 +187,7 @@ func besidesRoot(t *testing.T, shard *shardtesting.Shard) besides {
 				}
 			}
 		}
-		if b.definitions, b.contents, b.storages = b.catalog.Sizes(); min(b.definitions, b.contents, b.storages) < len(schemas) || len(schemas) == 0 {
+		if b.definitions, b.contents, b.storages = b.registry.Sizes(); min(b.definitions, b.contents, b.storages) < len(schemas) || len(schemas) == 0 {
 			return fmt.Errorf("%d definitions, %d contents, %d storages are known of %d", b.definitions, b.contents, b.storages, len(schemas))
 		}
 		return nil
@@ -197,7 +196,7 @@ func besidesRoot(t *testing.T, shard *shardtesting.Shard) besides {
 }
 
 func (b besides) sizes() (definitions, contents, storages int) {
-	definitions, contents, storages = b.catalog.Sizes()
+	definitions, contents, storages = b.registry.Sizes()
 	return definitions - b.definitions, contents - b.contents, storages - b.storages
 }
 

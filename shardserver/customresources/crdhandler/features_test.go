@@ -108,14 +108,14 @@ func severalVersions(t *testing.T, shard *shardtesting.Shard) {
 		}
 	}
 
-	// The storage version changes hands; what is stored stays readable, and moves with the next write.
+	// After a change of the storage version stored objects remain readable, and the next write stores the new version.
 	got2 := w.established(definition.Name)
 	got2.Spec.Versions[0].Storage, got2.Spec.Versions[1].Storage = false, true
 	changed, err := w.definitions().Update(t.Context(), got2, metav1.UpdateOptions{})
 	if err != nil || !slices.Equal(changed.Status.StoredVersions, []string{"v1", "v1beta1"}) {
 		t.Fatalf("stored versions are %v, %v", changed.Status.StoredVersions, err)
 	}
-	shardtesting.Eventually(t, "the object moves to the new storage version", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the object is stored in the new version", func(ctx context.Context) error {
 		if _, err := w.objects("v1").Patch(ctx, "one", types.MergePatchType, []byte(fmt.Sprintf(`{"metadata":{"labels":{"at":"%d"}}}`, len(shard.Stored(t)))), metav1.PatchOptions{}); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func rulesAndRatcheting(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := w.definitions().Update(t.Context(), defined, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the new schema is in force", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the new schema is served", func(ctx context.Context) error {
 		_, err := w.objects("v1").Create(ctx, widget("two", map[string]any{"size": "big"}), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsInvalid(err) {
 			return fmt.Errorf("got %v", err)

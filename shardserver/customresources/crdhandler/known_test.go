@@ -20,7 +20,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// ingresses defines the kind that Kubernetes has in its group networking.k8s.io.
+// ingresses defines a kind of Kubernetes, in its group networking.k8s.io.
 func ingresses() *apiextensionsv1.CustomResourceDefinition {
 	keep := true
 	definition := widgets("networking.k8s.io")
@@ -99,7 +99,7 @@ func kindsOfKubernetes(t *testing.T, shard *shardtesting.Shard) {
 	hasProtobufBody(t, w)
 }
 
-// inProtobuf sends objects as typed clients do that speak protobuf.
+// inProtobuf sends objects in protobuf, as typed clients do.
 func hasProtobufBody(t *testing.T, w *workspace) {
 	t.Helper()
 	typed := rest.CopyConfig(w.config)

@@ -39,7 +39,7 @@ func namesPerWorkspace(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := a.definitions().Create(t.Context(), rival.DeepCopy(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the names are refused", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the names are rejected", func(ctx context.Context) error {
 		got, err := a.definitions().Get(ctx, rival.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -189,7 +189,7 @@ func builtinsSurviveDefinitions(t *testing.T, shard *shardtesting.Shard) {
 		if err := w.definitions().Delete(t.Context(), shadow.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		shardtesting.Eventually(t, "definition "+shadow.Name+" goes", func(ctx context.Context) error {
+		shardtesting.Eventually(t, "definition "+shadow.Name+" is deleted", func(ctx context.Context) error {
 			if _, err := w.definitions().Get(ctx, shadow.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("got %v", err)
 			}
@@ -213,7 +213,7 @@ func collectionOfDefinitions(t *testing.T, shard *shardtesting.Shard) {
 	if err := w.definitions().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "collected=yes"}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "no key is left", func(context.Context) error {
+	shardtesting.Eventually(t, "no key remains", func(context.Context) error {
 		for _, key := range shard.Keys(t, "/"+w.name+"/") {
 			if strings.Contains(key, "widgets") {
 				return fmt.Errorf("left is %s", key)
@@ -245,15 +245,15 @@ func namespaceAndWorkspaceGo(t *testing.T, shard *shardtesting.Shard) {
 			return nil
 		}
 	}
-	shardtesting.Eventually(t, "the namespace goes with its objects", left("/"+w.name+"/brief"))
+	shardtesting.Eventually(t, "the namespace is deleted with its objects", left("/"+w.name+"/brief"))
 	w.get("one")
 	parent := shard.Client(t, shard.Admin(t))
 	if err := parent.Delete(shardtesting.In(t.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: w.workspace}}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the workspace goes with everything in it", left("/"+w.name+"/"))
+	shardtesting.Eventually(t, "the workspace is deleted with its objects", left("/"+w.name+"/"))
 	if served := shard.Server.Definitions().Served(shardtesting.In(t.Context(), w.name)); len(served) != 0 {
-		t.Errorf("the catalog still has %v", served)
+		t.Errorf("the registry still has %v", served)
 	}
 }
 

@@ -17,34 +17,34 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestCustomResources runs what needs a shard, but not one of its own.
+// TestCustomResources runs the tests that share a shard.
 func TestCustomResources(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){
-		"a definition is usable once established":                      usableOnceEstablished,
-		"two workspaces define one name differently":                   definedDifferently,
-		"a deleted definition takes its objects along, and no others'": deletedWithItsObjects,
-		"status and scale":                               subresources,
-		"several versions":                               severalVersions,
-		"columns of tables":                              printedColumns,
-		"rules hold, what was valid before may stay":     rulesAndRatcheting,
-		"objects are selected by their fields":           selectedFields,
-		"unknown fields are refused or warned of":        fieldValidation,
-		"dry runs tell the truth":                        dryRuns,
-		"objects are applied":                            applied,
-		"objects are deleted":                            deletions,
-		"many definitions are used at once":              manyAtOnce,
-		"names are a matter of each workspace":           namesPerWorkspace,
-		"watches end with what they are of":              watchesEnd,
-		"metadata over all workspaces":                   overAllWorkspaces,
-		"what is compiled in stays":                      compiledInStays,
-		"a collection of definitions leaves no object":   collectionOfDefinitions,
-		"a webhook converts":                             convertedByWebhook,
-		"no webhook is reached by a service":             noWebhookByService,
-		"objects that cannot be converted go":            unreadableObjectsGo,
-		"a namespace and a workspace take objects along": namespaceAndWorkspaceGo,
-		"kinds of Kubernetes":                            kindsOfKubernetes,
-		"definitions of builtins harm nothing":           builtinsSurviveDefinitions,
+		"a definition is usable once established":               usableOnceEstablished,
+		"two workspaces define one name differently":            definedDifferently,
+		"a deleted definition is deleted with its objects only": deletedWithItsObjects,
+		"status and scale":                  subresources,
+		"several versions":                  severalVersions,
+		"columns of tables":                 printedColumns,
+		"validation rules and ratcheting":   rulesAndRatcheting,
+		"field selectors":                   selectedFields,
+		"field validation":                  fieldValidation,
+		"dry runs":                          dryRuns,
+		"server-side apply":                 applied,
+		"objects are deleted":               deletions,
+		"many definitions concurrently":     manyAtOnce,
+		"names per workspace":               namesPerWorkspace,
+		"watches end with their definition": watchesEnd,
+		"metadata over all workspaces":      overAllWorkspaces,
+		"built-in resources stay":           compiledInStays,
+		"deleting a collection of definitions deletes the objects": collectionOfDefinitions,
+		"conversion webhook":                                convertedByWebhook,
+		"no conversion webhook at a service":                noWebhookByService,
+		"deleting objects that cannot be converted":         unreadableObjectsDeleted,
+		"deleting a namespace and a workspace with objects": namespaceAndWorkspaceGo,
+		"kinds of Kubernetes":                               kindsOfKubernetes,
+		"definitions of built-in resources are harmless":    builtinsSurviveDefinitions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func (w *workspace) definitions() typed.CustomResourceDefinitionInterface {
 	return clientset.NewForConfigOrDie(w.config).ApiextensionsV1().CustomResourceDefinitions()
 }
 
-// define creates a definition and returns as soon as it is seen established.
+// define creates a definition and returns when it is established.
 func (w *workspace) define(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	w.Helper()
 	created, err := w.definitions().Create(w.Context(), definition, metav1.CreateOptions{})
@@ -82,7 +82,7 @@ func (w *workspace) define(definition *apiextensionsv1.CustomResourceDefinition)
 	return w.established(created.Name)
 }
 
-// established waits without polling, as a client that races would.
+// established waits with a watch, without polling.
 func (w *workspace) established(name string) *apiextensionsv1.CustomResourceDefinition {
 	w.Helper()
 	watcher, err := w.definitions().Watch(w.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})

@@ -94,7 +94,7 @@ func deletedWithItsObjects(t *testing.T, shard *shardtesting.Shard) {
 	if err := a.definitions().Delete(t.Context(), "widgets.gone.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "creations are refused and what nothing holds is gone", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "creations are rejected and objects without finalizers are deleted", func(ctx context.Context) error {
 		_, err := a.objectsOf("gone.example.com", "v1").Create(ctx, inGroup(widget("late", nil), "gone.example.com"), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a creation: got %v, want Forbidden", err)
@@ -108,7 +108,7 @@ func deletedWithItsObjects(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := a.objectsOf("gone.example.com", "v1").Patch(t.Context(), "held", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shardtesting.Eventually(t, "the definition is gone", func(ctx context.Context) error {
+	shardtesting.Eventually(t, "the definition is deleted", func(ctx context.Context) error {
 		_, err := a.definitions().Get(ctx, "widgets.gone.example.com", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got %v", err)
