@@ -43,7 +43,7 @@ var apiBindings = &registry.Kind[*apisv1alpha2.APIBinding]{
 
 var (
 	claimStates = []apisv1alpha2.AcceptablePermissionClaimState{apisv1alpha2.ClaimAccepted, apisv1alpha2.ClaimRejected}
-	// A binding that nobody has looked at yet has no phase.
+	// A binding that was not reconciled yet has no phase.
 	bindingPhases = []apisv1alpha2.APIBindingPhaseType{apisv1alpha2.APIBindingPhaseBinding, apisv1alpha2.APIBindingPhaseBound}
 )
 

@@ -34,13 +34,13 @@ var (
 	nameValidations = []apisv1alpha1.NameValidation{apisv1alpha1.NameValidationDNS1123Subdomain, apisv1alpha1.NameValidationPathSegmentName}
 )
 
-// SameSchemaSpec compares what two specs say. How the schemas of their versions are written, in which order of fields
-// and with which blanks, says nothing.
+// SameSchemaSpec reports whether two specs are semantically equal: order of fields and whitespace in the JSON schemas of
+// versions do not matter.
 func SameSchemaSpec(a, b apisv1alpha1.APIResourceSchemaSpec) bool {
 	if len(a.Versions) != len(b.Versions) {
 		return false
 	}
-	// Copies, since the schemas are taken out of them.
+	// Copies, because the schemas are removed from them.
 	versionsA, versionsB := append([]apisv1alpha1.APIResourceVersion{}, a.Versions...), append([]apisv1alpha1.APIResourceVersion{}, b.Versions...)
 	for i := range versionsA {
 		if !sameJSON(versionsA[i].Schema.Raw, versionsB[i].Schema.Raw) {
@@ -63,8 +63,8 @@ func sameJSON(a, b []byte) bool {
 	return equality.Semantic.DeepEqual(valueA, valueB)
 }
 
-// validateSchemaSpec asks for what the definition of the kind asks for. Whether a CustomResourceDefinition could be
-// made of it is decided by admission.
+// validateSchemaSpec applies the rules of the kind's CRD schema. Admission checks whether the spec converts to a valid
+// CustomResourceDefinition.
 func validateSchemaSpec(schema *apisv1alpha1.APIResourceSchema) field.ErrorList {
 	path, spec := field.NewPath("spec"), schema.Spec
 	errs := registry.Required(spec.Names.Plural, path.Child("names", "plural"))

@@ -32,7 +32,7 @@ func validateScopedClaim(claim apisv1alpha2.ScopedPermissionClaim, path *field.P
 		registry.CompleteSelector(&claim.Selector.LabelSelector, path.Child("selector"))...)
 }
 
-// duplicates refuses items of a list that say the same as one before.
+// duplicates returns an error for each item with the key of a previous item.
 func duplicates[T any](items []T, key func(T) string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[string]bool, len(items))
@@ -45,7 +45,7 @@ func duplicates[T any](items []T, key func(T) string, path *field.Path) field.Er
 	return errs
 }
 
-// claimKey tells claims apart within a binding.
+// claimKey identifies a claim within a binding.
 func claimKey(claim apisv1alpha2.PermissionClaim) string {
 	return fmt.Sprintf("%s.%s:%s", claim.Resource, claim.Group, claim.IdentityHash)
 }

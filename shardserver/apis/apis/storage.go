@@ -1,7 +1,6 @@
 // Package apis serves the group apis.kcp.io: APIResourceSchema, APIExport, APIBinding, APIExportEndpointSlice and
-// APIConversion. Who may write what, and whether exports, schemas and bindings fit together, is decided above, by
-// admission; here is only what the shapes of the kinds demand. Exports and bindings are one store each that is served in
-// two versions.
+// APIConversion. It validates each object by itself; checks that need other objects or the user belong to admission.
+// Exports and bindings have one store each, which is served in two versions.
 package apis
 
 import (
@@ -54,7 +53,7 @@ func Storages(getter generic.RESTOptionsGetter) (map[string]map[string]rest.Stor
 	}, nil
 }
 
-// validateName allows what custom resources may be named.
+// validateName applies the rules for names of custom resources.
 func validateName(name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// standardFinalizers are those of Kubernetes itself that carry no domain.
+// standardFinalizers are the finalizers of Kubernetes without a domain.
 var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
 
-// finalizerWarnings warns, as for custom resources, of every added finalizer that is not "<domain>/<name>".
+// finalizerWarnings returns a warning, as for custom resources, for every added finalizer that is not "<domain>/<name>".
 func finalizerWarnings(finalizers, before []string) []string {
 	path := field.NewPath("metadata", "finalizers")
 	var warnings []string
@@ -26,7 +26,7 @@ func finalizerWarnings(finalizers, before []string) []string {
 			warnings = append(warnings, fmt.Sprintf("%s: %q: %s", path, finalizer, message))
 		}
 		if !strings.Contains(finalizer, "/") && !slices.Contains(standardFinalizers, finalizer) {
-			warnings = append(warnings, fmt.Sprintf("%s: %q: write it as <domain>/<name>, so that nobody else uses the same", path, finalizer))
+			warnings = append(warnings, fmt.Sprintf("%s: %q: use <domain>/<name> to avoid conflicts with other finalizers", path, finalizer))
 		}
 	}
 	return warnings

@@ -14,7 +14,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// The rules that a schema can state, for fields where absent and empty are the same.
+// Validation rules of CRD schemas, for fields where absent and empty are the same.
 
 var (
 	initializer = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?))|(system:.+)$`)
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// Required refuses an empty value.
+// Required rejects an empty value.
 func Required(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -38,7 +38,7 @@ func Required(value string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// Pattern refuses what does not match. Emptiness is left to Required.
+// Pattern rejects a value that does not match. Empty values are valid; see Required.
 func Pattern(value string, pattern *regexp.Regexp, path *field.Path) field.ErrorList {
 	if value == "" || pattern.MatchString(value) {
 		return nil
@@ -46,7 +46,7 @@ func Pattern(value string, pattern *regexp.Regexp, path *field.Path) field.Error
 	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("should match '%s'", pattern))}
 }
 
-// MaxLength refuses more than limit characters.
+// MaxLength rejects more than limit characters.
 func MaxLength(value string, limit int, path *field.Path) field.ErrorList {
 	if utf8.RuneCountInString(value) > limit {
 		return field.ErrorList{field.TooLong(path, value, limit)}
@@ -54,7 +54,7 @@ func MaxLength(value string, limit int, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// OneOf refuses what is not listed. Emptiness is left to Required.
+// OneOf rejects a value that is not allowed. Empty values are valid; see Required.
 func OneOf[S ~string](value S, allowed []S, path *field.Path) field.ErrorList {
 	if value == "" || slices.Contains(allowed, value) {
 		return nil
@@ -62,7 +62,7 @@ func OneOf[S ~string](value S, allowed []S, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-// URI refuses what is neither an absolute URL nor an absolute path. Emptiness is left to Required.
+// URI rejects a value that is neither an absolute URL nor an absolute path. Empty values are valid; see Required.
 func URI(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return nil
@@ -73,7 +73,7 @@ func URI(value string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// Immutable refuses a change.
+// Immutable rejects a change.
 func Immutable[V comparable](value, old V, path *field.Path) field.ErrorList {
 	if value != old {
 		return field.ErrorList{field.Invalid(path, value, path.String()+" is immutable")}
@@ -81,8 +81,8 @@ func Immutable[V comparable](value, old V, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// CompleteSelector checks that each requirement of a label selector is complete. Whether the selector makes sense is told
-// by a condition of the object.
+// CompleteSelector checks that each requirement of a label selector is complete. A condition of the object reports
+// whether the selector is valid.
 func CompleteSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// WithoutProtobuf returns a serializer for the group of our kinds, which have no protobuf form. A client that prefers
-// protobuf but accepts JSON then gets JSON, as it would for custom resources, instead of a refusal. Objects
-// reduced to their metadata do have one, and clients that accept both still get it.
+// WithoutProtobuf returns a serializer for API types without protobuf encoding. A client that prefers protobuf but
+// accepts JSON gets JSON, as for custom resources, instead of an error. Partial object metadata is still encoded as
+// protobuf for clients that accept it.
 func WithoutProtobuf(serializer runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return withoutProtobuf{serializer}
 }

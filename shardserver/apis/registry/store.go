@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// category is the one that all kinds of kcp belong to, as in `kubectl get kcp`.
+// category is the category of all kinds of kcp, as in `kubectl get kcp`.
 const category = "kcp"
 
-// REST is the main resource of a kind.
+// REST is the storage of the main resource of a kind.
 type REST struct {
 	*genericregistry.Store
 	shortNames []string
@@ -36,8 +36,8 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return []string{category} }
 
-// NewStores creates the stock stores of a kind and puts them under "<resource>" and, if it has a status,
-// "<resource>/status".
+// NewStores creates the generic registry stores of a kind and adds them to into as "<resource>" and, if the kind has a
+// status, "<resource>/status".
 func NewStores[T Object](kind *Kind[T], typer runtime.ObjectTyper, getter generic.RESTOptionsGetter, into map[string]rest.Storage) error {
 	write := strategy[T]{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator, kind: kind}
 	store := &genericregistry.Store{

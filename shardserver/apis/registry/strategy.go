@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// strategy is what the main resource does on writes: the status belongs to its subresource and stays as it is.
+// strategy is the REST strategy of the main resource, which leaves the status to its subresource.
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -31,7 +31,7 @@ func (strategy[T]) AllowUnconditionalUpdate() bool { return false }
 func (strategy[T]) Canonicalize(runtime.Object)    {}
 func (s strategy[T]) typed(obj runtime.Object) T   { return obj.(T) }
 
-// forAllVersions returns the fields for every version that the kind is served in.
+// forAllVersions returns the fields for every served version of the kind.
 func (s strategy[T]) forAllVersions(fields *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
 	version := s.kind.Resource.GroupVersion()
 	sets := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version.String()): fields}
@@ -50,12 +50,12 @@ func (s strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.forAllVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
 }
 
-// keepsStatus tells whether the status counts that comes with a write to the main resource, by the rule of the kind.
+// keepsStatus reports whether a write to the main resource keeps the status in the request, by a rule of the kind.
 func (s strategy[T]) keepsStatus(ctx context.Context, rule func(context.Context) bool) bool {
 	return s.kind.hasStatus() && rule != nil && rule(ctx)
 }
 
-// PrepareForCreate drops the status that the client sent and begins to count generations.
+// PrepareForCreate drops the status in the request and sets the first generation.
 func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	created := s.typed(obj)
 	if s.kind.hasStatus() && !s.keepsStatus(ctx, s.kind.KeepStatus) {
@@ -77,7 +77,7 @@ func (s strategy[T]) derive(obj T) {
 	}
 }
 
-// PrepareForUpdate keeps the status as it was and counts changes of the spec.
+// PrepareForUpdate keeps the stored status and increments the generation if the spec changed.
 func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	updated, before := s.typed(obj), s.typed(old)
 	if s.kind.hasStatus() && !s.keepsStatus(ctx, s.kind.KeepStatusOnUpdate) {
@@ -100,7 +100,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return append(errs, s.validateVersion(ctx, created)...)
 }
 
-// validateVersion checks what the version that the client speaks demands beside the one that is stored.
+// validateVersion runs the additional validation of the request's API version.
 func (s strategy[T]) validateVersion(ctx context.Context, obj T) field.ErrorList {
 	if len(s.kind.ValidateVersion) == 0 {
 		return nil
@@ -113,8 +113,8 @@ func (s strategy[T]) validateVersion(ctx context.Context, obj T) field.ErrorList
 	return nil
 }
 
-// ValidateUpdate checks a changed spec. One that is as it was stays acceptable, whatever the rules are today: labels,
-// annotations and finalizers of old objects can always be written.
+// ValidateUpdate checks a changed spec. An unchanged spec is always valid, so that metadata of stored objects can be
+// written after rules became stricter.
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	updated, before := s.typed(obj), s.typed(old)
 	errs := s.validateVersion(ctx, updated)
@@ -131,17 +131,17 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	return errs
 }
 
-// WarningsOnCreate warns of finalizers that others may use too.
+// WarningsOnCreate returns the warnings for finalizers.
 func (s strategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
 	return finalizerWarnings(objectMeta(s.typed(obj)).Finalizers, nil)
 }
 
-// WarningsOnUpdate warns of finalizers that others may use too.
+// WarningsOnUpdate returns the warnings for added finalizers.
 func (s strategy[T]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	return finalizerWarnings(objectMeta(s.typed(obj)).Finalizers, objectMeta(s.typed(old)).Finalizers)
 }
 
-// statusStrategy is what the status subresource does on writes: all but the status stays as it is.
+// statusStrategy is the REST strategy of the status subresource, which changes only the status.
 type statusStrategy[T Object] struct {
 	strategy[T]
 }
@@ -151,8 +151,7 @@ func (s statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.
 	return s.forAllVersions(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")))
 }
 
-// PrepareForUpdate keeps spec and metadata, except for the record of who owns which field and what follows from the
-// status.
+// PrepareForUpdate keeps the stored spec and metadata, except for managed fields and derived metadata.
 func (s statusStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	updated, before := s.typed(obj), s.typed(old)
 	s.kind.CopySpec(updated, before)
@@ -171,7 +170,7 @@ func (s statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Ob
 	return s.kind.ValidateStatus(updated)
 }
 
-// WarningsOnUpdate has nothing to say: finalizers cannot change here.
+// WarningsOnUpdate returns no warnings: finalizers cannot change here.
 func (statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }

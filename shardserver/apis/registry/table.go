@@ -15,7 +15,7 @@ import (
 // Column is one printed column of type string.
 type Column[T Object] struct {
 	Name string
-	// Path is where the value stands, as JSON path; it only explains the column to readers.
+	// Path is the JSON path of the value, for the description of the column only.
 	Path string
 	// Value returns the cell. An empty one is printed as absent.
 	Value func(T) string
@@ -67,7 +67,7 @@ func newLayout[T Object](columns []Column[T], ageFirst bool) layout[T] {
 	return layout[T]{headers: headers, columns: columns, ageFirst: ageFirst}
 }
 
-// layoutFor returns the layout of the version that the client speaks.
+// layoutFor returns the layout of the requested version.
 func (t *table[T]) layoutFor(ctx context.Context) layout[T] {
 	if info, ok := request.RequestInfoFrom(ctx); ok && len(t.versions) > 0 {
 		if special, ok := t.versions[info.APIVersion]; ok {

@@ -31,11 +31,11 @@ type ownerKind struct {
 	verb string
 	// groupPrefix plus the owner is the group of callers in the content of logical clusters.
 	groupPrefix string
-	// phase is that of the logical clusters that the owner sees.
+	// phase is the phase of the logical clusters that the owner sees.
 	phase corev1alpha1.LogicalClusterPhaseType
-	// label returns the label that logical clusters carry while they wait for the owner.
+	// label returns the label of logical clusters that wait for the owner.
 	label func(owner string) (key, value string)
-	// waitsFor tells whether a logical cluster waits for the owner now.
+	// waitsFor reports whether a logical cluster waits for the owner.
 	waitsFor func(cluster *corev1alpha1.LogicalCluster, owner string) bool
 	// list returns the remaining owners of this kind.
 	list func(status *corev1alpha1.LogicalClusterStatus) []string

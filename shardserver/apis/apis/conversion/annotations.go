@@ -6,8 +6,8 @@ import (
 	"maps"
 )
 
-// annotations are the annotations of an object on its way to the other version. The map that it was made of is shared with
-// the original object and never written to.
+// annotations are the annotations of an object during conversion. They are copied on the first write, because the map is
+// shared with the original object.
 type annotations struct {
 	annotations map[string]string
 	owned       bool
@@ -23,7 +23,7 @@ func (c *annotations) ensureOwned() {
 	}
 }
 
-// putAnnotation keeps a list as JSON, unless it is empty. What was there before is replaced.
+// putAnnotation sets an annotation to a list as JSON, unless the list is empty.
 func putAnnotation[T any](c *annotations, key string, list []T) error {
 	if len(list) == 0 {
 		return nil
@@ -44,9 +44,8 @@ func (c *annotations) remove(key string) {
 	}
 }
 
-// popAnnotation returns the list that an annotation holds and removes the annotation. One that usable refuses, or that is no
-// list, stays where it is and yields nothing: who checks the object can tell by it, and what was read from storage
-// still converts.
+// popAnnotation returns the list in an annotation and removes the annotation. An annotation that is not a list, or that
+// usable rejects, stays and returns nil: validation reports it, and stored objects still convert.
 func popAnnotation[T any](c *annotations, key string, usable func([]T) error) []T {
 	list, err := decodeAnnotation(c.annotations, key, usable)
 	if err != nil {
@@ -56,7 +55,7 @@ func popAnnotation[T any](c *annotations, key string, usable func([]T) error) []
 	return list
 }
 
-// decodeAnnotation returns the list that an annotation holds; none if it is absent.
+// decodeAnnotation returns the list in an annotation; nil if it is absent.
 func decodeAnnotation[T any](annotations map[string]string, key string, usable func([]T) error) ([]T, error) {
 	text, ok := annotations[key]
 	if !ok {

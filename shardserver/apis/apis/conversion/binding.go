@@ -30,7 +30,7 @@ func BindingToV1alpha2(in *apisv1alpha1.APIBinding, out *apisv1alpha2.APIBinding
 		apisv1alpha2.V1alpha1StatusExportPermissionClaimsAnnotationKey:  in.Status.ExportPermissionClaims,
 		apisv1alpha2.V1alpha1StatusAppliedPermissionClaimsAnnotationKey: in.Status.AppliedPermissionClaims,
 	} {
-		kept.remove(key) // of a client: only what follows is true
+		kept.remove(key) // a client may have set it
 		if err := putAnnotation(kept, key, claims); err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// claimKey is what claims of both versions are told apart by, within an export or a binding.
+// claimKey identifies claims of both versions within an export or a binding.
 type claimKey struct {
 	group, resource, identity string
 }
@@ -27,7 +27,7 @@ func keyV1alpha2(claim apisv1alpha2.PermissionClaim) claimKey {
 // acceptAll accepts every list.
 func acceptAll[T any]([]T) error { return nil }
 
-// matchesClaims returns a check that every claim of a list occurs in it once, and in the given claims too.
+// matchesClaims returns a check that every claim of a list is unique and one of the given claims.
 func matchesClaims[T any](id func(T) claimKey, claims []apisv1alpha1.PermissionClaim) func([]T) error {
 	return func(list []T) error {
 		held := indexByKey(claims, keyV1alpha1)
@@ -57,19 +57,19 @@ func describe(claim claimKey) string {
 	return text
 }
 
-// hasDefaultVerbs tells whether v1alpha1 means these very verbs.
+// hasDefaultVerbs reports whether the verbs are those of every v1alpha1 claim.
 func hasDefaultVerbs(claim apisv1alpha2.PermissionClaim) bool {
 	return len(claim.Verbs) == 1 && claim.Verbs[0] == apisv1alpha2.VerbAll && claim.DefaultSelector == nil
 }
 
-// hasDefaultScope tells whether v1alpha1 means this very claim.
+// hasDefaultScope reports whether verbs and selector are those of every v1alpha1 claim.
 func hasDefaultScope(claim apisv1alpha2.ScopedPermissionClaim) bool {
 	return hasDefaultVerbs(claim.PermissionClaim) &&
 		claim.Selector.MatchAll && len(claim.Selector.MatchLabels) == 0 && len(claim.Selector.MatchExpressions) == 0
 }
 
-// indexByKey returns the items by what they are about, the first of several. Lists may be as long as an object can be, so that
-// nothing here looks through one for every item of another.
+// indexByKey returns the items by key, the first of duplicates. It avoids quadratic searches in lists that clients may
+// make long.
 func indexByKey[T any](items []T, id func(T) claimKey) map[claimKey]T {
 	found := make(map[claimKey]T, len(items))
 	for _, item := range items {
@@ -80,8 +80,7 @@ func indexByKey[T any](items []T, id func(T) claimKey) map[claimKey]T {
 	return found
 }
 
-// claimToV1alpha1 returns the claim with what an earlier conversion kept of it; all objects are claimed if that is
-// nothing.
+// claimToV1alpha1 converts a claim with the fields that an earlier conversion preserved; by default it claims all objects.
 func claimToV1alpha1(claim apisv1alpha2.PermissionClaim, preserved map[claimKey]apisv1alpha1.PermissionClaim) apisv1alpha1.PermissionClaim {
 	converted := apisv1alpha1.PermissionClaim{
 		GroupResource: apisv1alpha1.GroupResource{Group: claim.Group, Resource: claim.Resource},
@@ -94,8 +93,7 @@ func claimToV1alpha1(claim apisv1alpha2.PermissionClaim, preserved map[claimKey]
 	return converted
 }
 
-// claimToV1alpha2 returns the claim with what an earlier conversion kept of it; everything is claimed if that is
-// nothing.
+// claimToV1alpha2 converts a claim with the fields that an earlier conversion preserved; by default it claims all verbs.
 func claimToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey]apisv1alpha2.PermissionClaim) apisv1alpha2.PermissionClaim {
 	converted := apisv1alpha2.PermissionClaim{
 		GroupResource: apisv1alpha2.GroupResource{Group: claim.Group, Resource: claim.Resource},
@@ -108,7 +106,7 @@ func claimToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey]
 	return converted
 }
 
-// scopedToV1alpha2 is claimToV1alpha2 for claims with a selector, which chooses all objects unless it was kept.
+// scopedToV1alpha2 is claimToV1alpha2 for claims with a selector, which by default matches all objects.
 func scopedToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey]apisv1alpha2.ScopedPermissionClaim) apisv1alpha2.ScopedPermissionClaim {
 	converted := apisv1alpha2.ScopedPermissionClaim{
 		PermissionClaim: claimToV1alpha2(claim, nil),
@@ -120,7 +118,7 @@ func scopedToV1alpha2(claim apisv1alpha1.PermissionClaim, preserved map[claimKey
 	return converted
 }
 
-// mapItems returns what f makes of each item. Nothing stays nothing.
+// mapItems applies f to each item. It returns nil for nil.
 func mapItems[In, Out any](in []In, f func(In) Out) []Out {
 	if in == nil {
 		return nil

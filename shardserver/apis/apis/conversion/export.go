@@ -9,10 +9,11 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// coreGroup stands in the names of schemas for the group that has no name.
+// coreGroup stands for the core group in names of schemas.
 const coreGroup = "core"
 
-// ExportToV1alpha2 fails if a name of a schema does not tell group and resource. Both objects share memory afterwards.
+// ExportToV1alpha2 fails if the name of a schema does not contain group and resource. Both objects share memory
+// afterwards.
 func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) error {
 	kept := &annotations{annotations: in.Annotations}
 	spec := apisv1alpha2.APIExportSpec{
@@ -34,7 +35,7 @@ func ExportToV1alpha2(in *apisv1alpha1.APIExport, out *apisv1alpha2.APIExport) e
 	spec.PermissionClaims = mapItems(in.Spec.PermissionClaims, func(claim apisv1alpha1.PermissionClaim) apisv1alpha2.PermissionClaim {
 		return claimToV1alpha2(claim, claims)
 	})
-	kept.remove(apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey) // of a client: only what follows is true
+	kept.remove(apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey) // a client may have set it
 	if err := putAnnotation(kept, apisv1alpha2.V1alpha1PermissionClaimsAnnotationKey, in.Spec.PermissionClaims); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func ExportToV1alpha1(in *apisv1alpha2.APIExport, out *apisv1alpha1.APIExport) e
 	return nil
 }
 
-// resourceOf returns the resource that "<prefix>.<resource>.<group or core>" describes.
+// resourceOf returns the resource of a schema named "<prefix>.<resource>.<group or core>".
 func resourceOf(name string) (apisv1alpha2.ResourceSchema, error) {
 	parts := strings.SplitN(name, ".", 3)
 	if len(parts) < 3 {
@@ -107,7 +108,7 @@ func resourceOf(name string) (apisv1alpha2.ResourceSchema, error) {
 	}, nil
 }
 
-// isDerivable tells whether the name of the schema says all about a resource.
+// isDerivable reports whether a resource can be derived from the name of its schema.
 func isDerivable(resource apisv1alpha2.ResourceSchema) bool {
 	derived, err := resourceOf(resource.Schema)
 	return err == nil && resource.Storage.CRD != nil && resource.Storage.Virtual == nil &&

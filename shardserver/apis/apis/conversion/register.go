@@ -1,7 +1,6 @@
-// Package conversion turns APIExports and APIBindings of one version into those of the other. Neither version can say
-// all that the other can: what it cannot is kept in annotations, so that nothing is lost on the way there and back.
-// Everything here is a pure function of its input. What was read from storage always converts; what a client sent may
-// not.
+// Package conversion converts APIExports and APIBindings between v1alpha1 and v1alpha2. Neither version can represent all
+// fields of the other; the rest is preserved in annotations, so that a round trip loses nothing. All functions are pure.
+// Stored objects always convert; objects from clients may not.
 package conversion
 
 import (
@@ -14,7 +13,7 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// Register makes a scheme convert exports, bindings and lists of them.
+// Register adds the conversions of exports, bindings and their lists to a scheme.
 func Register(scheme *runtime.Scheme) error {
 	for _, err := range []error{
 		register(scheme, ExportToV1alpha2),

@@ -9,8 +9,8 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// UnusedExportAnnotations returns why annotations of an export that was converted from v1alpha1 could not be used, or nil if all
-// could: what is used is gone afterwards.
+// UnusedExportAnnotations returns why preserved annotations of an export that was converted from v1alpha1 were not used,
+// or nil: conversion removes annotations that it uses.
 func UnusedExportAnnotations(converted *apisv1alpha2.APIExport) error {
 	claims := mapItems(converted.Spec.PermissionClaims, func(claim apisv1alpha2.PermissionClaim) apisv1alpha1.PermissionClaim {
 		return claimToV1alpha1(claim, nil)
@@ -21,7 +21,7 @@ func UnusedExportAnnotations(converted *apisv1alpha2.APIExport) error {
 	)
 }
 
-// UnusedBindingAnnotations is LeftOnExport for bindings.
+// UnusedBindingAnnotations is UnusedExportAnnotations for bindings.
 func UnusedBindingAnnotations(converted *apisv1alpha2.APIBinding) error {
 	claims := mapItems(converted.Spec.PermissionClaims, func(claim apisv1alpha2.AcceptablePermissionClaim) apisv1alpha1.PermissionClaim {
 		return claimToV1alpha1(claim.PermissionClaim, nil)
@@ -41,5 +41,5 @@ func unusedAnnotation[T any](annotations map[string]string, key string, usable f
 	return fmt.Errorf("annotation %s cannot be used: %w", key, cmp.Or(err, errUnused))
 }
 
-// errUnused cannot happen: what can be used is used.
-var errUnused = errors.New("it was left unused")
+// errUnused cannot happen: conversion uses every valid annotation.
+var errUnused = errors.New("it was not used")
