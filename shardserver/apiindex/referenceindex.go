@@ -39,12 +39,12 @@ func NewSliceIndex(registry *storage.Registry) *ReferenceIndex[*apisv1alpha1.API
 
 func newReferenceIndex[T client.Object](reader *storage.Reader[T], reference func(T) (Reference, error)) *ReferenceIndex[T] {
 	r := &ReferenceIndex[T]{referenceOf: reference, keys: map[Reference]sets.Set[controller.Key]{}, added: sets.New[controller.Key]()}
-	update := func(_ context.Context, object T) error { r.Take(object, false); return nil }
+	update := func(_ context.Context, object T) error { r.Observe(object, false); return nil }
 	r.informer = informer.NewWithHandler(reader.Resource(), reader.WatchAll, informer.EventHandler[T]{
 		OnReplace:    func(_ context.Context, objects []T, _ string) error { r.replace(objects); return nil },
 		OnAdd:        update,
 		OnUpdate:     update,
-		OnDelete:     func(_ context.Context, object T) error { r.Take(object, true); return nil },
+		OnDelete:     func(_ context.Context, object T) error { r.Observe(object, true); return nil },
 		OnDisconnect: r.disconnect,
 	})
 	return r
@@ -58,12 +58,12 @@ func (r *ReferenceIndex[T]) WaitForSync(ctx context.Context) error {
 	return r.informer.WaitForSync(ctx)
 }
 
-// Take takes in an object that another watch has brought, so that whoever acts on that watch finds it here as well. A
-// reference never changes, so it does not matter how often and in which order the watches tell.
-func (r *ReferenceIndex[T]) Take(object T, deleted bool) {
+// Observe adds or removes an object that another watch has delivered, so that the handlers of that watch find it in the
+// index. References are immutable, so that number and order of the calls do not matter.
+func (r *ReferenceIndex[T]) Observe(object T, deleted bool) {
 	reference, err := r.referenceOf(object)
 	if err != nil {
-		return // it refers to nothing
+		return // invalid reference
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,11 +124,11 @@ func (r *ReferenceIndex[T]) disconnect() {
 	r.added = sets.New[controller.Key]()
 }
 
-// replace adds all objects and removes those that no longer exist. What another watch added meanwhile stays: it may have
-// been created after the objects were listed.
+// replace adds all objects and removes those that no longer exist. Objects that another watch added meanwhile stay,
+// because they may have been created after the list.
 func (r *ReferenceIndex[T]) replace(objects []T) {
 	for _, object := range objects {
-		r.Take(object, false)
+		r.Observe(object, false)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -55,8 +55,8 @@ func TestReferrersAreFoundByEveryNameOfTheExport(t *testing.T) {
 	consumers := NewConsumerIndex(storage.NewRegistry())
 	byPath, byCluster, other := bindingOf("c1", "root:org", "widgets"), bindingOf("c2", "provider", "widgets"), bindingOf("c3", "root:org", "gadgets")
 	for _, binding := range []*apisv1alpha2.APIBinding{byPath, byCluster, other, bindingOf("c4", "Nonsense", "widgets")} {
-		consumers.Take(binding, false)
-		consumers.Take(binding, false) // by another watch
+		consumers.Observe(binding, false)
+		consumers.Observe(binding, false) // by another watch
 	}
 	export := exportOf("provider", "root:org", "widgets", "")
 	if got := consumers.KeysFor(export); len(got) != 2 || !consumers.HasReferences(export) {
@@ -69,13 +69,13 @@ func TestReferrersAreFoundByEveryNameOfTheExport(t *testing.T) {
 	// After a disconnect, what is neither listed nor added by another watch meanwhile is gone.
 	consumers.disconnect()
 	late := bindingOf("c5", "provider", "widgets")
-	consumers.Take(late, false)
+	consumers.Observe(late, false)
 	consumers.replace([]*apisv1alpha2.APIBinding{byPath})
 	if references, objects := consumers.Sizes(); references != 2 || objects != 2 {
 		t.Errorf("%d objects with %d references are known", objects, references)
 	}
-	consumers.Take(byPath, true)
-	consumers.Take(late, true)
+	consumers.Observe(byPath, true)
+	consumers.Observe(late, true)
 	if references, objects := consumers.Sizes(); references != 0 || objects != 0 {
 		t.Errorf("%d objects with %d references are kept for nobody", objects, references)
 	}

@@ -83,10 +83,10 @@ func NewResolver(registry *storage.Registry, locate LocateCluster) *Resolver {
 	return c
 }
 
-// Run follows all exports until the context ends. It is called once.
+// Run keeps the resolver up to date until the context is done. It is called once.
 func (c *Resolver) Run(ctx context.Context) { c.informer.Run(ctx) }
 
-// WaitForSync returns when every export that existed at the start is known.
+// WaitForSync returns when every export that existed at the start is indexed.
 func (c *Resolver) WaitForSync(ctx context.Context) error { return c.informer.WaitForSync(ctx) }
 
 // Subscribe registers a function that is called after every add, update and delete of an export. It must not block.

@@ -23,8 +23,8 @@ import (
 )
 
 func TestBindings(t *testing.T) {
-	s := newSite(t)
-	for name, test := range map[string]func(*testing.T, *site){
+	s := newEnv(t)
+	for name, test := range map[string]func(*testing.T, *env){
 		"publish and bind":                                      publishAndBind,
 		"a binding waits for its export":                        waitsForExport,
 		"a binding waits for the identity of its export":        waitsForIdentity,
@@ -42,18 +42,18 @@ func TestBindings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, &site{Shard: s.Shard, Client: s.Client, t: t})
+			test(t, &env{Shard: s.Shard, Client: s.Client, t: t})
 		})
 	}
 }
 
 // resource returns a group-resource that no other test has.
-func (s *site) resource(plural string) schema.GroupResource {
+func (s *env) resource(plural string) schema.GroupResource {
 	return schema.GroupResource{Group: s.unique() + ".example.io", Resource: plural}
 }
 
 // unique returns a name that no other test has.
-func (s *site) unique() string {
+func (s *env) unique() string {
 	_, test, sub := strings.Cut(s.t.Name(), "/")
 	if !sub {
 		test = s.t.Name()
@@ -63,13 +63,13 @@ func (s *site) unique() string {
 }
 
 // pair returns the logical clusters of two new workspaces.
-func (s *site) pair() (provider, consumer string) {
+func (s *env) pair() (provider, consumer string) {
 	clusters := s.workspaces(s.unique()+"-p", s.unique()+"-c")
 	return clusters[0], clusters[1]
 }
 
 // bind creates a binding and waits for nothing.
-func (s *site) bind(cluster, name, provider, export string) {
+func (s *env) bind(cluster, name, provider, export string) {
 	s.t.Helper()
 	if err := s.Create(in(cluster), newBinding(name, provider, export)); err != nil {
 		s.t.Fatal(err)
@@ -126,7 +126,7 @@ func mentions(condition conditionsv1alpha1.Type, parts ...string) func(*apisv1al
 }
 
 // publishAndBind is flow 12.2 of the contract, as far as controllers make it.
-func publishAndBind(t *testing.T, s *site) {
+func publishAndBind(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	export := s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -154,7 +154,7 @@ func publishAndBind(t *testing.T, s *site) {
 	}
 }
 
-func waitsForExport(t *testing.T, s *site) {
+func waitsForExport(t *testing.T, s *env) {
 	// Who names a logical cluster of others must be allowed to bind there, which takes an export.
 	own := s.workspaces(s.unique())[0]
 	s.bind(own, "late", "", "late")
@@ -164,7 +164,7 @@ func waitsForExport(t *testing.T, s *site) {
 	s.binding(own, "late", all(bound, binds("widgets"), says(apisv1alpha2.APIExportValid, "")))
 }
 
-func waitsForIdentity(t *testing.T, s *site) {
+func waitsForIdentity(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	if err := s.Create(in(provider), &apisv1alpha2.APIExport{
 		ObjectMeta: metav1.ObjectMeta{Name: "secretive"},
@@ -181,7 +181,7 @@ func waitsForIdentity(t *testing.T, s *site) {
 	s.binding(consumer, "secretive", all(bound, binds(), says(apisv1alpha2.APIExportValid, "")))
 }
 
-func waitsForSchema(t *testing.T, s *site) {
+func waitsForSchema(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
 	s.NewExport(t, provider, "both", widgets, "Widget", offering(gadgets))
@@ -203,16 +203,16 @@ func offering(gr schema.GroupResource, prefix ...string) func(*apisv1alpha2.APIE
 	}
 }
 
-func needsLogicalCluster(t *testing.T, s *site) {
+func needsLogicalCluster(t *testing.T, s *env) {
 	provider := s.workspaces(s.unique())[0]
 	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
 	masters := s.Shard.Client(t, s.Masters(t))
-	nowhere := &site{Shard: s.Shard, Client: masters, t: t}
+	nowhere := &env{Shard: s.Shard, Client: masters, t: t}
 	nowhere.bind("nowhere", "widgets", provider, "widgets")
 	nowhere.binding("nowhere", "widgets", all(binding, binds(), says(apisv1alpha2.InitialBindingCompleted, apisv1alpha2.LogicalClusterNotFoundReason)))
 }
 
-func firstComeFirstServed(t *testing.T, s *site) {
+func firstComeFirstServed(t *testing.T, s *env) {
 	clusters := s.workspaces(s.unique()+"-1", s.unique()+"-2", s.unique()+"-c")
 	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
 	s.NewExport(t, clusters[0], "one", widgets, "Widget")
@@ -235,7 +235,7 @@ func firstComeFirstServed(t *testing.T, s *site) {
 
 // locks waits until the locks of a logical cluster among these resources are held by bindings of these names, or by
 // definitions for "".
-func (s *site) locks(cluster string, want map[string]string) {
+func (s *env) locks(cluster string, want map[string]string) {
 	s.t.Helper()
 	shardtesting.Eventually(s.t, "the locks of "+cluster, func(ctx context.Context) error {
 		logicalCluster := &corev1alpha1.LogicalCluster{}
@@ -260,7 +260,7 @@ func (s *site) locks(cluster string, want map[string]string) {
 }
 
 // define creates a definition of a workspace's own, and waits until it is served.
-func (s *site) define(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
+func (s *env) define(cluster string, gr schema.GroupResource, kind string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: gr.String()},
@@ -290,7 +290,7 @@ func (s *site) define(cluster string, gr schema.GroupResource, kind string) *api
 	return definition
 }
 
-func definitionsHoldResources(t *testing.T, s *site) {
+func definitionsHoldResources(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -309,7 +309,7 @@ func definitionsHoldResources(t *testing.T, s *site) {
 	s.locks(consumer, map[string]string{widgets.String(): "widgets"})
 }
 
-func namesConflict(t *testing.T, s *site) {
+func namesConflict(t *testing.T, s *env) {
 	clusters := s.workspaces(s.unique()+"-1", s.unique()+"-2", s.unique()+"-c")
 	s.NewExport(t, clusters[0], "one", s.resource("widgets"), "Widget")
 	s.NewExport(t, clusters[1], "two", s.resource("things"), "Widget")
@@ -331,7 +331,7 @@ func namesConflict(t *testing.T, s *site) {
 }
 
 // change updates an object until there is no conflict.
-func change[T client.Object](s *site, cluster, name string, object T, how func(T)) {
+func change[T client.Object](s *env, cluster, name string, object T, how func(T)) {
 	s.t.Helper()
 	shardtesting.Eventually(s.t, "changing "+name, func(ctx context.Context) error {
 		if err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKey{Name: name}, object); err != nil {
@@ -342,7 +342,7 @@ func change[T client.Object](s *site, cluster, name string, object T, how func(T
 	})
 }
 
-func followsExport(t *testing.T, s *site) {
+func followsExport(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -390,7 +390,7 @@ func followsExport(t *testing.T, s *site) {
 	}))
 }
 
-func outlivesExport(t *testing.T, s *site) {
+func outlivesExport(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	export := s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
 	s.Bind(t, consumer, provider, "widgets")
@@ -411,7 +411,7 @@ func outlivesExport(t *testing.T, s *site) {
 	}))
 }
 
-func extraAnnotations(t *testing.T, s *site) {
+func extraAnnotations(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	const key = "extra.apis.kcp.io/team"
 	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget", func(export *apisv1alpha2.APIExport) {
@@ -433,7 +433,7 @@ func extraAnnotations(t *testing.T, s *site) {
 	s.binding(consumer, "widgets", annotated(""))
 }
 
-func locksAreMadeAnew(t *testing.T, s *site) {
+func locksAreMadeAnew(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets, own := s.resource("widgets"), s.resource("devices")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -451,7 +451,7 @@ func locksAreMadeAnew(t *testing.T, s *site) {
 	}
 }
 
-func locksRunOut(t *testing.T, s *site) {
+func locksRunOut(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
 	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
@@ -471,7 +471,7 @@ func locksRunOut(t *testing.T, s *site) {
 	s.locks(consumer, map[string]string{widgets.String(): "both", gadgets.String(): "both"})
 }
 
-func addressesFollowBindings(t *testing.T, s *site) {
+func addressesFollowBindings(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	s.NewExport(t, provider, "widgets", s.resource("widgets"), "Widget")
 	addresses := func(want int) {

@@ -108,7 +108,7 @@ func (c *clusterController) bindingKeys(event watch.Event) []controller.Key {
 		return nil
 	}
 	// The index has its own watch. Events of the export that follow must find this binding in it.
-	c.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
+	c.cfg.Consumers.Observe(binding, event.Type == watch.Deleted)
 	return []controller.Key{key(logicalcluster.Of(binding))}
 }
 

@@ -65,7 +65,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"everything can be bound":            {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1")}}, bound: []string{"a", "b"}, phase: "Bound"},
 		"an export of nothing is bound":      {facts: statusInputs{}, phase: "Bound"},
-		"one belongs to somebody else":       {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", locked)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
+		"one is reserved for another owner":  {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", locked)}}, bound: []string{"a"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{`"b.example.io"`, `APIBinding "other"`}},
 		"names of one are taken":             {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", clashing), offered("b", "v1")}}, bound: []string{"b"}, lacking: "NamingConflicts", severity: "Error", phase: "Binding", messageParts: []string{"the kind is taken"}},
 		"a schema that is none":              {facts: statusInputs{resources: []*offeredResource{offered("a", "v1", broken)}}, lacking: "APIResourceSchemaInvalid", severity: "Error", phase: "Binding", messageParts: []string{"nonsense"}},
 		"one is not served yet":              {facts: statusInputs{resources: []*offeredResource{offered("a", "v1"), offered("b", "v1", slow)}}, bound: []string{"a"}, lacking: "WaitingForEstablished", severity: "Info", phase: "Binding", messageParts: []string{"b.example.io"}},

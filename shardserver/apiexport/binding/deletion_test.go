@@ -23,8 +23,8 @@ import (
 )
 
 func TestDeletion(t *testing.T) {
-	s := newSite(t)
-	for name, test := range map[string]func(*testing.T, *site){
+	s := newEnv(t)
+	for name, test := range map[string]func(*testing.T, *env){
 		"objects go with their binding":                      objectsGoWithBinding,
 		"a binding waits for the finalizers of objects":      waitsForFinalizers,
 		"another binding of the same identity takes over":    adoption,
@@ -36,13 +36,13 @@ func TestDeletion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, &site{Shard: s.Shard, Client: s.Client, t: t})
+			test(t, &env{Shard: s.Shard, Client: s.Client, t: t})
 		})
 	}
 }
 
 // objects returns a client of the objects of a resource in a logical cluster.
-func (s *site) objects(cluster string, gr schema.GroupResource) dynamic.ResourceInterface {
+func (s *env) objects(cluster string, gr schema.GroupResource) dynamic.ResourceInterface {
 	s.t.Helper()
 	d, err := dynamic.NewForConfig(shardtesting.At(s.Admin(s.t), cluster))
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *site) objects(cluster string, gr schema.GroupResource) dynamic.Resource
 }
 
 // create makes an object, as soon as its resource is served.
-func (s *site) create(cluster string, gr schema.GroupResource, kind, name string, finalizers ...string) {
+func (s *env) create(cluster string, gr schema.GroupResource, kind, name string, finalizers ...string) {
 	s.t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": gr.Group + "/v1", "kind": kind}}
 	object.SetName(name)
@@ -64,7 +64,7 @@ func (s *site) create(cluster string, gr schema.GroupResource, kind, name string
 }
 
 // release takes the finalizers off an object.
-func (s *site) release(cluster string, gr schema.GroupResource, name string) {
+func (s *env) release(cluster string, gr schema.GroupResource, name string) {
 	s.t.Helper()
 	if _, err := s.objects(cluster, gr).Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -72,7 +72,7 @@ func (s *site) release(cluster string, gr schema.GroupResource, name string) {
 }
 
 // gone waits until an object of a logical cluster is gone.
-func (s *site) gone(cluster string, object client.Object) {
+func (s *env) gone(cluster string, object client.Object) {
 	s.t.Helper()
 	shardtesting.Eventually(s.t, "end of "+object.GetName(), func(ctx context.Context) error {
 		err := s.Get(shardtesting.In(ctx, cluster), client.ObjectKeyFromObject(object), object)
@@ -84,13 +84,13 @@ func (s *site) gone(cluster string, object client.Object) {
 }
 
 // stored returns how many objects of a resource lie in storage for a logical cluster, under any identity.
-func (s *site) stored(cluster string, gr schema.GroupResource) int {
+func (s *env) stored(cluster string, gr schema.GroupResource) int {
 	s.t.Helper()
 	keys := s.Keys(s.t, "/"+gr.Group+"/"+gr.Resource+"/")
 	return len(slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, "/"+cluster+"/") }))
 }
 
-func objectsGoWithBinding(t *testing.T, s *site) {
+func objectsGoWithBinding(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -113,7 +113,7 @@ func objectsGoWithBinding(t *testing.T, s *site) {
 	s.create(consumer, widgets, "Widget", "w0")
 }
 
-func waitsForFinalizers(t *testing.T, s *site) {
+func waitsForFinalizers(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -138,7 +138,7 @@ func waitsForFinalizers(t *testing.T, s *site) {
 }
 
 // twins returns the logical clusters of two exports "widgets" and "twin" of one identity, and of a consumer.
-func (s *site) twins(gr schema.GroupResource, schemaOf func(provider string) string) (provider, consumer string) {
+func (s *env) twins(gr schema.GroupResource, schemaOf func(provider string) string) (provider, consumer string) {
 	s.t.Helper()
 	provider, consumer = s.pair()
 	export := s.NewExport(s.t, provider, "widgets", gr, "Widget")
@@ -153,7 +153,7 @@ func (s *site) twins(gr schema.GroupResource, schemaOf func(provider string) str
 	return provider, consumer
 }
 
-func adoption(t *testing.T, s *site) {
+func adoption(t *testing.T, s *env) {
 	widgets := s.resource("widgets")
 	provider, consumer := s.twins(widgets, func(string) string { return "v1." + widgets.String() })
 	binding := s.Bind(t, consumer, provider, "widgets")
@@ -171,7 +171,7 @@ func adoption(t *testing.T, s *site) {
 	})
 }
 
-func noAdoptionOfAnotherSchema(t *testing.T, s *site) {
+func noAdoptionOfAnotherSchema(t *testing.T, s *env) {
 	widgets := s.resource("widgets")
 	provider, consumer := s.twins(widgets, func(provider string) string {
 		other := shardtesting.NewSchema("v2", widgets, "Widget")
@@ -194,7 +194,7 @@ func noAdoptionOfAnotherSchema(t *testing.T, s *site) {
 }
 
 // shadowedDefinition deletes a definition whose resource is bound: what is bound must stay.
-func shadowedDefinition(t *testing.T, s *site) {
+func shadowedDefinition(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	definition := s.define(consumer, widgets, "Widget")
@@ -217,7 +217,7 @@ func shadowedDefinition(t *testing.T, s *site) {
 }
 
 // lostDefinition takes away what serves a bound resource, from a binding that stays and from one that goes.
-func lostDefinition(t *testing.T, s *site) {
+func lostDefinition(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -263,7 +263,7 @@ func lostDefinition(t *testing.T, s *site) {
 	}
 }
 
-func workspaceGoes(t *testing.T, s *site) {
+func workspaceGoes(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
@@ -279,7 +279,7 @@ func workspaceGoes(t *testing.T, s *site) {
 	}
 }
 
-func providerGoes(t *testing.T, s *site) {
+func providerGoes(t *testing.T, s *env) {
 	provider, consumer := s.pair()
 	widgets := s.resource("widgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget")

@@ -12,21 +12,21 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// site is one shard that tests share, with workspaces of their own.
-type site struct {
+// env is one shard that tests share, with workspaces of their own.
+type env struct {
 	*shardtesting.Shard
 	client.Client
 	t testing.TB
 }
 
-func newSite(t testing.TB) *site {
+func newEnv(t testing.TB) *env {
 	t.Helper()
 	shard := shardtesting.Start(t)
-	return &site{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
+	return &env{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
 }
 
 // workspaces creates workspaces below root, and returns their logical clusters.
-func (s *site) workspaces(names ...string) []string {
+func (s *env) workspaces(names ...string) []string {
 	s.t.Helper()
 	clusters := make([]string, len(names))
 	for i, name := range names {
@@ -36,7 +36,7 @@ func (s *site) workspaces(names ...string) []string {
 }
 
 // binding waits until a binding is as the condition wants it, and returns it.
-func (s *site) binding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
+func (s *env) binding(cluster, name string, condition func(*apisv1alpha2.APIBinding) error) *apisv1alpha2.APIBinding {
 	s.t.Helper()
 	binding := &apisv1alpha2.APIBinding{}
 	shardtesting.Eventually(s.t, "APIBinding "+name, func(ctx context.Context) error {

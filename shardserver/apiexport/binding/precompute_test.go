@@ -19,68 +19,68 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestForesee compares what is foreseen of bindings with what the controller makes of the same ones.
-func TestForesee(t *testing.T) {
+// TestPrecompute compares the precomputed status of bindings with that of the controller for the same exports.
+func TestPrecompute(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Masters(t))
-	provider, consumer := s.NewWorkspace(t, "root", "foreseen-provider").Spec.Cluster, s.NewWorkspace(t, "root", "foreseen").Spec.Cluster
-	s.NewExport(t, provider, "widgets", schema.GroupResource{Group: "foreseen.io", Resource: "widgets"}, "Widget")
-	s.NewExport(t, provider, "likewise", schema.GroupResource{Group: "foreseen.io", Resource: "likewises"}, "Widget")
-	s.Bind(t, consumer, provider, "widgets") // from then on it has a definition, which is served
+	provider, consumer := s.NewWorkspace(t, "root", "precomputed-provider").Spec.Cluster, s.NewWorkspace(t, "root", "precomputed").Spec.Cluster
+	s.NewExport(t, provider, "widgets", schema.GroupResource{Group: "precomputed.io", Resource: "widgets"}, "Widget")
+	s.NewExport(t, provider, "likewise", schema.GroupResource{Group: "precomputed.io", Resource: "likewises"}, "Widget")
+	s.Bind(t, consumer, provider, "widgets") // creates the definition, which is established afterwards
 
 	named := func(path, export string) *apisv1alpha2.APIBinding {
 		b := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", export, len(path))}}
 		b.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: path, Name: export}
 		return b
 	}
-	foreseer := bindingcontroller.NewStatusPrecomputer(bindingcontroller.Config{
+	precomputer := bindingcontroller.NewStatusPrecomputer(bindingcontroller.Config{
 		Registry: s.Server.Registry, Exports: s.Server.Exports(),
 		Definitions: definitions.New(definitions.Config{Registry: s.Server.Registry, Client: c, Exports: s.Server.Exports(), Bindings: s.Server.Bindings(), Clock: clock.RealClock{}}),
 	})
 	for name, tc := range map[string]struct {
 		bindings []*apisv1alpha2.APIBinding
-		locked   []string
+		reserved []string
 	}{
 		"a compiled-in API and one with a definition": {
-			[]*apisv1alpha2.APIBinding{named("root", "topology.kcp.io"), named("root:foreseen-provider", "widgets")},
-			[]string{"partitions.topology.kcp.io", "partitionsets.topology.kcp.io", "widgets.foreseen.io"},
+			[]*apisv1alpha2.APIBinding{named("root", "topology.kcp.io"), named("root:precomputed-provider", "widgets")},
+			[]string{"partitions.topology.kcp.io", "partitionsets.topology.kcp.io", "widgets.precomputed.io"},
 		},
 		"an export that does not exist":           {[]*apisv1alpha2.APIBinding{named("root", "nothing"), named("root", "topology.kcp.io")}, nil},
-		"two that want the same":                  {[]*apisv1alpha2.APIBinding{named(provider, "widgets"), named("root:foreseen-provider", "widgets")}, nil},
+		"two that want the same":                  {[]*apisv1alpha2.APIBinding{named(provider, "widgets"), named("root:precomputed-provider", "widgets")}, nil},
 		"two whose names are in each other's way": {[]*apisv1alpha2.APIBinding{named(provider, "widgets"), named(provider, "likewise")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := foreseer.Precompute(t.Context(), logicalcluster.MustParseName("somewhere"), tc.bindings)
+			text, err := precomputer.Precompute(t.Context(), logicalcluster.MustParseName("somewhere"), tc.bindings)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var locks map[string]map[string]string
+			var reservations map[string]map[string]string
 			if text != "" {
-				if err := json.Unmarshal([]byte(text), &locks); err != nil {
+				if err := json.Unmarshal([]byte(text), &reservations); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if !sets.KeySet(locks).Equal(sets.New(tc.locked...)) {
-				t.Errorf("locked are %s", text)
+			if !sets.KeySet(reservations).Equal(sets.New(tc.reserved...)) {
+				t.Errorf("reserved are %s", text)
 			}
 			for _, b := range tc.bindings {
-				if bound := b.Status.Phase == apisv1alpha2.APIBindingPhaseBound; bound != (tc.locked != nil) {
+				if bound := b.Status.Phase == apisv1alpha2.APIBindingPhaseBound; bound != (tc.reserved != nil) {
 					t.Errorf("%s is %+v", b.Name, b.Status)
 				}
 			}
-			if tc.locked != nil {
+			if tc.reserved != nil {
 				sameAsController(t, s, consumer, tc.bindings)
 			}
 		})
 	}
 }
 
-// sameAsController tells whether bindings of the same exports in a logical cluster have come to the same status.
-func sameAsController(t *testing.T, s *shardtesting.Shard, consumer string, foreseen []*apisv1alpha2.APIBinding) {
+// sameAsController checks that bindings to the same exports in a logical cluster get the same status.
+func sameAsController(t *testing.T, s *shardtesting.Shard, consumer string, precomputed []*apisv1alpha2.APIBinding) {
 	t.Helper()
 	c := s.Client(t, s.Masters(t))
-	for _, want := range foreseen {
-		shardtesting.Eventually(t, "what was foreseen of "+want.Name, func(ctx context.Context) error {
+	for _, want := range precomputed {
+		shardtesting.Eventually(t, "the precomputed status of "+want.Name, func(ctx context.Context) error {
 			var list apisv1alpha2.APIBindingList
 			if err := c.List(shardtesting.In(ctx, consumer), &list); err != nil {
 				return err
@@ -97,7 +97,7 @@ func sameAsController(t *testing.T, s *shardtesting.Shard, consumer string, fore
 					status.Conditions[i].LastTransitionTime = metav1.Time{}
 				}
 				if !equality.Semantic.DeepEqual(&got.Status, status) {
-					return fmt.Errorf("foreseen was %+v, it is %+v", status, got.Status)
+					return fmt.Errorf("the precomputed status is %+v, the controller's %+v", status, got.Status)
 				}
 				return nil
 			}

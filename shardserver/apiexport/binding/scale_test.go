@@ -20,7 +20,7 @@ import (
 // TestManyBindingsOfOneExport shows what one more binding costs: entries of an index, and nothing that runs.
 func TestManyBindingsOfOneExport(t *testing.T) {
 	const workspaces = 200
-	s := newSite(t)
+	s := newEnv(t)
 	provider := s.workspaces("provider")[0]
 	s.Client = s.Shard.Client(t, s.Masters(t)) // logical clusters without workspaces are quick to make, and theirs
 	consumers := make([]string, workspaces)
@@ -107,7 +107,7 @@ func TestManyBindingsOfOneExport(t *testing.T) {
 
 // TestRestart stops the shard in the middle of everything: the next process must finish it.
 func TestRestart(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	provider, consumer := s.pair()
 	widgets, gadgets := s.resource("widgets"), s.resource("gadgets")
 	s.NewExport(t, provider, "widgets", widgets, "Widget", offering(gadgets)) // whose schema is missing
@@ -124,7 +124,7 @@ func TestRestart(t *testing.T) {
 	}
 
 	shard := shardtesting.StartIn(t, s.Directory)
-	s = &site{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
+	s = &env{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t}
 	if err := s.Create(in(provider), shardtesting.NewSchema("v1", gadgets, "Gadget")); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func (s *site) addresses(cluster, name string) []string {
+func (s *env) addresses(cluster, name string) []string {
 	s.t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
 	if err := s.Get(in(cluster), client.ObjectKey{Name: name}, slice); err != nil {

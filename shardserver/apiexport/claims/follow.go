@@ -11,13 +11,13 @@ import (
 func (i *Index) Run(ctx context.Context) { i.informer.Run(ctx) }
 
 func (i *Index) onReplace(_ context.Context, objects []*apisv1alpha2.APIBinding, _ string) error {
-	i.forget()
+	i.reset()
 	for _, object := range objects {
 		if err := i.update(object); err != nil {
 			return err
 		}
 	}
-	i.settle()
+	i.setSynced()
 	return nil
 }
 
@@ -32,14 +32,14 @@ func (i *Index) onDelete(_ context.Context, object *apisv1alpha2.APIBinding) err
 	return nil
 }
 
-func (i *Index) settle() {
+func (i *Index) setSynced() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.synced = true
 }
 
-// forget empties the index, which is not synced afterwards.
-func (i *Index) forget() {
+// reset empties the index, which is not synced afterwards.
+func (i *Index) reset() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.synced = false

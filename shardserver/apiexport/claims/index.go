@@ -46,7 +46,7 @@ func NewIndex(registry *storage.Registry, bound *bindings.Index) *Index {
 		sets:     map[contentHash]*claimSet{},
 	}
 	i.informer = informer.NewWithHandler(apiBindings, i.reader.WatchAll, informer.EventHandler[*apisv1alpha2.APIBinding]{
-		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnDisconnect: i.forget,
+		OnReplace: i.onReplace, OnAdd: i.onUpdate, OnUpdate: i.onUpdate, OnDelete: i.onDelete, OnDisconnect: i.reset,
 	})
 	return i
 }

@@ -37,7 +37,7 @@ func complete(t testing.TB, seen ...*apisv1alpha2.APIBinding) *Index {
 			t.Fatal(err)
 		}
 	}
-	index.settle()
+	index.setSynced()
 	return index
 }
 

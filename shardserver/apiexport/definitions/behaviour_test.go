@@ -24,8 +24,8 @@ import (
 
 var widgets = schema.GroupResource{Group: "example.io", Resource: "widgets"}
 
-// site is a shard with definitions beside its own, whose clock the test moves.
-type site struct {
+// env is a shard with definitions beside its own, whose clock the test moves.
+type env struct {
 	*shardtesting.Shard
 	masters client.Client
 	clock   *clocktesting.FakePassiveClock
@@ -33,9 +33,9 @@ type site struct {
 	t       *testing.T
 }
 
-func newSite(t *testing.T) *site {
+func newEnv(t *testing.T) *env {
 	shard := shardtesting.Start(t)
-	s := &site{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
+	s := &env{Shard: shard, masters: shard.Client(t, shard.Masters(t)), clock: clocktesting.NewFakePassiveClock(time.Now()), t: t}
 	s.made = definitions.New(definitions.Config{
 		Registry: shard.Server.Registry, Client: s.masters, Exports: shard.Server.Exports(), Bindings: shard.Server.Bindings(), Clock: s.clock,
 	})
@@ -43,7 +43,7 @@ func newSite(t *testing.T) *site {
 }
 
 // cleanup looks at a definition once.
-func (s *site) cleanup(uid types.UID) controller.Result {
+func (s *env) cleanup(uid types.UID) controller.Result {
 	s.t.Helper()
 	for _, c := range s.made.Controllers() {
 		if c.Name != "apiexport-definition-cleanup" {
@@ -60,12 +60,12 @@ func (s *site) cleanup(uid types.UID) controller.Result {
 	return controller.Result{}
 }
 
-func (s *site) exists(uid types.UID) error {
+func (s *env) exists(uid types.UID) error {
 	return s.masters.Get(shardtesting.In(context.Background(), "system:bound-crds"), client.ObjectKey{Name: string(uid)}, &apiextensionsv1.CustomResourceDefinition{})
 }
 
 // schema waits for a schema's definition, and returns the schema.
-func (s *site) schema(cluster, name string) *apisv1alpha1.APIResourceSchema {
+func (s *env) schema(cluster, name string) *apisv1alpha1.APIResourceSchema {
 	s.t.Helper()
 	found := &apisv1alpha1.APIResourceSchema{}
 	if err := s.masters.Get(shardtesting.In(context.Background(), cluster), client.ObjectKey{Name: name}, found); err != nil {
@@ -76,7 +76,7 @@ func (s *site) schema(cluster, name string) *apisv1alpha1.APIResourceSchema {
 }
 
 func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	provider, consumer := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "consumer").Spec.Cluster
 	s.NewExport(t, provider, "widgets", widgets, "Widget")
 	binding := s.Bind(t, consumer, provider, "widgets")
@@ -117,7 +117,7 @@ func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
 }
 
 func TestClaimedIdentitiesHaveDefinitions(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	provider, claimant := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "claimant").Spec.Cluster
 	export := s.NewExport(t, provider, "widgets", widgets, "Widget")
 	claiming := s.NewExport(t, claimant, "gadgets", schema.GroupResource{Group: "example.io", Resource: "gadgets"}, "Gadget", func(e *apisv1alpha2.APIExport) {
@@ -134,7 +134,7 @@ func TestClaimedIdentitiesHaveDefinitions(t *testing.T) {
 }
 
 // tell lets the definitions of the test know of an export, as a watch would.
-func (s *site) tell(export *apisv1alpha2.APIExport) {
+func (s *env) tell(export *apisv1alpha2.APIExport) {
 	for _, c := range s.made.Controllers() {
 		for _, input := range c.Inputs {
 			if input.Resource == apisv1alpha2.Resource("apiexports") {

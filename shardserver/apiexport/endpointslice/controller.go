@@ -92,7 +92,7 @@ func Controllers(cfg Config) []controller.Controller {
 func (c *sliceController) sliceKeys(event watch.Event) []controller.Key {
 	if slice, ok := event.Object.(*apisv1alpha1.APIExportEndpointSlice); ok {
 		// The index has its own watch. Events that follow must find this slice in it.
-		c.cfg.Slices.Take(slice, event.Type == watch.Deleted)
+		c.cfg.Slices.Observe(slice, event.Type == watch.Deleted)
 	}
 	return controller.ObjectKey(event)
 }
@@ -112,7 +112,7 @@ func (c *sliceController) bindingKeys(event watch.Event) []controller.Key {
 	if !ok || event.Type == watch.Modified {
 		return nil
 	}
-	c.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
+	c.cfg.Consumers.Observe(binding, event.Type == watch.Deleted)
 	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
 		return nil

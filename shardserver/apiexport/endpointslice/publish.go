@@ -39,7 +39,7 @@ func (s *consumersSource) bindingKeys(event watch.Event) []controller.Key {
 	if !ok {
 		return nil
 	}
-	s.cfg.Consumers.Take(binding, event.Type == watch.Deleted)
+	s.cfg.Consumers.Observe(binding, event.Type == watch.Deleted)
 	reference, err := apiindex.ReferenceOf(binding)
 	if err != nil {
 		return nil

@@ -21,8 +21,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// site is one shard, and a workspace of the test that uses it.
-type site struct {
+// env is one shard, and a workspace of the test that uses it.
+type env struct {
 	*shardtesting.Shard
 	client.Client
 	t       testing.TB
@@ -32,7 +32,7 @@ type site struct {
 func TestExports(t *testing.T) {
 	shard := shardtesting.Start(t)
 	admin := shard.Client(t, shard.Admin(t))
-	for name, test := range map[string]func(*testing.T, *site){
+	for name, test := range map[string]func(*testing.T, *env){
 		"an export gets an identity and a slice":    getsIdentity,
 		"a secret that is there already is used":    usesSecret,
 		"an identity never changes":                 identityStays,
@@ -44,14 +44,14 @@ func TestExports(t *testing.T) {
 			t.Parallel()
 			_, of, _ := strings.Cut(t.Name(), "/")
 			workspace := shard.NewWorkspace(t, "root", strings.ReplaceAll(of, "_", "-"))
-			test(t, &site{Shard: shard, Client: admin, t: t, cluster: workspace.Spec.Cluster})
+			test(t, &env{Shard: shard, Client: admin, t: t, cluster: workspace.Spec.Cluster})
 		})
 	}
 }
 
-func (s *site) in() context.Context { return shardtesting.In(context.Background(), s.cluster) }
+func (s *env) in() context.Context { return shardtesting.In(context.Background(), s.cluster) }
 
-func (s *site) create(objects ...client.Object) {
+func (s *env) create(objects ...client.Object) {
 	s.t.Helper()
 	for _, object := range objects {
 		if err := s.Create(s.in(), object); err != nil {
@@ -73,7 +73,7 @@ func secret(namespace, name string, data map[string][]byte) *corev1.Secret {
 }
 
 // export waits until an export is as wanted, and returns it.
-func (s *site) export(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
+func (s *env) export(name string, condition func(*apisv1alpha2.APIExport) error) *apisv1alpha2.APIExport {
 	s.t.Helper()
 	export := &apisv1alpha2.APIExport{}
 	shardtesting.Eventually(s.t, "APIExport "+name, func(ctx context.Context) error {
@@ -111,7 +111,7 @@ func hash(value string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func getsIdentity(t *testing.T, s *site) {
+func getsIdentity(t *testing.T, s *env) {
 	s.create(newExport("widgets", nil))
 	export := s.export("widgets", valid)
 	reference := export.Spec.Identity.SecretRef
@@ -133,7 +133,7 @@ func getsIdentity(t *testing.T, s *site) {
 	}
 }
 
-func (s *site) slice(name string) *apisv1alpha1.APIExportEndpointSlice {
+func (s *env) slice(name string) *apisv1alpha1.APIExportEndpointSlice {
 	s.t.Helper()
 	slice := &apisv1alpha1.APIExportEndpointSlice{}
 	shardtesting.Eventually(s.t, "slice "+name, func(ctx context.Context) error {
@@ -142,7 +142,7 @@ func (s *site) slice(name string) *apisv1alpha1.APIExportEndpointSlice {
 	return slice
 }
 
-func usesSecret(t *testing.T, s *site) {
+func usesSecret(t *testing.T, s *env) {
 	s.create(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kcp-system"}},
 		secret("kcp-system", "found", map[string][]byte{"key": []byte("there before")}),
@@ -157,7 +157,7 @@ func usesSecret(t *testing.T, s *site) {
 	}
 }
 
-func identityStays(t *testing.T, s *site) {
+func identityStays(t *testing.T, s *env) {
 	s.create(newExport("careful", &corev1.SecretReference{Namespace: "default", Name: "identity"}))
 	s.export("careful", invalid("default/identity was not found"))
 	held := secret("default", "identity", map[string][]byte{"other": []byte("x")})
@@ -190,7 +190,7 @@ func identityStays(t *testing.T, s *site) {
 	same(valid)
 }
 
-func sliceComesAgain(t *testing.T, s *site) {
+func sliceComesAgain(t *testing.T, s *env) {
 	s.create(newExport("widgets", nil))
 	slice := s.slice("widgets")
 	if err := s.Delete(s.in(), slice); err != nil {
@@ -204,7 +204,7 @@ func sliceComesAgain(t *testing.T, s *site) {
 	})
 }
 
-func wantsNoSlice(t *testing.T, s *site) {
+func wantsNoSlice(t *testing.T, s *env) {
 	export := newExport("shy", nil)
 	export.Annotations = map[string]string{"apiexports.apis.kcp.io/skip-endpointslice": ""}
 	s.create(export)
@@ -217,7 +217,7 @@ func wantsNoSlice(t *testing.T, s *site) {
 	}
 }
 
-func gateIsOff(t *testing.T, s *site) {
+func gateIsOff(t *testing.T, s *env) {
 	s.create(newExport("plain", nil))
 	export := s.export("plain", valid)
 	if len(export.Status.VirtualWorkspaces) > 0 || conditionsv1alpha1.Get(export, apisv1alpha2.APIExportVirtualWorkspaceURLsReady) != nil {
@@ -229,7 +229,7 @@ func TestDeprecatedURLs(t *testing.T) {
 	shard := shardtesting.Start(t, func(o *options.Options) {
 		o.FeatureGates = append(o.FeatureGates, "EnableDeprecatedAPIExportVirtualWorkspacesUrls=true")
 	})
-	s := &site{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t, cluster: shard.NewWorkspace(t, "root", "provider").Spec.Cluster}
+	s := &env{Shard: shard, Client: shard.Client(t, shard.Admin(t)), t: t, cluster: shard.NewWorkspace(t, "root", "provider").Spec.Cluster}
 	s.create(newExport("widgets", nil))
 	s.export("widgets", func(export *apisv1alpha2.APIExport) error {
 		urls := export.Status.VirtualWorkspaces

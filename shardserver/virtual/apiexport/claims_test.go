@@ -20,7 +20,7 @@ const (
 )
 
 // change updates a binding or an export until it succeeds.
-func change[T client.Object](s *site, cluster, name string, object T, with func(T)) {
+func change[T client.Object](s *env, cluster, name string, object T, with func(T)) {
 	s.Helper()
 	in := shardtesting.In(s.Context(), cluster)
 	shardtesting.Eventually(s.T, "changing "+name, func(context.Context) error {
@@ -35,7 +35,7 @@ func change[T client.Object](s *site, cluster, name string, object T, with func(
 func TestClaimedResources(t *testing.T) {
 	secrets := apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: "secrets"}, Verbs: []string{"*"}}
 	everything := apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"*"}}
-	s := newSite(t, everything, secrets)
+	s := newEnv(t, everything, secrets)
 
 	t.Run("what is not accepted is not seen, and can be read by nobody", func(t *testing.T) {
 		s := s.on(t)
@@ -146,7 +146,7 @@ func TestClaimedResources(t *testing.T) {
 }
 
 func TestClaimsOnWhatOthersExport(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	owner := s.shard.NewWorkspace(t, "root", "owner").Spec.Cluster
 	identity := s.offer(owner, "gizmos")
 	claim := apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: group, Resource: "gizmos"}, IdentityHash: identity, Verbs: []string{"*"}}
@@ -215,7 +215,7 @@ func TestClaimsOnWhatOthersExport(t *testing.T) {
 }
 
 func TestWatchesEndWithTheConsent(t *testing.T) {
-	s := newSite(t, configMaps)
+	s := newEnv(t, configMaps)
 	cluster := s.consumer("one", accepted(configMaps))
 	neighbour := s.consumer("neighbour", accepted(configMaps))
 	s.eventually(http.StatusOK, "provider", http.MethodGet, s.view(cluster, configs), "")

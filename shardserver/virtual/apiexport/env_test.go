@@ -29,8 +29,8 @@ const (
 	all     = "/apis/" + group + "/v1/widgets"
 )
 
-// site is a shard with the workspaces of a provider and of its consumers.
-type site struct {
+// env is a shard with the workspaces of a provider and of its consumers.
+type env struct {
 	*testing.T
 	shard    *shardtesting.Shard
 	masters  client.Client
@@ -39,18 +39,18 @@ type site struct {
 	export   string
 }
 
-// newSite starts a shard with a provider whose export "widgets" offers widgets and claims some resources. Users are
+// newEnv starts a shard with a provider whose export "widgets" offers widgets and claims some resources. Users are
 // masters, "provider" with the permission on the export's content, and "stranger" without.
-func newSite(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *site {
+func newEnv(t *testing.T, claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	return newSiteWith(t, func(*options.Options) {}, claims...)
 }
 
-// newSiteWith is newSite with options.
-func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *site {
+// newSiteWith is newEnv with options.
+func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv1alpha2.PermissionClaim) *env {
 	t.Helper()
 	shard := shardtesting.Start(t, configure)
-	s := &site{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}, export: "widgets"}
+	s := &env{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}, export: "widgets"}
 	for _, name := range []string{"provider", "stranger"} {
 		config := rest.CopyConfig(shard.Masters(t))
 		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
@@ -62,15 +62,15 @@ func newSiteWith(t *testing.T, configure func(*options.Options), claims ...apisv
 	return s
 }
 
-// on returns the site for a subtest.
-func (s *site) on(t *testing.T) *site {
+// on returns the env for a subtest.
+func (s *env) on(t *testing.T) *env {
 	copied := *s
 	copied.T = t
 	return &copied
 }
 
 // mayActFor lets a user do everything to the content of the exports of a logical cluster.
-func (s *site) mayActFor(cluster, name string) {
+func (s *env) mayActFor(cluster, name string) {
 	s.Helper()
 	in := shardtesting.In(s.Context(), cluster)
 	s.create(in, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "content-" + name}, Rules: []rbacv1.PolicyRule{
@@ -82,7 +82,7 @@ func (s *site) mayActFor(cluster, name string) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}}})
 }
 
-func (s *site) create(ctx context.Context, obj client.Object) {
+func (s *env) create(ctx context.Context, obj client.Object) {
 	s.Helper()
 	if err := s.masters.Create(ctx, obj); err != nil {
 		s.Fatal(err)
@@ -115,7 +115,7 @@ func schemaOf(prefix, plural, group string) *apisv1alpha1.APIResourceSchema {
 }
 
 // offer makes an export of the resource of its name, and waits until it has an identity, which it returns.
-func (s *site) offer(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
+func (s *env) offer(cluster, name string, claims ...apisv1alpha2.PermissionClaim) string {
 	s.Helper()
 	in := shardtesting.In(s.Context(), cluster)
 	described := schemaOf("v1", name, group)
@@ -146,7 +146,7 @@ func accepted(claim apisv1alpha2.PermissionClaim) apisv1alpha2.AcceptablePermiss
 }
 
 // bind binds an export in a logical cluster and waits until it is bound.
-func (s *site) bind(cluster, provider, name string, claims ...apisv1alpha2.AcceptablePermissionClaim) {
+func (s *env) bind(cluster, provider, name string, claims ...apisv1alpha2.AcceptablePermissionClaim) {
 	s.Helper()
 	in := shardtesting.In(s.Context(), cluster)
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
@@ -165,21 +165,21 @@ func (s *site) bind(cluster, provider, name string, claims ...apisv1alpha2.Accep
 	})
 }
 
-// consumer makes a workspace that binds the export of the site.
-func (s *site) consumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
+// consumer makes a workspace that binds the export of the env.
+func (s *env) consumer(name string, claims ...apisv1alpha2.AcceptablePermissionClaim) string {
 	s.Helper()
 	cluster := s.shard.NewWorkspace(s.T, "root", name).Spec.Cluster
 	s.bind(cluster, s.provider, s.export, claims...)
 	return cluster
 }
 
-// view is a path of the virtual workspace of the site's export.
-func (s *site) view(cluster, path string) string {
+// view is a path of the virtual workspace of the env's export.
+func (s *env) view(cluster, path string) string {
 	return "/services/apiexport/" + s.provider + "/" + s.export + "/clusters/" + cluster + path
 }
 
 // do sends one request and returns status and body.
-func (s *site) do(who, method, path, body string, headers ...string) (int, string) {
+func (s *env) do(who, method, path, body string, headers ...string) (int, string) {
 	s.Helper()
 	httpClient, err := rest.HTTPClientFor(s.users[who])
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *site) do(who, method, path, body string, headers ...string) (int, strin
 }
 
 // want sends one request, checks the status and returns the body.
-func (s *site) want(code int, who, method, path, body string, headers ...string) string {
+func (s *env) want(code int, who, method, path, body string, headers ...string) string {
 	s.Helper()
 	got, content := s.do(who, method, path, body, headers...)
 	if got != code {
@@ -222,7 +222,7 @@ func (s *site) want(code int, who, method, path, body string, headers ...string)
 }
 
 // eventually is want for what follows from something that controllers or caches still have to do.
-func (s *site) eventually(code int, who, method, path, body string) string {
+func (s *env) eventually(code int, who, method, path, body string) string {
 	s.Helper()
 	content := ""
 	shardtesting.Eventually(s.T, fmt.Sprintf("%s %s as %s is %d", method, path, who, code), func(context.Context) error {
@@ -235,7 +235,7 @@ func (s *site) eventually(code int, who, method, path, body string) string {
 	return content
 }
 
-func (s *site) widget(name, more string) string {
+func (s *env) widget(name, more string) string {
 	return `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"` + name + `"` + more + `},"spec":{"size":1}}`
 }
 
@@ -244,7 +244,7 @@ func configMap(name, more string) string {
 }
 
 // listed returns "<cluster>/<name>" of the items of a list.
-func (s *site) listed(content string) map[string]bool {
+func (s *env) listed(content string) map[string]bool {
 	s.Helper()
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal([]byte(content), &list); err != nil {
@@ -264,7 +264,7 @@ type openWatch struct {
 }
 
 // watch opens a watch.
-func (s *site) watch(who, path string) *openWatch {
+func (s *env) watch(who, path string) *openWatch {
 	s.Helper()
 	httpClient, err := rest.HTTPClientFor(s.users[who])
 	if err != nil {

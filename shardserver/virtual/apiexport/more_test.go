@@ -28,7 +28,7 @@ func TestWhateverCanBeClaimed(t *testing.T) {
 		claimOf("", "namespaces"), claimOf("", "events"), claimOf("authorization.k8s.io", "subjectaccessreviews"), claimOf("apis.kcp.io", "apibindings"),
 		claimOf("core.kcp.io", "logicalclusters"), claimOf("rbac.authorization.k8s.io", "clusterroles"), claimOf("coordination.k8s.io", "leases"),
 	}
-	s := newSite(t, claims...)
+	s := newEnv(t, claims...)
 	s.offer(s.provider, "gadgets")
 	var answers []apisv1alpha2.AcceptablePermissionClaim
 	for _, claim := range claims {
@@ -73,7 +73,7 @@ func TestWhateverCanBeClaimed(t *testing.T) {
 
 func TestTheExportsOfRoot(t *testing.T) {
 	shard := shardtesting.Start(t)
-	s := &site{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), provider: "root", export: "tenancy.kcp.io"}
+	s := &env{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), provider: "root", export: "tenancy.kcp.io"}
 	s.users = map[string]*rest.Config{"masters": shard.Masters(t), "admin": shard.Admin(t), "user": shard.User(t)}
 	parent := shard.NewWorkspace(t, "root", "parent").Spec.Cluster
 	child := shard.NewWorkspace(t, parent, "child")

@@ -15,7 +15,7 @@ import (
 var configMaps = apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get", "list", "watch", "create", "deletecollection"}}
 
 func TestTheResourcesOfAnExport(t *testing.T) {
-	s := newSite(t, configMaps)
+	s := newEnv(t, configMaps)
 	one, two := s.consumer("one"), s.consumer("two")
 	unbound := s.shard.NewWorkspace(t, "root", "unbound").Spec.Cluster
 
@@ -133,7 +133,7 @@ func TestTheResourcesOfAnExport(t *testing.T) {
 }
 
 func TestDocumentsAboutAnExport(t *testing.T) {
-	s := newSite(t, configMaps, apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: "events.k8s.io", Resource: "events"}, Verbs: []string{"*"}})
+	s := newEnv(t, configMaps, apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: "events.k8s.io", Resource: "events"}, Verbs: []string{"*"}})
 	built := func() int64 {
 		stats := s.shard.Server.DocumentStats()
 		return stats.Discovery.Built + stats.OpenAPIv3.Built

@@ -22,8 +22,8 @@ import (
 
 const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"
 
-// site is a shard with a workspace whose types want to prepare and to clean up others.
-type site struct {
+// env is a shard with a workspace whose types want to prepare and to clean up others.
+type env struct {
 	*testing.T
 	shard    *shardtesting.Shard
 	masters  client.Client
@@ -31,9 +31,9 @@ type site struct {
 	users    map[string]*rest.Config
 }
 
-func newSite(t *testing.T) *site {
+func newEnv(t *testing.T) *env {
 	shard := shardtesting.Start(t)
-	s := &site{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}}
+	s := &env{T: t, shard: shard, masters: shard.Client(t, shard.Masters(t)), users: map[string]*rest.Config{"masters": shard.Masters(t)}}
 	s.provider = shard.NewWorkspace(t, "root", "provider").Spec.Cluster
 	for _, name := range []string{"permitted", "stranger", "neighbour"} {
 		config := rest.CopyConfig(shard.Masters(t))
@@ -66,7 +66,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-func (s *site) create(ctx context.Context, obj client.Object) {
+func (s *env) create(ctx context.Context, obj client.Object) {
 	s.Helper()
 	if err := s.masters.Create(ctx, obj); err != nil {
 		s.Fatal(err)
@@ -74,7 +74,7 @@ func (s *site) create(ctx context.Context, obj client.Object) {
 }
 
 // workspace makes a workspace of a type of the provider in root, created by alice, and waits until it has a phase.
-func (s *site) workspace(name, workspaceType, phase string) string {
+func (s *env) workspace(name, workspaceType, phase string) string {
 	s.Helper()
 	root := shardtesting.In(s.Context(), "root")
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -103,16 +103,16 @@ func (s *site) workspace(name, workspaceType, phase string) string {
 	return workspace.Spec.Cluster
 }
 
-func (s *site) initializing(workspaceType, cluster, path string) string {
+func (s *env) initializing(workspaceType, cluster, path string) string {
 	return "/services/initializingworkspaces/" + s.provider + ":" + workspaceType + "/clusters/" + cluster + path
 }
 
-func (s *site) terminating(workspaceType, cluster, path string) string {
+func (s *env) terminating(workspaceType, cluster, path string) string {
 	return "/services/terminatingworkspaces/" + s.provider + ":" + workspaceType + "/clusters/" + cluster + path
 }
 
 // do sends one request and returns status and body.
-func (s *site) do(who, method, path, body string, headers ...string) (int, string) {
+func (s *env) do(who, method, path, body string, headers ...string) (int, string) {
 	s.Helper()
 	config := s.users[who]
 	httpClient, err := rest.HTTPClientFor(config)
@@ -145,7 +145,7 @@ func (s *site) do(who, method, path, body string, headers ...string) (int, strin
 	return resp.StatusCode, string(content)
 }
 
-func (s *site) want(code int, who, method, path, body string, headers ...string) string {
+func (s *env) want(code int, who, method, path, body string, headers ...string) string {
 	s.Helper()
 	got, content := s.do(who, method, path, body, headers...)
 	if got != code {
@@ -175,7 +175,7 @@ func withInitializers(names ...string) string {
 }
 
 func TestVirtualWorkspaces(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	waiting := s.workspace("waiting", "prep", "Initializing")
 	foreign := s.workspace("foreign", "other", "Initializing")
 	none := s.workspace("none", "universal", "Ready")
@@ -184,7 +184,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	own, name := clusters, clusters+"/cluster"
 
 	t.Run("who sees and does what to which logical cluster", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		states := map[string]string{"waiting": waiting, "foreign": foreign, "none": none, "gone": gone, "unknown": "nosuchcluster"}
 		for _, who := range []string{"permitted", "masters", "stranger", "neighbour"} {
 			permitted := who == "permitted" || who == "masters"
@@ -221,7 +221,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("URLs that lead nowhere", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		for _, path := range []string{"/services/", "/services/nothing/x", "/services/initializingworkspaces/x", "/services/initializingworkspaces/" + s.provider + ":prep/clusters/root:none/api"} {
 			if body := s.want(http.StatusForbidden, "permitted", http.MethodGet, path, ""); !strings.Contains(body, "Path not resolved to a valid virtual workspace") {
 				t.Errorf("%s: %s", path, body)
@@ -240,7 +240,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("strangers without a name, and the checks of readiness", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"nobody": rest.AnonymousClientConfig(s.shard.Masters(t)), "masters": s.users["masters"]}}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"nobody": rest.AnonymousClientConfig(s.shard.Masters(t)), "masters": s.users["masters"]}}
 		for _, path := range []string{s.initializing("prep", "*", own), s.initializing("prep", waiting, name), s.initializing("prep", waiting, "/api/v1/secrets"), s.terminating("ending", "*", own), s.initializing("prep", waiting, "/healthz"), "/services/x"} {
 			s.want(http.StatusForbidden, "nobody", http.MethodGet, path, "")
 		}
@@ -253,7 +253,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("the caller brings no identity of its own choosing", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"user": s.shard.User(t), "admin": s.shard.Admin(t)}}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: map[string]*rest.Config{"user": s.shard.User(t), "admin": s.shard.Admin(t)}}
 		// kcp-admin may initialize everything and impersonate everybody, but not here.
 		s.want(http.StatusOK, "admin", http.MethodGet, s.initializing("prep", waiting, name), "")
 		s.want(http.StatusForbidden, "admin", http.MethodGet, s.initializing("prep", waiting, name), "", "Impersonate-User", "alice")
@@ -262,7 +262,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("without permissions of its own an initializer acts as the creator", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		body := s.want(http.StatusCreated, "permitted", http.MethodPost, s.initializing("prep", waiting, "/apis/authentication.k8s.io/v1/selfsubjectreviews"), `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
 		if !strings.Contains(body, `"username":"alice"`) || strings.Contains(body, "system:masters") {
 			t.Errorf("acts as %s", body)
@@ -271,7 +271,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("with permissions it has these and nothing else", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		ruled := s.workspace("ruled", "ruled", "Initializing")
 		s.want(http.StatusOK, "permitted", http.MethodGet, s.initializing("ruled", ruled, "/api/v1/namespaces"), "")
 		s.want(http.StatusForbidden, "masters", http.MethodGet, s.initializing("ruled", ruled, "/api/v1/secrets"), "")
@@ -287,7 +287,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("only its own turn is an initializer's to take", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		both := s.workspace("both", "both", "Initializing")
 		prep, last := s.provider+":prep", s.provider+":both"
 		s.want(http.StatusUnprocessableEntity, "permitted", http.MethodPatch, s.initializing("both", both, name+"/status"), withInitializers(last))
@@ -309,7 +309,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 	})
 
 	t.Run("a continue token leads no further than the first page", func(t *testing.T) {
-		s := &site{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
+		s := &env{T: t, shard: s.shard, masters: s.masters, provider: s.provider, users: s.users}
 		var all corev1alpha1.LogicalClusterList
 		if err := json.Unmarshal([]byte(s.want(http.StatusOK, "masters", http.MethodGet, "/clusters/*"+own+"?limit=1", "")), &all); err != nil || all.Continue == "" {
 			t.Fatalf("no token to begin with: %v", err)
@@ -324,7 +324,7 @@ func TestVirtualWorkspaces(t *testing.T) {
 }
 
 func TestTerminatingWorkspaces(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	name := clusters + "/cluster"
 	cluster := s.workspace("ending", "ending", "Ready")
 	s.want(http.StatusNotFound, "permitted", http.MethodGet, s.terminating("ending", cluster, name), "")

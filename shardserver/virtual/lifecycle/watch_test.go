@@ -23,7 +23,7 @@ import (
 type stream struct{ events chan string }
 
 // watch opens a watch that lives as long as the test.
-func (s *site) watch(who, path string) *stream {
+func (s *env) watch(who, path string) *stream {
 	s.Helper()
 	httpClient, err := rest.HTTPClientFor(s.users[who])
 	if err != nil {
@@ -85,7 +85,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func deleteWorkspace(s *site, name string) {
+func deleteWorkspace(s *env, name string) {
 	s.Helper()
 	if err := s.masters.Delete(shardtesting.In(s.Context(), "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		s.Fatal(err)
@@ -93,7 +93,7 @@ func deleteWorkspace(s *site, name string) {
 	waitGone(s, name)
 }
 
-func waitGone(s *site, name string) {
+func waitGone(s *env, name string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "the end of "+name, func(context.Context) error {
 		left := &tenancyv1alpha1.Workspace{}
