@@ -34,7 +34,7 @@ func widgetSchema() *apisv1alpha1.APIResourceSchema {
 	}
 }
 
-func TestBoundDefinition(t *testing.T) {
+func TestBoundCRD(t *testing.T) {
 	definition, err := BoundCRD(widgetSchema())
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestBoundDefinition(t *testing.T) {
 	}
 }
 
-func TestBoundDefinitionOfWhatCannotBeServed(t *testing.T) {
+func TestBoundCRDOfInvalidSchema(t *testing.T) {
 	several := widgetSchema()
 	several.Spec.Versions = append(several.Spec.Versions, several.Spec.Versions[0])
 	if _, err := BoundCRD(several); !errors.Is(err, ErrNoConversion) {

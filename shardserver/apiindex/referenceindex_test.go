@@ -51,7 +51,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-func TestReferrersAreFoundByEveryNameOfTheExport(t *testing.T) {
+func TestReferencesAreFoundByEveryNameOfTheExport(t *testing.T) {
 	consumers := NewConsumerIndex(storage.NewRegistry())
 	byPath, byCluster, other := bindingOf("c1", "root:org", "widgets"), bindingOf("c2", "provider", "widgets"), bindingOf("c3", "root:org", "gadgets")
 	for _, binding := range []*apisv1alpha2.APIBinding{byPath, byCluster, other, bindingOf("c4", "Nonsense", "widgets")} {
@@ -81,7 +81,7 @@ func TestReferrersAreFoundByEveryNameOfTheExport(t *testing.T) {
 	}
 }
 
-func TestCatalogForgetsWhatItIsNotTold(t *testing.T) {
+func TestReplaceRemovesMissingExports(t *testing.T) {
 	catalog := NewResolver(storage.NewRegistry(), nil)
 	var told []bindings.ExportKey
 	catalog.Subscribe(func(export bindings.ExportKey) { told = append(told, export) })

@@ -64,7 +64,7 @@ func (a *asked) named(name string) authorizer.Authorizer {
 	})
 }
 
-func TestWhomTheChainAsks(t *testing.T) {
+func TestChainAuthorizer(t *testing.T) {
 	masters := &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
 	tenant := &user.DefaultInfo{Name: "t", Groups: []string{user.AllAuthenticated}}
 	for name, tc := range map[string]struct {
@@ -114,7 +114,7 @@ func TestWhomTheChainAsks(t *testing.T) {
 	}
 }
 
-func TestInClusterLeavesNothingOfTheCaller(t *testing.T) {
+func TestInClusterAsRemovesCallerHeaders(t *testing.T) {
 	req := httptest.NewRequest(http.MethodGet, "/api", nil)
 	req.Header.Set("Authorization", "Bearer x")
 	req.Header.Set("Impersonate-User", "root")

@@ -145,7 +145,7 @@ func TestWhatWasBoundStaysBound(t *testing.T) {
 	}
 }
 
-func TestExtraChange(t *testing.T) {
+func TestExtraAnnotationsPatch(t *testing.T) {
 	has := map[string]string{"extra.apis.kcp.io/old": "1", "extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "3", "own": "4"}
 	wants := map[string]string{"extra.apis.kcp.io/same": "2", "extra.apis.kcp.io/other": "5", "extra.apis.kcp.io/new": "", "theirs": "6"}
 	got := extraAnnotationsPatch(has, wants)

@@ -12,7 +12,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-func TestLocksAreReadAsWritten(t *testing.T) {
+func TestReservationsRoundTrip(t *testing.T) {
 	const text = `{"a.example.io":{"n":"one"},"b.example.io":{"c":true,"e":"2026-05-01T12:00:00Z"},"configmaps":{"n":"two"}}`
 	parsed, err := parseReservations(text)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestLocksAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestTake(t *testing.T) {
+func TestAcquire(t *testing.T) {
 	core, widgets := schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Group: "example.io", Resource: "widgets"}
 	held := reservations{"widgets.example.io": {Definition: true}}
 	if !held.acquire(core, "one") || held["configmaps"].Binding != "one" {
@@ -45,7 +45,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-func TestTidy(t *testing.T) {
+func TestPrune(t *testing.T) {
 	expires := func(in time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(in)} }
 	for name, tc := range map[string]struct {
 		has, want reservation
@@ -88,7 +88,7 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-func TestNoLockIsGivenAwayInDoubt(t *testing.T) {
+func TestReservationsAreNotPrunedOnErrors(t *testing.T) {
 	held := reservations{"widgets.example.io": {Binding: "one"}}
 	_, err := held.prune(pruneInputs{exists: func(string) (bool, error) { return false, errors.New("storage is away") }})
 	if err == nil || held["widgets.example.io"].Binding != "one" {
@@ -96,7 +96,7 @@ func TestNoLockIsGivenAwayInDoubt(t *testing.T) {
 	}
 }
 
-func TestNoBindingTakesMoreThanThereIsRoomFor(t *testing.T) {
+func TestReservationsFitIntoTheAnnotation(t *testing.T) {
 	many := func(group string, count int) []*offeredResource {
 		var all []*offeredResource
 		for i := range count {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestReserving(t *testing.T) {
+func TestReserve(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	early := metav1.NewTime(now.Add(time.Second))
 	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}

@@ -41,7 +41,7 @@ func complete(t testing.TB, seen ...*apisv1alpha2.APIBinding) *Index {
 	return index
 }
 
-func TestWhichLabelsAnObjectCarries(t *testing.T) {
+func TestLabelsOfObjects(t *testing.T) {
 	claim := exported("", "configmaps", "*")
 	index := complete(t,
 		acceptingIn("all", "binding", scoped(claim, nil)),
@@ -81,7 +81,7 @@ func TestWhichLabelsAnObjectCarries(t *testing.T) {
 	}
 }
 
-func TestEqualBindingsShareWhatTheySay(t *testing.T) {
+func TestEqualBindingsShareClaimSets(t *testing.T) {
 	claim := scoped(exported("", "configmaps", "*"), nil)
 	index := complete(t)
 	for i := range 1000 {
@@ -117,7 +117,7 @@ func TestEqualBindingsShareWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestTheIndexSaysWhatItHasSeen(t *testing.T) {
+func TestIsUpToDate(t *testing.T) {
 	before := acceptingIn("c", "binding", scoped(exported("", "configmaps", "*"), nil))
 	after := acceptingIn("c", "binding", scoped(exported("", "configmaps", "*"), map[string]string{"a": "b"}))
 	index := complete(t, before, acceptingIn("c", "another", scoped(exported("", "secrets", "*"), nil)))

@@ -9,7 +9,7 @@ import (
 
 const prefix = "claimed.internal.apis.kcp.io/"
 
-func TestLabelsArePutRight(t *testing.T) {
+func TestReplaceClaimLabels(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own, wanted, want map[string]string
 	}{

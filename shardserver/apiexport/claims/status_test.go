@@ -35,7 +35,7 @@ func boundTo(claims ...apisv1alpha2.PermissionClaim) *apisv1alpha2.APIBinding {
 	}
 }
 
-func TestJudgingABinding(t *testing.T) {
+func TestUpdateStatus(t *testing.T) {
 	maps, secrets := exported("", "configmaps", "get"), exported("", "secrets", "get")
 	owned := exported("example.io", "things", "get")
 	owned.IdentityHash = "id"

@@ -75,7 +75,7 @@ func (s *env) schema(cluster, name string) *apisv1alpha1.APIResourceSchema {
 	return found
 }
 
-func TestDefinitionsGoWhenNobodyHasUsedThemForAWhile(t *testing.T) {
+func TestUnusedDefinitionsAreDeleted(t *testing.T) {
 	s := newEnv(t)
 	provider, consumer := s.NewWorkspace(t, "root", "provider").Spec.Cluster, s.NewWorkspace(t, "root", "consumer").Spec.Cluster
 	s.NewExport(t, provider, "widgets", widgets, "Widget")

@@ -52,7 +52,7 @@ func sizes(i *Index) string {
 		clusters, bindings, sets, resources, len(i.pool.identities), len(i.pool.schemas))
 }
 
-func TestWhatBindingsSayIsFoundAndForgotten(t *testing.T) {
+func TestUpdateAndRemove(t *testing.T) {
 	gr := widgets("").GroupResource
 	terminating := read("a", "one", 7, widgets("v2"))
 	terminating.terminating = true
@@ -170,7 +170,7 @@ func TestClustersThatBindTheSameShareIt(t *testing.T) {
 	}
 }
 
-func TestAnIdentityIsFoundAsLongAsSomebodyBindsIt(t *testing.T) {
+func TestGetByIdentity(t *testing.T) {
 	i := NewIndex(storage.NewRegistry())
 	gr := widgets("").GroupResource
 	if i.GetByIdentity(gr, "id1") != nil {
@@ -190,7 +190,7 @@ func TestAnIdentityIsFoundAsLongAsSomebodyBindsIt(t *testing.T) {
 	}
 }
 
-func TestSubscribersHearOfWhatWasAndIsBound(t *testing.T) {
+func TestSubscribersGetPreviousAndCurrentResources(t *testing.T) {
 	i := NewIndex(storage.NewRegistry())
 	var heard []string
 	i.Subscribe(func(c Change) {

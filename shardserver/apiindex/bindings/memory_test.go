@@ -28,7 +28,7 @@ func filled(clusters int) *Index {
 	return i
 }
 
-func TestALogicalClusterCostsAFewWords(t *testing.T) {
+func TestMemoryPerLogicalClusterIsBounded(t *testing.T) {
 	const clusters, most = 50_000, 400 // bytes for each: its name, two bindings, their names
 	before := heap()
 	i := filled(clusters)

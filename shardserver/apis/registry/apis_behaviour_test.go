@@ -145,7 +145,7 @@ func TestTablesOfBothVersions(t *testing.T) {
 	}
 }
 
-func TestASchemaKeepsWhatItsVersionsSay(t *testing.T) {
+func TestSchemaVersionsArePreserved(t *testing.T) {
 	client := in(t, fresh("schemas")).Resource(apiSchemas)
 	const name = "v1.widgets.example.com"
 	created := create(t, client, object(apiSchemas, name, fieldsOf(t,

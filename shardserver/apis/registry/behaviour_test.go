@@ -73,7 +73,7 @@ func TestSpecAndStatusAreWrittenApart(t *testing.T) {
 	}
 }
 
-func TestApplyMergesAndTellsOwnersApart(t *testing.T) {
+func TestApplyMergesAndTracksFieldOwners(t *testing.T) {
 	client := in(t, fresh("apply")).Resource(workspaces)
 	ctx := t.Context()
 	if _, err := client.Apply(ctx, "a", object(workspaces, "a", fields{"spec": fields{"type": fields{"name": "team", "path": "root"}}}),

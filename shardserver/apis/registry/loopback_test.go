@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-func TestByTheShardItself(t *testing.T) {
+func TestIsLoopbackRequest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		user user.Info
 		want bool

@@ -145,7 +145,7 @@ func TestClaimedResources(t *testing.T) {
 	})
 }
 
-func TestClaimsOnWhatOthersExport(t *testing.T) {
+func TestClaimsOnResourcesOfOtherExports(t *testing.T) {
 	s := newEnv(t)
 	owner := s.shard.NewWorkspace(t, "root", "owner").Spec.Cluster
 	identity := s.offer(owner, "gizmos")
@@ -214,7 +214,7 @@ func TestClaimsOnWhatOthersExport(t *testing.T) {
 	})
 }
 
-func TestWatchesEndWithTheConsent(t *testing.T) {
+func TestWatchesEndWhenAccessIsRevoked(t *testing.T) {
 	s := newEnv(t, configMaps)
 	cluster := s.consumer("one", accepted(configMaps))
 	neighbour := s.consumer("neighbour", accepted(configMaps))
@@ -233,11 +233,11 @@ func TestWatchesEndWithTheConsent(t *testing.T) {
 	own.ends()
 	s.eventually(http.StatusForbidden, "provider", http.MethodGet, s.view(cluster, all), "")
 
-	everywhere := s.watch("provider", s.view("*", allConfigs+"?watch=1"))
+	wildcard := s.watch("provider", s.view("*", allConfigs+"?watch=1"))
 	s.want(http.StatusCreated, "provider", http.MethodPost, s.view(neighbour, configs), configMap("still", ""))
 	beside.until(t, "ADDED still")
 	change(s, s.provider, s.export, &apisv1alpha2.APIExport{}, func(e *apisv1alpha2.APIExport) { e.Spec.PermissionClaims = nil })
 	beside.ends()
-	everywhere.ends()
+	wildcard.ends()
 	s.want(http.StatusNotFound, "masters", http.MethodGet, s.view("*", allConfigs), "")
 }

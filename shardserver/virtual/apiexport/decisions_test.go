@@ -35,7 +35,7 @@ func claimOn(gr schema.GroupResource, identity string, verbs ...string) apisv1al
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: gr.Group, Resource: gr.Resource}, IdentityHash: identity, Verbs: verbs}
 }
 
-func TestWhichBindingsAreToAnExport(t *testing.T) {
+func TestBinds(t *testing.T) {
 	export := bindings.ExportKey{Cluster: provider, Name: "widgets"}
 	for name, tc := range map[string]struct {
 		path, name, bound string
@@ -62,7 +62,7 @@ func TestWhichBindingsAreToAnExport(t *testing.T) {
 	}
 }
 
-func TestWhatABindingPermits(t *testing.T) {
+func TestPermits(t *testing.T) {
 	configMaps := schema.GroupResource{Resource: "configmaps"}
 	own := &offer{GroupResource: widgets, identity: "identity", verbs: offeredVerbs}
 	claimed := func(claim apisv1alpha2.PermissionClaim) *offer {
@@ -150,7 +150,7 @@ func exportIn(cluster logicalcluster.Name, name, identity string, resources ...s
 	return export
 }
 
-func TestWhatAnExportOffers(t *testing.T) {
+func TestAPISet(t *testing.T) {
 	export := exportIn(provider, "widgets", "own", widgets, schema.GroupResource{Group: "example.com", Resource: "unknowns"})
 	export.Spec.PermissionClaims = []apisv1alpha2.PermissionClaim{
 		claimOn(widgets, "theirs", "*"), claimOn(gizmos, "theirs", "*"), claimOn(schema.GroupResource{Group: "example.com", Resource: "gadgets"}, "nobodys", "*"),
@@ -238,7 +238,7 @@ func TestForwardedPaths(t *testing.T) {
 	}
 }
 
-func TestSelectorsOfClientsAreNarrowed(t *testing.T) {
+func TestWithLabelRequirements(t *testing.T) {
 	for query, want := range map[string]string{
 		"":                                "key in (a,b)",
 		"labelSelector=x%3Dy&limit=3":     "key in (a,b),x=y",

@@ -23,7 +23,7 @@ func claimOf(group, resource string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Group: group, Resource: resource}, Verbs: []string{"*"}}
 }
 
-func TestWhateverCanBeClaimed(t *testing.T) {
+func TestClaimable(t *testing.T) {
 	claims := []apisv1alpha2.PermissionClaim{
 		claimOf("", "namespaces"), claimOf("", "events"), claimOf("authorization.k8s.io", "subjectaccessreviews"), claimOf("apis.kcp.io", "apibindings"),
 		claimOf("core.kcp.io", "logicalclusters"), claimOf("rbac.authorization.k8s.io", "clusterroles"), claimOf("coordination.k8s.io", "leases"),
@@ -100,7 +100,7 @@ func TestTheExportsOfRoot(t *testing.T) {
 	stream.until(t, "DELETED child")
 }
 
-func TestTheAuditLogOfAView(t *testing.T) {
+func TestAuditAnnotations(t *testing.T) {
 	directory := t.TempDir()
 	log, policy := filepath.Join(directory, "audit.log"), filepath.Join(directory, "policy.yaml")
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {

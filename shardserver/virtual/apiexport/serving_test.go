@@ -75,11 +75,11 @@ func TestTheResourcesOfAnExport(t *testing.T) {
 	})
 	t.Run("watches see the objects of one or of all consumers", func(t *testing.T) {
 		s := s.on(t)
-		everywhere, here := s.watch("provider", s.view("*", all+"?watch=1")), s.watch("provider", s.view(one, all+"?watch=1"))
+		wildcard, here := s.watch("provider", s.view("*", all+"?watch=1")), s.watch("provider", s.view(one, all+"?watch=1"))
 		s.want(http.StatusCreated, "provider", http.MethodPost, s.view(two, widgets), s.widget("seen-two", ""))
 		s.want(http.StatusCreated, "provider", http.MethodPost, s.view(one, widgets), s.widget("seen-one", ""))
-		everywhere.until(t, "ADDED seen-two")
-		everywhere.until(t, "ADDED seen-one")
+		wildcard.until(t, "ADDED seen-two")
+		wildcard.until(t, "ADDED seen-one")
 		for {
 			event, err := here.next()
 			if err != nil || event == "ADDED seen-two" {

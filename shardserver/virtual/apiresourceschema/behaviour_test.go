@@ -72,7 +72,7 @@ func publish(t *testing.T, masters client.Client, cluster string) {
 	}
 }
 
-func TestWhatConsumersSeeOfTheSchemasTheyHaveBound(t *testing.T) {
+func TestConsumersReadSchemasOfBoundAPIs(t *testing.T) {
 	shard := shardtesting.Start(t)
 	masters := shard.Client(t, shard.Masters(t))
 	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster

@@ -8,7 +8,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-func TestWhatAnOwnerMayChangeOfTheStatus(t *testing.T) {
+func TestValidateStatus(t *testing.T) {
 	type status = corev1alpha1.LogicalClusterStatus
 	initializers := func(names ...corev1alpha1.LogicalClusterInitializer) status {
 		return status{Phase: "Initializing", Initializers: names, Terminators: []corev1alpha1.LogicalClusterTerminator{"root:end"}}
@@ -52,7 +52,7 @@ func TestWhatAnOwnerMayChangeOfTheStatus(t *testing.T) {
 	}
 }
 
-func TestTheTypeOfAnOwner(t *testing.T) {
+func TestTypeOf(t *testing.T) {
 	for name, tc := range map[string]struct{ in, cluster, typeName string }{
 		"a type of root":               {"root:universal", "root", "universal"},
 		"a type of a workspace":        {"2cynbfy2m0wtjqcs:prep", "2cynbfy2m0wtjqcs", "prep"},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestRequestsThatGoInCircles(t *testing.T) {
+func TestTooManyHops(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "0": false, "3": false, "4": true, "100": true, "-1": true, "many": true, "3 ": true} {
 		req := &http.Request{Header: http.Header{}}
 		if text != "" {

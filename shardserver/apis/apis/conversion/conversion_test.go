@@ -146,7 +146,7 @@ func TestBindingsToV1alpha1(t *testing.T) {
 	same(t, got, want)
 }
 
-func TestConversionsOfListsKeepNothingAsNothing(t *testing.T) {
+func TestListConversionsPreserveNil(t *testing.T) {
 	if mapItems[int, int](nil, func(i int) int { return i }) != nil {
 		t.Error("nothing became an empty list")
 	}
