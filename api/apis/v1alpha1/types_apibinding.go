@@ -6,7 +6,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// APIBinding takes the resources of an APIExport into the workspace that it stands in.
+// APIBinding binds the resources of an APIExport in its workspace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -18,11 +18,11 @@ type APIBinding struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what is bound and what the provider may do.
+	// spec defines what is bound and what the provider may do.
 	// +required
 	Spec APIBindingSpec `json:"spec"`
 
-	// status is how far the system has come.
+	// status is the observed state.
 	// +optional
 	Status APIBindingStatus `json:"status,omitempty"`
 }
@@ -37,14 +37,14 @@ func (in *APIBinding) SetConditions(conditions conditionsv1alpha1.Conditions) {
 
 var _ conditionsv1alpha1.Setter = &APIBinding{}
 
-// APIBindingSpec says what is bound and what the provider may do.
+// APIBindingSpec defines what is bound and what the provider may do.
 type APIBindingSpec struct {
 	// reference names the export. It is immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="APIExport reference must not be changed"
 	Reference BindingReference `json:"reference"`
 
-	// permissionClaims are the answers to the claims of the export. What is not answered is not accepted.
+	// permissionClaims accept or reject the claims of the export. Claims that are not listed are not accepted.
 	// +optional
 	PermissionClaims []AcceptablePermissionClaim `json:"permissionClaims,omitempty"`
 }
@@ -70,24 +70,24 @@ type ExportBindingReference struct {
 	Name string `json:"name"`
 }
 
-// APIBindingStatus is how far a binding has come.
+// APIBindingStatus is the observed state of a binding.
 type APIBindingStatus struct {
 	// apiExportClusterName is the logical cluster of the export.
 	// +optional
 	APIExportClusterName string `json:"apiExportClusterName,omitempty"`
 
-	// boundResources are what the binding serves in its workspace.
+	// boundResources are the resources that the binding serves in its workspace.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	BoundResources []BoundAPIResource `json:"boundResources,omitempty"`
 
-	// phase sums up how far it has come.
+	// phase is the phase of the binding.
 	// +optional
 	Phase APIBindingPhaseType `json:"phase,omitempty"`
 
-	// conditions tell single facts.
+	// conditions of the object.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
@@ -100,15 +100,15 @@ type APIBindingStatus struct {
 	ExportPermissionClaims []PermissionClaim `json:"exportPermissionClaims,omitempty"`
 }
 
-// APIBindingPhaseType sums up how far a binding has come.
+// APIBindingPhaseType is the phase of a binding.
 //
 // +kubebuilder:validation:Enum="";Binding;Bound
 type APIBindingPhaseType string
 
 const (
-	// APIBindingPhaseBinding waits until everything that is bound can be served.
+	// APIBindingPhaseBinding means that resources are not served yet.
 	APIBindingPhaseBinding APIBindingPhaseType = "Binding"
-	// APIBindingPhaseBound serves what is bound. A binding never leaves this phase.
+	// APIBindingPhaseBound means that the resources are served. A binding never leaves this phase.
 	APIBindingPhaseBound APIBindingPhaseType = "Bound"
 )
 
@@ -126,25 +126,25 @@ type BoundAPIResource struct {
 	// +required
 	Schema BoundAPIResourceSchema `json:"schema"`
 
-	// storageVersions are those in which objects were ever stored. It only grows.
+	// storageVersions are the versions in which objects were ever stored.
 	// +optional
 	// +listType=set
 	StorageVersions []string `json:"storageVersions,omitempty"`
 }
 
-// BoundAPIResourceSchema says which schema describes a bound resource.
+// BoundAPIResourceSchema identifies the schema of a bound resource.
 type BoundAPIResourceSchema struct {
 	// name of the APIResourceSchema.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 
-	// UID of the APIResourceSchema, which is the name of the definition that was made of it.
+	// UID of the APIResourceSchema, which is the name of its CustomResourceDefinition.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	UID string `json:"UID"`
 
-	// identityHash is that of the export when it was bound. Objects are stored under it.
+	// identityHash is the identity hash of the export, under which objects are stored.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	IdentityHash string `json:"identityHash"`

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// APIConversion says how objects of an APIResourceSchema of the same name become those of another version. It is kept
+// APIConversion defines how objects of the APIResourceSchema of the same name are converted between versions. It is stored
 // but not evaluated.
 //
 // +kubebuilder:object:root=true
@@ -31,7 +31,7 @@ type APIConversionSpec struct {
 	Conversions []APIVersionConversion `json:"conversions"`
 }
 
-// APIVersionConversion says how objects of one version become those of another.
+// APIVersionConversion defines how objects of one version are converted to another.
 type APIVersionConversion struct {
 	// from is the version to convert from.
 	// +required
@@ -45,18 +45,18 @@ type APIVersionConversion struct {
 	// +kubebuilder:validation:Pattern=`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`
 	To string `json:"to"`
 
-	// rules make one field each.
+	// rules set one field each.
 	// +required
 	// +listType=map
 	// +listMapKey=destination
 	Rules []APIConversionRule `json:"rules"`
 
-	// preserve are paths of fields that the other version does not have and that must come back.
+	// preserve are the paths of fields that the other version does not have and that a round trip must restore.
 	// +optional
 	Preserve []string `json:"preserve,omitempty"`
 }
 
-// APIConversionRule makes one field.
+// APIConversionRule sets one field.
 type APIConversionRule struct {
 	// field is the path that the value comes from.
 	// +required
@@ -68,7 +68,7 @@ type APIConversionRule struct {
 	// +kubebuilder:validation:MinLength=1
 	Destination string `json:"destination"`
 
-	// transformation is CEL that makes the value of the one at field. Left out, the value is copied.
+	// transformation is a CEL expression that computes the value from that of field. If unset, the value is copied.
 	// +optional
 	Transformation string `json:"transformation,omitempty"`
 }

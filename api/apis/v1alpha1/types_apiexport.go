@@ -7,7 +7,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// APIExport offers resources to other workspaces, and says what its provider wants in return.
+// APIExport offers resources to other workspaces and lists the permissions that its provider claims there.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -19,11 +19,11 @@ type APIExport struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is offered.
+	// spec defines what is offered.
 	// +optional
 	Spec APIExportSpec `json:"spec,omitempty"`
 
-	// status is what the system adds.
+	// status is set by the server.
 	// +optional
 	Status APIExportStatus `json:"status,omitempty"`
 }
@@ -38,24 +38,24 @@ func (in *APIExport) SetConditions(conditions conditionsv1alpha1.Conditions) {
 
 var _ conditionsv1alpha1.Setter = &APIExport{}
 
-// APIExportSpec is what an export offers.
+// APIExportSpec defines what an export offers.
 type APIExportSpec struct {
-	// latestResourceSchemas are the names of APIResourceSchemas beside the export that describe what is offered.
+	// latestResourceSchemas are the names of APIResourceSchemas in the workspace of the export that describe its resources.
 	// +optional
 	// +listType=set
 	LatestResourceSchemas []string `json:"latestResourceSchemas,omitempty"`
 
-	// identity tells this export from others that offer resources of the same names. Whoever knows the secret owns the
-	// objects. The server makes one if it is left out.
+	// identity distinguishes this export from others that offer resources of the same names. Access to the Secret means
+	// ownership of the objects. If unset, the server generates one.
 	// +optional
 	Identity *Identity `json:"identity,omitempty"`
 
-	// maximalPermissionPolicy bounds what users of consuming workspaces may do with the resources, whatever their own
-	// workspaces allow.
+	// maximalPermissionPolicy limits what users of consuming workspaces may do with the resources, in addition to the
+	// authorization in those workspaces.
 	// +optional
 	MaximalPermissionPolicy *MaximalPermissionPolicy `json:"maximalPermissionPolicy,omitempty"`
 
-	// permissionClaims are resources of consuming workspaces that the provider asks to access. Consumers accept or
+	// permissionClaims are resources of consuming workspaces to which the provider requests access. Consumers accept or
 	// reject each.
 	// +optional
 	// +listType=map
@@ -64,42 +64,41 @@ type APIExportSpec struct {
 	PermissionClaims []PermissionClaim `json:"permissionClaims,omitempty"`
 }
 
-// Identity tells an export from others.
+// Identity distinguishes an export from others.
 type Identity struct {
-	// secretRef names the secret whose key "key" holds what the identity is the hash of.
+	// secretRef names the Secret with the identity in key "key".
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
 
-// MaximalPermissionPolicy bounds what users of consuming workspaces may do with resources.
+// MaximalPermissionPolicy limits what users of consuming workspaces may do with resources.
 //
 // +kubebuilder:validation:ExactlyOneOf=local
 type MaximalPermissionPolicy struct {
-	// local takes the bounds from RBAC in the workspace of the export. Its users and groups carry the prefix
-	// "apis.kcp.io:binding:".
+	// local applies RBAC in the workspace of the export, with users and groups prefixed by "apis.kcp.io:binding:".
 	// +optional
 	Local *LocalAPIExportPolicy `json:"local,omitempty"`
 }
 
-// LocalAPIExportPolicy takes bounds from RBAC. There is nothing to say about it.
+// LocalAPIExportPolicy applies RBAC in the workspace of the export. It has no options.
 type LocalAPIExportPolicy struct{}
 
-// APIExportStatus is what the system adds to an export.
+// APIExportStatus is the observed state of an export.
 type APIExportStatus struct {
-	// identityHash is the lower-case hex SHA-256 of the identity. Once set it never changes.
+	// identityHash is the lower-case hex SHA-256 of the identity. It is immutable once set.
 	// +optional
 	IdentityHash string `json:"identityHash,omitempty"`
 
-	// conditions tell single facts.
+	// conditions of the object.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// virtualWorkspaces are where the provider finds what consumers made. APIExportEndpointSlices have replaced them.
+	// virtualWorkspaces are the URLs of the export's virtual workspaces. Deprecated: use APIExportEndpointSlices.
 	// +optional
 	VirtualWorkspaces []VirtualWorkspace `json:"virtualWorkspaces,omitempty"`
 }
 
-// VirtualWorkspace is the address of one virtual workspace.
+// VirtualWorkspace is the URL of one virtual workspace.
 type VirtualWorkspace struct {
 	// url of the virtual workspace.
 	// +required

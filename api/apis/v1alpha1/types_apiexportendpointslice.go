@@ -6,8 +6,7 @@ import (
 	conditionsv1alpha1 "github.com/atoll-dev/atoll/api/conditions/v1alpha1"
 )
 
-// APIExportEndpointSlice lists where the provider of an APIExport finds what its consumers made: one address for every
-// shard that has a consumer.
+// APIExportEndpointSlice lists the URLs of the virtual workspaces of an APIExport: one for every shard with a consumer.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -21,11 +20,11 @@ type APIExportEndpointSlice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says whose addresses are listed.
+	// spec selects the export and the shards.
 	// +optional
 	Spec APIExportEndpointSliceSpec `json:"spec,omitempty"`
 
-	// status holds the addresses.
+	// status holds the endpoints.
 	// +optional
 	Status APIExportEndpointSliceStatus `json:"status,omitempty"`
 }
@@ -42,25 +41,25 @@ func (in *APIExportEndpointSlice) SetConditions(conditions conditionsv1alpha1.Co
 
 var _ conditionsv1alpha1.Setter = &APIExportEndpointSlice{}
 
-// APIExportEndpointSliceSpec says whose addresses are listed.
+// APIExportEndpointSliceSpec selects the export and the shards.
 type APIExportEndpointSliceSpec struct {
 	// export names the APIExport. It is immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="APIExport reference must not be changed"
 	APIExport ExportBindingReference `json:"export"`
 
-	// partition names a Partition beside the slice. Only shards that it selects are listed. Left out, all are.
+	// partition names a Partition in the workspace of the slice, which selects the shards. If unset, all shards are listed.
 	// +optional
 	Partition string `json:"partition,omitempty"`
 }
 
-// APIExportEndpointSliceStatus holds the addresses.
+// APIExportEndpointSliceStatus holds the endpoints.
 type APIExportEndpointSliceStatus struct {
-	// conditions tell single facts.
+	// conditions of the object.
 	// +optional
 	Conditions conditionsv1alpha1.Conditions `json:"conditions,omitempty"`
 
-	// endpoints are the addresses.
+	// endpoints are the URLs of virtual workspaces.
 	// +optional
 	// +listType=map
 	// +listMapKey=url
@@ -71,24 +70,24 @@ type APIExportEndpointSliceStatus struct {
 	ShardSelector string `json:"shardSelector,omitempty"`
 }
 
-// APIExportEndpoint is the address of a virtual workspace.
+// APIExportEndpoint is the endpoint of a virtual workspace.
 type APIExportEndpoint struct {
 	// url of the virtual workspace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	URL string `json:"url"`
 
-	// shards are those whose workspaces are found there, as far as consumers of the address on another shard choose by
-	// it. Left out, it is the one shard that the address belongs to.
+	// shards are the shards that use this endpoint for resources with virtual storage. If unset, it is the shard of the
+	// endpoint.
 	// +optional
 	Shards *ShardSet `json:"shards,omitempty"`
 }
 
-// ShardSet chooses shards: all of them, or those whose labels match.
+// ShardSet selects shards: all of them, or those whose labels match.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.matchAll) && self.matchAll && has(self.selector))",message="matchAll and selector are mutually exclusive"
 type ShardSet struct {
-	// matchAll chooses every shard.
+	// matchAll selects every shard.
 	// +optional
 	MatchAll bool `json:"matchAll,omitempty"`
 

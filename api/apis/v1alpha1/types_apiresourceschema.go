@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// APIResourceSchema describes one resource, as a CustomResourceDefinition does, but serves nothing by itself: an
-// APIExport offers it. Its spec never changes. Its name is "<prefix>.<plural>.<group, or core>".
+// APIResourceSchema describes one resource like a CustomResourceDefinition, but does not serve it: an APIExport offers it.
+// Its spec is immutable. Its name is "<prefix>.<plural>.<group, or core>".
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=kcp
@@ -31,11 +31,11 @@ type APIResourceSchemaSpec struct {
 	// +required
 	Group string `json:"group"`
 
-	// names the resource goes by.
+	// names of the resource.
 	// +required
 	Names apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
 
-	// scope says whether objects live in namespaces.
+	// scope is whether objects are namespaced.
 	// +required
 	// +kubebuilder:validation:Enum=Cluster;Namespaced
 	Scope apiextensionsv1.ResourceScope `json:"scope"`
@@ -47,17 +47,17 @@ type APIResourceSchemaSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	Versions []APIResourceVersion `json:"versions"`
 
-	// nameValidation says which names objects may have.
+	// nameValidation is the validation of object names.
 	// +optional
 	// +kubebuilder:default=DNS1123Subdomain
 	NameValidation NameValidation `json:"nameValidation,omitempty"`
 
-	// conversion says how objects become those of another version.
+	// conversion defines how objects are converted between versions.
 	// +optional
 	Conversion *CustomResourceConversion `json:"conversion,omitempty"`
 }
 
-// NameValidation says which names objects may have.
+// NameValidation is the validation of object names.
 //
 // +kubebuilder:validation:Enum=DNS1123Subdomain;PathSegmentName
 type NameValidation string
@@ -65,7 +65,7 @@ type NameValidation string
 const (
 	// NameValidationDNS1123Subdomain allows lower-case names with dashes and dots, as most of Kubernetes.
 	NameValidationDNS1123Subdomain NameValidation = "DNS1123Subdomain"
-	// NameValidationPathSegmentName allows whatever can stand in a URL between two slashes.
+	// NameValidationPathSegmentName allows all names that are valid URL path segments.
 	NameValidationPathSegmentName NameValidation = "PathSegmentName"
 )
 
@@ -77,16 +77,16 @@ type APIResourceVersion struct {
 	// +kubebuilder:validation:Pattern=`^v[1-9][0-9]*([a-z]+[1-9][0-9]*)?$`
 	Name string `json:"name"`
 
-	// served tells whether clients can use the version.
+	// served is whether clients can use the version.
 	// +required
 	// +kubebuilder:default=true
 	Served bool `json:"served"`
 
-	// storage tells whether objects are stored in the version. Exactly one is.
+	// storage is whether objects are stored in the version. It is true for exactly one version.
 	// +required
 	Storage bool `json:"storage"`
 
-	// deprecated warns who uses the version.
+	// deprecated makes the server return a warning to clients that use the version.
 	// +optional
 	Deprecated bool `json:"deprecated,omitempty"`
 
@@ -94,45 +94,45 @@ type APIResourceVersion struct {
 	// +optional
 	DeprecationWarning *string `json:"deprecationWarning,omitempty"`
 
-	// schema is what objects must look like: a JSONSchemaProps of apiextensions.k8s.io/v1.
+	// schema validates objects. It is a JSONSchemaProps of apiextensions.k8s.io/v1.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +structType=atomic
 	Schema runtime.RawExtension `json:"schema"`
 
-	// subresources are those that objects have.
+	// subresources are the subresources of objects.
 	// +optional
 	Subresources apiextensionsv1.CustomResourceSubresources `json:"subresources,omitempty"`
 
-	// additionalPrinterColumns are what kubectl get shows.
+	// additionalPrinterColumns are additional columns in Tables, as kubectl get prints them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	AdditionalPrinterColumns []apiextensionsv1.CustomResourceColumnDefinition `json:"additionalPrinterColumns,omitempty"`
 
-	// selectableFields are what field selectors may ask for.
+	// selectableFields are the fields that field selectors may use.
 	// +optional
 	// +listType=atomic
 	SelectableFields []apiextensionsv1.SelectableField `json:"selectableFields,omitempty"`
 }
 
-// CustomResourceConversion says how objects become those of another version.
+// CustomResourceConversion defines how objects are converted between versions.
 //
 // +kubebuilder:validation:XValidation:rule="(self.strategy == 'None' && !has(self.webhook)) || (self.strategy == 'Webhook' && has(self.webhook))",message="webhook must be specified if strategy is Webhook, and only then"
 type CustomResourceConversion struct {
-	// strategy is the way: None changes the apiVersion alone, Webhook asks one.
+	// strategy is None, which changes only the apiVersion, or Webhook.
 	// +required
 	// +kubebuilder:validation:Enum=None;Webhook
 	Strategy apiextensionsv1.ConversionStrategyType `json:"strategy"`
 
-	// webhook says whom to ask.
+	// webhook configures the conversion webhook.
 	// +optional
 	Webhook *WebhookConversion `json:"webhook,omitempty"`
 }
 
-// WebhookConversion says which webhook converts.
+// WebhookConversion configures a conversion webhook.
 type WebhookConversion struct {
-	// clientConfig is where the webhook is.
+	// clientConfig is how to call the webhook.
 	// +optional
 	ClientConfig *WebhookClientConfig `json:"clientConfig,omitempty"`
 
@@ -142,14 +142,14 @@ type WebhookConversion struct {
 	ConversionReviewVersions []string `json:"conversionReviewVersions"`
 }
 
-// WebhookClientConfig is where a webhook is. It cannot be a Service: consumers have none.
+// WebhookClientConfig is how to call a webhook. Services are not supported, because consumers have none.
 type WebhookClientConfig struct {
 	// url of the webhook.
 	// +optional
 	// +kubebuilder:validation:Format=uri
 	URL string `json:"url,omitempty"`
 
-	// caBundle is a PEM bundle that the webhook's server is verified by. Left out, those of the system are.
+	// caBundle is a PEM bundle of CAs for the webhook's server certificate. If unset, the system trust roots are used.
 	// +optional
 	CABundle []byte `json:"caBundle,omitempty"`
 }

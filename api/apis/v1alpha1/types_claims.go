@@ -15,7 +15,7 @@ type GroupResource struct {
 	Resource string `json:"resource"`
 }
 
-// PermissionClaim is a resource of consuming workspaces that a provider wants to do everything with.
+// PermissionClaim requests full access to a resource in consuming workspaces.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.all) && self.all) != (has(self.resourceSelector) && size(self.resourceSelector) > 0)",message="either \"all\" or \"resourceSelector\" must be set"
 type PermissionClaim struct {
@@ -25,22 +25,21 @@ type PermissionClaim struct {
 	// +optional
 	All bool `json:"all,omitempty"`
 
-	// resourceSelector claims some objects. It is kept, but all objects are claimed nevertheless.
+	// resourceSelector claims some objects. It is stored but ignored: all objects are claimed.
 	// +optional
 	ResourceSelector []ResourceSelector `json:"resourceSelector,omitempty"`
 
-	// identityHash is the identity of the resource where another export offers it. It is empty for resources that every
-	// workspace has by itself.
+	// identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.
 	// +optional
 	IdentityHash string `json:"identityHash,omitempty"`
 }
 
-// EqualGRI tells whether both are about the same resource: same group, name and identity.
+// EqualGRI reports whether both claims are for the same group, resource and identity.
 func (p PermissionClaim) EqualGRI(other PermissionClaim) bool {
 	return p.GroupResource == other.GroupResource && p.IdentityHash == other.IdentityHash
 }
 
-// ResourceSelector chooses objects by name, by namespace, or by both.
+// ResourceSelector selects objects by name, by namespace, or by both.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.__namespace__) || has(self.name)",message="at least one field must be set"
 type ResourceSelector struct {
@@ -57,23 +56,23 @@ type ResourceSelector struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// AcceptablePermissionClaim is a claim with the consumer's answer.
+// AcceptablePermissionClaim is a claim that the consumer accepts or rejects.
 type AcceptablePermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// state is the answer.
+	// state is whether the claim is accepted or rejected.
 	// +required
 	State AcceptablePermissionClaimState `json:"state"`
 }
 
-// AcceptablePermissionClaimState is a consumer's answer to a claim.
+// AcceptablePermissionClaimState is whether a claim is accepted or rejected.
 //
 // +kubebuilder:validation:Enum=Accepted;Rejected
 type AcceptablePermissionClaimState string
 
 const (
-	// ClaimAccepted lets the provider do what it claims.
+	// ClaimAccepted grants the claim.
 	ClaimAccepted AcceptablePermissionClaimState = "Accepted"
-	// ClaimRejected does not.
+	// ClaimRejected does not grant the claim.
 	ClaimRejected AcceptablePermissionClaimState = "Rejected"
 )

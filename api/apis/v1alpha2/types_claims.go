@@ -19,82 +19,81 @@ type GroupResource struct {
 	Resource string `json:"resource"`
 }
 
-// PermissionClaim is what a provider wants to do with a resource in consuming workspaces.
+// PermissionClaim requests access to a resource in consuming workspaces.
 type PermissionClaim struct {
 	GroupResource `json:",inline"`
 
-	// verbs are those of Kubernetes, or "*" for all.
+	// verbs are Kubernetes API verbs, or "*" for all.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	Verbs []string `json:"verbs"`
 
-	// identityHash is the identity of the resource where another export offers it. It is empty for resources that every
-	// workspace has by itself.
+	// identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.
 	// +optional
 	// +default=""
 	// +kubebuilder:default=""
 	IdentityHash string `json:"identityHash"`
 
-	// defaultSelector is the selector of this claim in bindings that workspace types make.
+	// defaultSelector is the selector of this claim in bindings that are created because of a workspace type.
 	// +optional
 	DefaultSelector *PermissionClaimSelector `json:"defaultSelector,omitempty"`
 }
 
-// EqualGRI tells whether both are about the same resource: same group, name and identity.
+// EqualGRI reports whether both claims are for the same group, resource and identity.
 func (p PermissionClaim) EqualGRI(other PermissionClaim) bool {
 	return p.GroupResource == other.GroupResource && p.IdentityHash == other.IdentityHash
 }
 
-// PermissionClaimSelector chooses objects: all of them, or those whose labels match.
+// PermissionClaimSelector selects objects: all of them, or those whose labels match.
 //
 // +structType=atomic
 type PermissionClaimSelector struct {
 	metav1.LabelSelector `json:",inline"`
 
-	// matchAll chooses every object.
+	// matchAll selects every object.
 	// +optional
 	MatchAll bool `json:"matchAll,omitempty"`
 }
 
-// ScopedPermissionClaim is a claim with the objects that it is for.
+// ScopedPermissionClaim is a claim with an object selector.
 type ScopedPermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// selector chooses the objects.
+	// selector selects the objects.
 	// +required
 	Selector PermissionClaimSelector `json:"selector"`
 }
 
-// AcceptablePermissionClaim is a claim with the consumer's answer.
+// AcceptablePermissionClaim is a claim that the consumer accepts or rejects.
 //
 // It repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep,
 // structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.
 type AcceptablePermissionClaim struct {
 	PermissionClaim `json:",inline"`
 
-	// selector chooses the objects.
+	// selector selects the objects.
 	// +required
 	Selector PermissionClaimSelector `json:"selector"`
 
-	// state is the answer.
+	// state is whether the claim is accepted or rejected.
 	// +required
 	State AcceptablePermissionClaimState `json:"state"`
 }
 
-// Scoped returns the claim without the answer.
+// Scoped returns the claim without its state.
 func (p AcceptablePermissionClaim) Scoped() ScopedPermissionClaim {
 	return ScopedPermissionClaim{PermissionClaim: p.PermissionClaim, Selector: p.Selector}
 }
 
-// AcceptablePermissionClaimState is a consumer's answer to a claim.
+// AcceptablePermissionClaimState is whether a claim is accepted or rejected.
 //
 // +kubebuilder:validation:Enum=Accepted;Rejected
 type AcceptablePermissionClaimState string
 
 const (
-	// ClaimAccepted lets the provider do what it claims.
+	// ClaimAccepted grants the claim.
 	ClaimAccepted AcceptablePermissionClaimState = "Accepted"
-	// ClaimRejected does not.
+	// ClaimRejected does not grant the claim.
 	ClaimRejected AcceptablePermissionClaimState = "Rejected"
 )

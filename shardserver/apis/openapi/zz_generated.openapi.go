@@ -152,7 +152,7 @@ func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBinding takes the resources of an APIExport into the workspace that it stands in.",
+				Description: "APIBinding binds the resources of an APIExport in its workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -177,14 +177,14 @@ func schema_atoll_api_apis_v1alpha1_APIBinding(ref common.ReferenceCallback) com
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is bound and what the provider may do.",
+							Description: "spec defines what is bound and what the provider may do.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is how far the system has come.",
+							Description: "status is the observed state.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIBindingStatus{}.OpenAPIModelName()),
 						},
@@ -251,7 +251,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingSpec says what is bound and what the provider may do.",
+				Description: "APIBindingSpec defines what is bound and what the provider may do.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reference": {
@@ -263,7 +263,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingSpec(ref common.ReferenceCallback)
 					},
 					"permissionClaims": {
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims are the answers to the claims of the export. What is not answered is not accepted.",
+							Description: "permissionClaims accept or reject the claims of the export. Claims that are not listed are not accepted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -288,7 +288,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingStatus is how far a binding has come.",
+				Description: "APIBindingStatus is the observed state of a binding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiExportClusterName": {
@@ -309,7 +309,7 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "boundResources are what the binding serves in its workspace.",
+							Description: "boundResources are the resources that the binding serves in its workspace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -323,14 +323,14 @@ func schema_atoll_api_apis_v1alpha1_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase sums up how far it has come.",
+							Description: "phase is the phase of the binding.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions of the object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -382,7 +382,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversion(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIConversion says how objects of an APIResourceSchema of the same name become those of another version. It is kept but not evaluated.",
+				Description: "APIConversion defines how objects of the APIResourceSchema of the same name are converted between versions. It is stored but not evaluated.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -474,7 +474,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionRule(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIConversionRule makes one field.",
+				Description: "APIConversionRule sets one field.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"field": {
@@ -495,7 +495,7 @@ func schema_atoll_api_apis_v1alpha1_APIConversionRule(ref common.ReferenceCallba
 					},
 					"transformation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "transformation is CEL that makes the value of the one at field. Left out, the value is copied.",
+							Description: "transformation is a CEL expression that computes the value from that of field. If unset, the value is copied.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -550,7 +550,7 @@ func schema_atoll_api_apis_v1alpha1_APIExport(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExport offers resources to other workspaces, and says what its provider wants in return.",
+				Description: "APIExport offers resources to other workspaces and lists the permissions that its provider claims there.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -575,14 +575,14 @@ func schema_atoll_api_apis_v1alpha1_APIExport(ref common.ReferenceCallback) comm
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what is offered.",
+							Description: "spec defines what is offered.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what the system adds.",
+							Description: "status is set by the server.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportStatus{}.OpenAPIModelName()),
 						},
@@ -599,7 +599,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpoint is the address of a virtual workspace.",
+				Description: "APIExportEndpoint is the endpoint of a virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
@@ -612,7 +612,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpoint(ref common.ReferenceCallba
 					},
 					"shards": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shards are those whose workspaces are found there, as far as consumers of the address on another shard choose by it. Left out, it is the one shard that the address belongs to.",
+							Description: "shards are the shards that use this endpoint for resources with virtual storage. If unset, it is the shard of the endpoint.",
 							Ref:         ref(v1alpha1.ShardSet{}.OpenAPIModelName()),
 						},
 					},
@@ -629,7 +629,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpointSlice lists where the provider of an APIExport finds what its consumers made: one address for every shard that has a consumer.",
+				Description: "APIExportEndpointSlice lists the URLs of the virtual workspaces of an APIExport: one for every shard with a consumer.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -654,14 +654,14 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSlice(ref common.ReferenceC
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says whose addresses are listed.",
+							Description: "spec selects the export and the shards.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportEndpointSliceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status holds the addresses.",
+							Description: "status holds the endpoints.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.APIExportEndpointSliceStatus{}.OpenAPIModelName()),
 						},
@@ -727,7 +727,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpointSliceSpec says whose addresses are listed.",
+				Description: "APIExportEndpointSliceSpec selects the export and the shards.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"export": {
@@ -739,7 +739,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceSpec(ref common.Refere
 					},
 					"partition": {
 						SchemaProps: spec.SchemaProps{
-							Description: "partition names a Partition beside the slice. Only shards that it selects are listed. Left out, all are.",
+							Description: "partition names a Partition in the workspace of the slice, which selects the shards. If unset, all shards are listed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -757,12 +757,12 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportEndpointSliceStatus holds the addresses.",
+				Description: "APIExportEndpointSliceStatus holds the endpoints.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions of the object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -784,7 +784,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportEndpointSliceStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "endpoints are the addresses.",
+							Description: "endpoints are the URLs of virtual workspaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -864,7 +864,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportSpec is what an export offers.",
+				Description: "APIExportSpec defines what an export offers.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"latestResourceSchemas": {
@@ -874,7 +874,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "latestResourceSchemas are the names of APIResourceSchemas beside the export that describe what is offered.",
+							Description: "latestResourceSchemas are the names of APIResourceSchemas in the workspace of the export that describe its resources.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -889,13 +889,13 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 					},
 					"identity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identity tells this export from others that offer resources of the same names. Whoever knows the secret owns the objects. The server makes one if it is left out.",
+							Description: "identity distinguishes this export from others that offer resources of the same names. Access to the Secret means ownership of the objects. If unset, the server generates one.",
 							Ref:         ref(v1alpha1.Identity{}.OpenAPIModelName()),
 						},
 					},
 					"maximalPermissionPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maximalPermissionPolicy bounds what users of consuming workspaces may do with the resources, whatever their own workspaces allow.",
+							Description: "maximalPermissionPolicy limits what users of consuming workspaces may do with the resources, in addition to the authorization in those workspaces.",
 							Ref:         ref(v1alpha1.MaximalPermissionPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -910,7 +910,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims are resources of consuming workspaces that the provider asks to access. Consumers accept or reject each.",
+							Description: "permissionClaims are resources of consuming workspaces to which the provider requests access. Consumers accept or reject each.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -934,19 +934,19 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportStatus is what the system adds to an export.",
+				Description: "APIExportStatus is the observed state of an export.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the lower-case hex SHA-256 of the identity. Once set it never changes.",
+							Description: "identityHash is the lower-case hex SHA-256 of the identity. It is immutable once set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions of the object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -960,7 +960,7 @@ func schema_atoll_api_apis_v1alpha1_APIExportStatus(ref common.ReferenceCallback
 					},
 					"virtualWorkspaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtualWorkspaces are where the provider finds what consumers made. APIExportEndpointSlices have replaced them.",
+							Description: "virtualWorkspaces are the URLs of the export's virtual workspaces. Deprecated: use APIExportEndpointSlices.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -984,7 +984,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchema(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIResourceSchema describes one resource, as a CustomResourceDefinition does, but serves nothing by itself: an APIExport offers it. Its spec never changes. Its name is \"<prefix>.<plural>.<group, or core>\".",
+				Description: "APIResourceSchema describes one resource like a CustomResourceDefinition, but does not serve it: an APIExport offers it. Its spec is immutable. Its name is \"<prefix>.<plural>.<group, or core>\".",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1088,14 +1088,14 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 					},
 					"names": {
 						SchemaProps: spec.SchemaProps{
-							Description: "names the resource goes by.",
+							Description: "names of the resource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames"),
 						},
 					},
 					"scope": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scope says whether objects live in namespaces.",
+							Description: "scope is whether objects are namespaced.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1124,14 +1124,14 @@ func schema_atoll_api_apis_v1alpha1_APIResourceSchemaSpec(ref common.ReferenceCa
 					},
 					"nameValidation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "nameValidation says which names objects may have.",
+							Description: "nameValidation is the validation of object names.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conversion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conversion says how objects become those of another version.",
+							Description: "conversion defines how objects are converted between versions.",
 							Ref:         ref(v1alpha1.CustomResourceConversion{}.OpenAPIModelName()),
 						},
 					},
@@ -1161,7 +1161,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 					},
 					"served": {
 						SchemaProps: spec.SchemaProps{
-							Description: "served tells whether clients can use the version.",
+							Description: "served is whether clients can use the version.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1169,7 +1169,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 					},
 					"storage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "storage tells whether objects are stored in the version. Exactly one is.",
+							Description: "storage is whether objects are stored in the version. It is true for exactly one version.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1177,7 +1177,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 					},
 					"deprecated": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deprecated warns who uses the version.",
+							Description: "deprecated makes the server return a warning to clients that use the version.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1196,13 +1196,13 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "schema is what objects must look like: a JSONSchemaProps of apiextensions.k8s.io/v1.",
+							Description: "schema validates objects. It is a JSONSchemaProps of apiextensions.k8s.io/v1.",
 							Ref:         ref("io.k8s.apimachinery.pkg.runtime.RawExtension"),
 						},
 					},
 					"subresources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subresources are those that objects have.",
+							Description: "subresources are the subresources of objects.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources"),
 						},
@@ -1217,7 +1217,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "additionalPrinterColumns are what kubectl get shows.",
+							Description: "additionalPrinterColumns are additional columns in Tables, as kubectl get prints them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1236,7 +1236,7 @@ func schema_atoll_api_apis_v1alpha1_APIResourceVersion(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "selectableFields are what field selectors may ask for.",
+							Description: "selectableFields are the fields that field selectors may use.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1261,7 +1261,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIVersionConversion says how objects of one version become those of another.",
+				Description: "APIVersionConversion defines how objects of one version are converted to another.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"from": {
@@ -1290,7 +1290,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "rules make one field each.",
+							Description: "rules set one field each.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1304,7 +1304,7 @@ func schema_atoll_api_apis_v1alpha1_APIVersionConversion(ref common.ReferenceCal
 					},
 					"preserve": {
 						SchemaProps: spec.SchemaProps{
-							Description: "preserve are paths of fields that the other version does not have and that must come back.",
+							Description: "preserve are the paths of fields that the other version does not have and that a round trip must restore.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1330,7 +1330,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AcceptablePermissionClaim is a claim with the consumer's answer.",
+				Description: "AcceptablePermissionClaim is a claim that the consumer accepts or rejects.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -1358,7 +1358,7 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"resourceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceSelector claims some objects. It is kept, but all objects are claimed nevertheless.",
+							Description: "resourceSelector claims some objects. It is stored but ignored: all objects are claimed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1372,14 +1372,14 @@ func schema_atoll_api_apis_v1alpha1_AcceptablePermissionClaim(ref common.Referen
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity of the resource where another export offers it. It is empty for resources that every workspace has by itself.",
+							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the answer.",
+							Description: "state is whether the claim is accepted or rejected.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1452,7 +1452,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResource(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "storageVersions are those in which objects were ever stored. It only grows.",
+							Description: "storageVersions are the versions in which objects were ever stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1478,7 +1478,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BoundAPIResourceSchema says which schema describes a bound resource.",
+				Description: "BoundAPIResourceSchema identifies the schema of a bound resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -1491,7 +1491,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"UID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the APIResourceSchema, which is the name of the definition that was made of it.",
+							Description: "UID of the APIResourceSchema, which is the name of its CustomResourceDefinition.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1499,7 +1499,7 @@ func schema_atoll_api_apis_v1alpha1_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is that of the export when it was bound. Objects are stored under it.",
+							Description: "identityHash is the identity hash of the export, under which objects are stored.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1516,12 +1516,12 @@ func schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CustomResourceConversion says how objects become those of another version.",
+				Description: "CustomResourceConversion defines how objects are converted between versions.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy is the way: None changes the apiVersion alone, Webhook asks one.",
+							Description: "strategy is None, which changes only the apiVersion, or Webhook.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1529,7 +1529,7 @@ func schema_atoll_api_apis_v1alpha1_CustomResourceConversion(ref common.Referenc
 					},
 					"webhook": {
 						SchemaProps: spec.SchemaProps{
-							Description: "webhook says whom to ask.",
+							Description: "webhook configures the conversion webhook.",
 							Ref:         ref(v1alpha1.WebhookConversion{}.OpenAPIModelName()),
 						},
 					},
@@ -1605,12 +1605,12 @@ func schema_atoll_api_apis_v1alpha1_Identity(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Identity tells an export from others.",
+				Description: "Identity distinguishes an export from others.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretRef names the secret whose key \"key\" holds what the identity is the hash of.",
+							Description: "secretRef names the Secret with the identity in key \"key\".",
 							Ref:         ref("io.k8s.api.core.v1.SecretReference"),
 						},
 					},
@@ -1626,7 +1626,7 @@ func schema_atoll_api_apis_v1alpha1_LocalAPIExportPolicy(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LocalAPIExportPolicy takes bounds from RBAC. There is nothing to say about it.",
+				Description: "LocalAPIExportPolicy applies RBAC in the workspace of the export. It has no options.",
 				Type:        []string{"object"},
 			},
 		},
@@ -1637,12 +1637,12 @@ func schema_atoll_api_apis_v1alpha1_MaximalPermissionPolicy(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MaximalPermissionPolicy bounds what users of consuming workspaces may do with resources.",
+				Description: "MaximalPermissionPolicy limits what users of consuming workspaces may do with resources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"local": {
 						SchemaProps: spec.SchemaProps{
-							Description: "local takes the bounds from RBAC in the workspace of the export. Its users and groups carry the prefix \"apis.kcp.io:binding:\".",
+							Description: "local applies RBAC in the workspace of the export, with users and groups prefixed by \"apis.kcp.io:binding:\".",
 							Ref:         ref(v1alpha1.LocalAPIExportPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -1658,7 +1658,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PermissionClaim is a resource of consuming workspaces that a provider wants to do everything with.",
+				Description: "PermissionClaim requests full access to a resource in consuming workspaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -1686,7 +1686,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"resourceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceSelector claims some objects. It is kept, but all objects are claimed nevertheless.",
+							Description: "resourceSelector claims some objects. It is stored but ignored: all objects are claimed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1700,7 +1700,7 @@ func schema_atoll_api_apis_v1alpha1_PermissionClaim(ref common.ReferenceCallback
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity of the resource where another export offers it. It is empty for resources that every workspace has by itself.",
+							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1718,7 +1718,7 @@ func schema_atoll_api_apis_v1alpha1_ResourceSelector(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSelector chooses objects by name, by namespace, or by both.",
+				Description: "ResourceSelector selects objects by name, by namespace, or by both.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -1745,12 +1745,12 @@ func schema_atoll_api_apis_v1alpha1_ShardSet(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ShardSet chooses shards: all of them, or those whose labels match.",
+				Description: "ShardSet selects shards: all of them, or those whose labels match.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"matchAll": {
 						SchemaProps: spec.SchemaProps{
-							Description: "matchAll chooses every shard.",
+							Description: "matchAll selects every shard.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1773,7 +1773,7 @@ func schema_atoll_api_apis_v1alpha1_VirtualWorkspace(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "VirtualWorkspace is the address of one virtual workspace.",
+				Description: "VirtualWorkspace is the URL of one virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
@@ -1795,7 +1795,7 @@ func schema_atoll_api_apis_v1alpha1_WebhookClientConfig(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WebhookClientConfig is where a webhook is. It cannot be a Service: consumers have none.",
+				Description: "WebhookClientConfig is how to call a webhook. Services are not supported, because consumers have none.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
@@ -1807,7 +1807,7 @@ func schema_atoll_api_apis_v1alpha1_WebhookClientConfig(ref common.ReferenceCall
 					},
 					"caBundle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "caBundle is a PEM bundle that the webhook's server is verified by. Left out, those of the system are.",
+							Description: "caBundle is a PEM bundle of CAs for the webhook's server certificate. If unset, the system trust roots are used.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
@@ -1822,12 +1822,12 @@ func schema_atoll_api_apis_v1alpha1_WebhookConversion(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WebhookConversion says which webhook converts.",
+				Description: "WebhookConversion configures a conversion webhook.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"clientConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clientConfig is where the webhook is.",
+							Description: "clientConfig is how to call the webhook.",
 							Ref:         ref(v1alpha1.WebhookClientConfig{}.OpenAPIModelName()),
 						},
 					},
@@ -1864,7 +1864,7 @@ func schema_atoll_api_apis_v1alpha2_APIBinding(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBinding takes the resources of an APIExport into the workspace that it stands in.",
+				Description: "APIBinding binds the resources of an APIExport in its workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1889,14 +1889,14 @@ func schema_atoll_api_apis_v1alpha2_APIBinding(ref common.ReferenceCallback) com
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is bound and what the provider may do.",
+							Description: "spec defines what is bound and what the provider may do.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is how far the system has come.",
+							Description: "status is the observed state.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIBindingStatus{}.OpenAPIModelName()),
 						},
@@ -1963,7 +1963,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingSpec says what is bound and what the provider may do.",
+				Description: "APIBindingSpec defines what is bound and what the provider may do.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reference": {
@@ -1985,7 +1985,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingSpec(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims are the answers to the claims of the export. What is not answered is not accepted.",
+							Description: "permissionClaims accept or reject the claims of the export. Claims that are not listed are not accepted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2010,7 +2010,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIBindingStatus is how far a binding has come.",
+				Description: "APIBindingStatus is the observed state of a binding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiExportClusterName": {
@@ -2031,7 +2031,7 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "boundResources are what the binding serves in its workspace.",
+							Description: "boundResources are the resources that the binding serves in its workspace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2045,14 +2045,14 @@ func schema_atoll_api_apis_v1alpha2_APIBindingStatus(ref common.ReferenceCallbac
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase sums up how far it has come.",
+							Description: "phase is the phase of the binding.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions of the object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2114,7 +2114,7 @@ func schema_atoll_api_apis_v1alpha2_APIExport(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExport offers resources to other workspaces, and says what its provider wants in return.",
+				Description: "APIExport offers resources to other workspaces and lists the permissions that its provider claims there.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2139,14 +2139,14 @@ func schema_atoll_api_apis_v1alpha2_APIExport(ref common.ReferenceCallback) comm
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what is offered.",
+							Description: "spec defines what is offered.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIExportSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what the system adds.",
+							Description: "status is set by the server.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.APIExportStatus{}.OpenAPIModelName()),
 						},
@@ -2212,7 +2212,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportSpec is what an export offers.",
+				Description: "APIExportSpec defines what an export offers.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"resources": {
@@ -2226,7 +2226,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "resources are what is offered, each with the schema that describes it.",
+							Description: "resources are the offered resources, each with the schema that describes it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2240,13 +2240,13 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 					},
 					"identity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identity tells this export from others that offer resources of the same names. Whoever knows the secret owns the objects. The server makes one if it is left out.",
+							Description: "identity distinguishes this export from others that offer resources of the same names. Access to the Secret means ownership of the objects. If unset, the server generates one.",
 							Ref:         ref(v1alpha2.Identity{}.OpenAPIModelName()),
 						},
 					},
 					"maximalPermissionPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maximalPermissionPolicy bounds what users of consuming workspaces may do with the resources, whatever their own workspaces allow.",
+							Description: "maximalPermissionPolicy limits what users of consuming workspaces may do with the resources, in addition to the authorization in those workspaces.",
 							Ref:         ref(v1alpha2.MaximalPermissionPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -2261,7 +2261,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportSpec(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "permissionClaims are resources of consuming workspaces that the provider asks to access. Consumers accept or reject each.",
+							Description: "permissionClaims are resources of consuming workspaces to which the provider requests access. Consumers accept or reject each.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2285,19 +2285,19 @@ func schema_atoll_api_apis_v1alpha2_APIExportStatus(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "APIExportStatus is what the system adds to an export.",
+				Description: "APIExportStatus is the observed state of an export.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the lower-case hex SHA-256 of the identity. Once set it never changes.",
+							Description: "identityHash is the lower-case hex SHA-256 of the identity. It is immutable once set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"conditions": {
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell single facts.",
+							Description: "conditions of the object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2311,7 +2311,7 @@ func schema_atoll_api_apis_v1alpha2_APIExportStatus(ref common.ReferenceCallback
 					},
 					"virtualWorkspaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtualWorkspaces are where the provider finds what consumers made. APIExportEndpointSlices have replaced them.",
+							Description: "virtualWorkspaces are the URLs of the export's virtual workspaces. Deprecated: use APIExportEndpointSlices.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2335,7 +2335,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AcceptablePermissionClaim is a claim with the consumer's answer.\n\nIt repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep, structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.",
+				Description: "AcceptablePermissionClaim is a claim that the consumer accepts or rejects.\n\nIt repeats the selector of ScopedPermissionClaim instead of embedding that: of structs that are inlined three deep, structured-merge-diff (v6.3.3) takes one field for another, and server-side apply would write nonsense.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -2361,7 +2361,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "verbs are those of Kubernetes, or \"*\" for all.",
+							Description: "verbs are Kubernetes API verbs, or \"*\" for all.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2376,7 +2376,7 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity of the resource where another export offers it. It is empty for resources that every workspace has by itself.",
+							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2384,20 +2384,20 @@ func schema_atoll_api_apis_v1alpha2_AcceptablePermissionClaim(ref common.Referen
 					},
 					"defaultSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultSelector is the selector of this claim in bindings that workspace types make.",
+							Description: "defaultSelector is the selector of this claim in bindings that are created because of a workspace type.",
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector chooses the objects.",
+							Description: "selector selects the objects.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the answer.",
+							Description: "state is whether the claim is accepted or rejected.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2470,7 +2470,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResource(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "storageVersions are those in which objects were ever stored. It only grows.",
+							Description: "storageVersions are the versions in which objects were ever stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2496,7 +2496,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResourceSchema(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BoundAPIResourceSchema says which schema describes a bound resource.",
+				Description: "BoundAPIResourceSchema identifies the schema of a bound resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -2509,7 +2509,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"UID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the APIResourceSchema, which is the name of the definition that was made of it.",
+							Description: "UID of the APIResourceSchema, which is the name of its CustomResourceDefinition.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2517,7 +2517,7 @@ func schema_atoll_api_apis_v1alpha2_BoundAPIResourceSchema(ref common.ReferenceC
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is that of the export when it was bound. Objects are stored under it.",
+							Description: "identityHash is the identity hash of the export, under which objects are stored.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2593,12 +2593,12 @@ func schema_atoll_api_apis_v1alpha2_Identity(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Identity tells an export from others.",
+				Description: "Identity distinguishes an export from others.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretRef names the secret whose key \"key\" holds what the identity is the hash of.",
+							Description: "secretRef names the Secret with the identity in key \"key\".",
 							Ref:         ref("io.k8s.api.core.v1.SecretReference"),
 						},
 					},
@@ -2614,7 +2614,7 @@ func schema_atoll_api_apis_v1alpha2_LocalAPIExportPolicy(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LocalAPIExportPolicy takes bounds from RBAC. There is nothing to say about it.",
+				Description: "LocalAPIExportPolicy applies RBAC in the workspace of the export. It has no options.",
 				Type:        []string{"object"},
 			},
 		},
@@ -2625,12 +2625,12 @@ func schema_atoll_api_apis_v1alpha2_MaximalPermissionPolicy(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MaximalPermissionPolicy bounds what users of consuming workspaces may do with resources.",
+				Description: "MaximalPermissionPolicy limits what users of consuming workspaces may do with resources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"local": {
 						SchemaProps: spec.SchemaProps{
-							Description: "local takes the bounds from RBAC in the workspace of the export. Its users and groups carry the prefix \"apis.kcp.io:binding:\".",
+							Description: "local applies RBAC in the workspace of the export, with users and groups prefixed by \"apis.kcp.io:binding:\".",
 							Ref:         ref(v1alpha2.LocalAPIExportPolicy{}.OpenAPIModelName()),
 						},
 					},
@@ -2646,7 +2646,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PermissionClaim is what a provider wants to do with a resource in consuming workspaces.",
+				Description: "PermissionClaim requests access to a resource in consuming workspaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -2672,7 +2672,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "verbs are those of Kubernetes, or \"*\" for all.",
+							Description: "verbs are Kubernetes API verbs, or \"*\" for all.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2687,7 +2687,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity of the resource where another export offers it. It is empty for resources that every workspace has by itself.",
+							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2695,7 +2695,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaim(ref common.ReferenceCallback
 					},
 					"defaultSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultSelector is the selector of this claim in bindings that workspace types make.",
+							Description: "defaultSelector is the selector of this claim in bindings that are created because of a workspace type.",
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -2712,7 +2712,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaimSelector(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PermissionClaimSelector chooses objects: all of them, or those whose labels match.",
+				Description: "PermissionClaimSelector selects objects: all of them, or those whose labels match.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"matchLabels": {
@@ -2752,7 +2752,7 @@ func schema_atoll_api_apis_v1alpha2_PermissionClaimSelector(ref common.Reference
 					},
 					"matchAll": {
 						SchemaProps: spec.SchemaProps{
-							Description: "matchAll chooses every object.",
+							Description: "matchAll selects every object.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2795,7 +2795,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchema(ref common.ReferenceCallback)
 					},
 					"schema": {
 						SchemaProps: spec.SchemaProps{
-							Description: "schema is the name of an APIResourceSchema beside the export. It ends in \".<name>.<group or core>\".",
+							Description: "schema is the name of an APIResourceSchema in the workspace of the export. It ends in \".<name>.<group or core>\".",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2803,7 +2803,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchema(ref common.ReferenceCallback)
 					},
 					"storage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "storage says where objects are kept.",
+							Description: "storage defines where objects are stored.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.ResourceSchemaStorage{}.OpenAPIModelName()),
 						},
@@ -2821,18 +2821,18 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorage(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchemaStorage says where objects of a resource are kept: in one place exactly.",
+				Description: "ResourceSchemaStorage defines where objects of a resource are stored. Exactly one field is set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"crd": {
 						SchemaProps: spec.SchemaProps{
-							Description: "crd keeps objects in consuming workspaces, like custom resources.",
+							Description: "crd stores objects in consuming workspaces, like custom resources.",
 							Ref:         ref(v1alpha2.ResourceSchemaStorageCRD{}.OpenAPIModelName()),
 						},
 					},
 					"virtual": {
 						SchemaProps: spec.SchemaProps{
-							Description: "virtual fetches objects from a virtual workspace.",
+							Description: "virtual reads objects from a virtual workspace.",
 							Ref:         ref(v1alpha2.ResourceSchemaStorageVirtual{}.OpenAPIModelName()),
 						},
 					},
@@ -2848,7 +2848,7 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorageCRD(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchemaStorageCRD keeps objects in consuming workspaces. There is nothing to say about it.",
+				Description: "ResourceSchemaStorageCRD stores objects in consuming workspaces. It has no options.",
 				Type:        []string{"object"},
 			},
 		},
@@ -2859,12 +2859,12 @@ func schema_atoll_api_apis_v1alpha2_ResourceSchemaStorageVirtual(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceSchemaStorageVirtual fetches objects from a virtual workspace.",
+				Description: "ResourceSchemaStorageVirtual reads objects from a virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reference": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reference names an object beside the export that lists the addresses of the virtual workspace, such as a ClusterCachedResourceEndpointSlice.",
+							Description: "reference names an object in the workspace of the export that lists the URLs of the virtual workspace, such as a ClusterCachedResourceEndpointSlice.",
 							Default:     map[string]interface{}{},
 							Ref:         ref("io.k8s.api.core.v1.TypedLocalObjectReference"),
 						},
@@ -2890,7 +2890,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ScopedPermissionClaim is a claim with the objects that it is for.",
+				Description: "ScopedPermissionClaim is a claim with an object selector.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
@@ -2916,7 +2916,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "verbs are those of Kubernetes, or \"*\" for all.",
+							Description: "verbs are Kubernetes API verbs, or \"*\" for all.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2931,7 +2931,7 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"identityHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "identityHash is the identity of the resource where another export offers it. It is empty for resources that every workspace has by itself.",
+							Description: "identityHash is the identity hash of the resource if another export offers it. It is empty for built-in resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2939,13 +2939,13 @@ func schema_atoll_api_apis_v1alpha2_ScopedPermissionClaim(ref common.ReferenceCa
 					},
 					"defaultSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultSelector is the selector of this claim in bindings that workspace types make.",
+							Description: "defaultSelector is the selector of this claim in bindings that are created because of a workspace type.",
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector chooses the objects.",
+							Description: "selector selects the objects.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha2.PermissionClaimSelector{}.OpenAPIModelName()),
 						},
@@ -2963,7 +2963,7 @@ func schema_atoll_api_apis_v1alpha2_VirtualWorkspace(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "VirtualWorkspace is the address of one virtual workspace.",
+				Description: "VirtualWorkspace is the URL of one virtual workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
