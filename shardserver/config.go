@@ -67,7 +67,7 @@ type dependencies struct {
 	generic  *genericapiserver.Config
 
 	// Indexes over the watch caches, which are read from storage once they run.
-	keys            *etcdkeys.Keyspace
+	keys            *etcdkeys.Scanner
 	logicalClusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	workspaceTypes  *workspacetype.Index
 	types           *workspacetype.Resolver
@@ -76,7 +76,7 @@ type dependencies struct {
 	consumers       *apiindex.ReferenceIndex[*apisv1alpha2.APIBinding]
 	slices          *apiindex.ReferenceIndex[*apisv1alpha1.APIExportEndpointSlice]
 	claims          *claims.Index
-	objectCounts    *objectcount.Counts
+	objectCounts    *objectcount.Tracker
 	quotaInFlight   *quota.InFlight
 
 	// What a request passes on its way to storage.
@@ -108,7 +108,7 @@ type dependencies struct {
 	// Other shards.
 	registration    *join.Registration
 	reporter        *heartbeat.Reporter
-	heartbeats      *heartbeat.Beats
+	heartbeats      *heartbeat.Tracker
 	replication     *shardReplication
 	cachedResources *cachedResources
 

@@ -60,7 +60,7 @@ func (d *dependencies) controllers() []controller.Controller {
 	)
 	if d.options.IsRoot() {
 		all = append(all, heartbeat.Controller(heartbeat.ControllerConfig{
-			Registry: d.registry, Client: d.clients.Typed, Own: d.options.Shard.Name, Reporter: d.reporter, Beats: d.heartbeats,
+			Registry: d.registry, Client: d.clients.Typed, Own: d.options.Shard.Name, Reporter: d.reporter, Heartbeats: d.heartbeats,
 		}))
 	}
 	if d.options.FeatureEnabled(options.GateCacheAPIs) {
@@ -147,14 +147,14 @@ func (d *dependencies) tenancyConfig() tenancy.Config {
 		Clients:  d.clients,
 		Types:    d.types,
 		Defaults: defaultbindings.NewBinder(defaultbindings.Config{
-			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Foresee: status.Precompute,
+			Registry: d.registry, Exports: d.exports, Client: d.clients.Typed, Precompute: status.Precompute,
 		}),
-		ShardName: d.options.Shard.Name,
-		Health:    d.reporter,
-		Beats:     d.heartbeats,
-		Mounts:    d.options.FeatureEnabled(options.GateWorkspaceMounts),
-		Keys:      d.keys,
-		Leftovers: d.keys.RemoveLeftovers,
+		ShardName:    d.options.Shard.Name,
+		Health:       d.reporter,
+		Heartbeats:   d.heartbeats,
+		Mounts:       d.options.FeatureEnabled(options.GateWorkspaceMounts),
+		Keys:         d.keys,
+		PurgeOrphans: d.keys.PurgeOrphans,
 	}
 }
 
@@ -186,7 +186,7 @@ func (d *dependencies) claimsConfig() claims.Config {
 func (d *dependencies) identityStoreConfig() identitystore.Config {
 	config := identitystore.Config{Registry: d.registry, Client: d.clients.Typed, Refused: func(error) {}}
 	if d.root != nil {
-		config.Held, config.Refused = d.root.identities.Needed(), d.registration.Published
+		config.Stored, config.Refused = d.root.identities.Needed(), d.registration.SetPublishedError
 	}
 	return config
 }

@@ -68,15 +68,15 @@ func (d *dependencies) join(ctx context.Context, configMaps registryrest.Storage
 	if root.client, err = join.NewRoot(config); err != nil {
 		return nil, err
 	}
-	var waiting *join.Waiting
+	var waiting *join.StartupServer
 	var serveErr error
 	root.identities, err = join.Resolve(ctx, store, root.client, func(reason error) {
 		root.firstStart = true
 		if waiting == nil && serveErr == nil {
-			waiting, serveErr = join.Wait(d.generic.SecureServing)
+			waiting, serveErr = join.NewStartupServer(d.generic.SecureServing)
 		}
 		if waiting != nil {
-			waiting.Because(reason)
+			waiting.SetReason(reason)
 		}
 	})
 	if waiting != nil {
@@ -113,7 +113,7 @@ func (d *dependencies) createRegistration(context.Context) error {
 	}
 	d.registration = &join.Registration{
 		Root:     d.root.client,
-		Held:     d.root.identities,
+		Stored:   d.root.identities,
 		Required: d.root.firstStart,
 		Register: func(ctx context.Context, c client.Client, create bool) error {
 			return bootstrap.RegisterShard(ctx, c, d.bootstrapOptions(), create)
@@ -138,7 +138,7 @@ func (d *dependencies) createHeartbeat(context.Context) error {
 			return d.registration.Healthy()
 		},
 	})
-	d.heartbeats = heartbeat.NewBeats(d.registry)
+	d.heartbeats = heartbeat.NewTracker(d.registry)
 	return nil
 }
 

@@ -45,7 +45,7 @@ type Config struct {
 	// Reserver keeps resources for definitions; nil only if the plug-in that asks it is not enabled.
 	Reserver *binding.Reserver
 	// Counts are the numbers of objects that the object limit is checked against; nil checks nothing.
-	Counts *objectcount.Counts
+	Counts *objectcount.Tracker
 	// Claims tells which labels of permission claims objects carry; nil if there are no claims.
 	Claims *claims.Index
 	// Mounts allows workspaces that stand for servers elsewhere.

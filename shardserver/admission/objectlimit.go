@@ -27,7 +27,7 @@ var eventResources = map[schema.GroupResource]bool{
 type objectLimit struct {
 	*admission.Handler
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
-	counts   *objectcount.Counts
+	counts   *objectcount.Tracker
 }
 
 func newObjectLimit(config Config) admission.Interface {

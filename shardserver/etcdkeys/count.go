@@ -11,11 +11,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// CountAll calls count for every logical cluster and storage with the number of its keys there: one pass over the keys
-// of each resource, whatever the number of logical clusters.
-func (k *Keyspace) CountAll(ctx context.Context, count func(cluster logicalcluster.Name, keys int64)) error {
-	for _, resource := range k.cfg.Registry.Stored() {
-		if err := k.countStorage(ctx, k.below(resource.Prefix), count); err != nil {
+// CountAll calls count with the number of keys of each logical cluster in each storage. It scans the keys of each resource
+// once, independent of the number of logical clusters.
+func (s *Scanner) CountAll(ctx context.Context, count func(cluster logicalcluster.Name, keys int64)) error {
+	for _, resource := range s.cfg.Registry.Stored() {
+		if err := s.countStorage(ctx, s.prefixOf(resource.Prefix), count); err != nil {
 			return fmt.Errorf("counting %s: %w", resource.Prefix, err)
 		}
 	}
@@ -23,12 +23,12 @@ func (k *Keyspace) CountAll(ctx context.Context, count func(cluster logicalclust
 }
 
 // Count returns the number of keys of one logical cluster.
-func (k *Keyspace) Count(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
+func (s *Scanner) Count(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
 	var prefixes []string
-	for _, resource := range k.cfg.Registry.Stored() {
-		prefixes = append(prefixes, k.below(resource.Prefix, cluster.String()))
+	for _, resource := range s.cfg.Registry.Stored() {
+		prefixes = append(prefixes, s.prefixOf(resource.Prefix, cluster.String()))
 	}
-	found, err := k.counts(ctx, prefixes)
+	found, err := s.countPrefixes(ctx, prefixes)
 	if err != nil {
 		return 0, fmt.Errorf("counting the keys of logical cluster %q: %w", cluster, err)
 	}
@@ -39,22 +39,22 @@ func (k *Keyspace) Count(ctx context.Context, cluster logicalcluster.Name) (int6
 	return sum, nil
 }
 
-// CountIn implements content.Keys.
-func (k *Keyspace) CountIn(ctx context.Context, resources []*storage.Resource, namespace string) ([]int64, error) {
+// CountIn implements content.KeyCounter.
+func (s *Scanner) CountIn(ctx context.Context, resources []*storage.Resource, namespace string) ([]int64, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
 		return nil, fmt.Errorf("counting keys: not a single logical cluster")
 	}
 	prefixes := make([]string, 0, len(resources))
 	for _, resource := range resources {
-		prefixes = append(prefixes, k.below(resource.Prefix, cluster.String(), namespace))
+		prefixes = append(prefixes, s.prefixOf(resource.Prefix, cluster.String(), namespace))
 	}
-	return k.counts(ctx, prefixes)
+	return s.countPrefixes(ctx, prefixes)
 }
 
-// countStorage walks the keys below a prefix, which stand in the order of their clusters.
-func (k *Keyspace) countStorage(ctx context.Context, prefix string, count func(logicalcluster.Name, int64)) error {
-	client, err := k.connection()
+// countStorage pages through the keys below a prefix, which are sorted by logical cluster.
+func (s *Scanner) countStorage(ctx context.Context, prefix string, count func(logicalcluster.Name, int64)) error {
+	client, err := s.connect()
 	if err != nil {
 		return err
 	}

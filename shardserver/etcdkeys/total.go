@@ -7,17 +7,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// systemClusters begins the names of the shard's own logical clusters.
+// systemClusters is the prefix of the names of the shard's system logical clusters.
 const systemClusters = "system:"
 
-// Total returns the number of keys of some storages, in all logical clusters but the shard's own.
-func (k *Keyspace) Total(ctx context.Context, resources ...*storage.Resource) (int64, error) {
+// Total returns the number of keys of the resources in all logical clusters except the system ones.
+func (s *Scanner) Total(ctx context.Context, resources ...*storage.Resource) (int64, error) {
 	prefixes := make([]string, 0, 2*len(resources))
 	for _, resource := range resources {
-		all := k.below(resource.Prefix)
+		all := s.prefixOf(resource.Prefix)
 		prefixes = append(prefixes, all, all+systemClusters)
 	}
-	found, err := k.counts(ctx, prefixes)
+	found, err := s.countPrefixes(ctx, prefixes)
 	if err != nil {
 		return 0, fmt.Errorf("counting the keys of all logical clusters: %w", err)
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// aggregationManager owns the rules of aggregated roles, under upstream's name.
+// aggregationManager is the field manager of the rules of aggregated roles, named as upstream's.
 const aggregationManager = "clusterrole-aggregation-controller"
 
 var clusterRoles = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterroles"}
 
-// aggregationController writes into ClusterRoles with an aggregation rule what the roles that they select allow. Both
-// are of one logical cluster. Its key is the cluster: any role may be part of any other.
+// aggregationController writes the rules of selected ClusterRoles to ClusterRoles with an aggregation rule, within one
+// logical cluster. It reconciles logical clusters as a whole, as any role may select any other.
 type aggregationController struct {
 	cfg   Config
 	roles *storage.Reader[*rbac.ClusterRole]
@@ -50,7 +50,7 @@ func perCluster(event watch.Event) []controller.Key {
 	return keys
 }
 
-// logicalClusterKey stands for all roles of a cluster.
+// logicalClusterKey is the name that stands for all roles of a logical cluster.
 const logicalClusterKey = "*"
 
 func (c *aggregationController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
@@ -76,7 +76,7 @@ func (c *aggregationController) reconcile(ctx context.Context, key controller.Ke
 	return controller.Result{}, nil
 }
 
-// aggregate returns the rules of the roles that a role selects, each once, in the order of selectors and names.
+// aggregate returns the rules of the roles that a role selects without duplicates, ordered by selector and role name.
 func aggregate(role *rbac.ClusterRole, all []*rbac.ClusterRole) ([]rbac.PolicyRule, error) {
 	rules := []rbac.PolicyRule{}
 	byName := slices.SortedFunc(slices.Values(all), func(a, b *rbac.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
@@ -90,7 +90,7 @@ func aggregate(role *rbac.ClusterRole, all []*rbac.ClusterRole) ([]rbac.PolicyRu
 				continue
 			}
 			for _, rule := range part.Rules {
-				if !slices.ContainsFunc(rules, func(known rbac.PolicyRule) bool { return equality.Semantic.DeepEqual(known, rule) }) {
+				if !slices.ContainsFunc(rules, func(existing rbac.PolicyRule) bool { return equality.Semantic.DeepEqual(existing, rule) }) {
 					rules = append(rules, rule)
 				}
 			}
@@ -99,7 +99,7 @@ func aggregate(role *rbac.ClusterRole, all []*rbac.ClusterRole) ([]rbac.PolicyRu
 	return rules, nil
 }
 
-// write applies the rules. A role that has been deleted meanwhile must not come back with nothing but them.
+// write applies the rules. The UID prevents that a role which was deleted concurrently is created again.
 func (c *aggregationController) write(ctx context.Context, name string, rules []rbac.PolicyRule) error {
 	current, err := c.roles.GetLatest(ctx, "", name)
 	if apierrors.IsNotFound(err) {

@@ -45,7 +45,7 @@ func TestLifecycle(t *testing.T) {
 		"custom resources own, and are owned":                                  customOwners,
 		"a quota counts custom resources":                                      customQuota,
 		"a logical cluster goes with its definitions and their objects":        clusterDeletion,
-		"what a definition left behind goes with the logical cluster":          leftovers,
+		"what a definition left behind goes with the logical cluster":          orphans,
 		"a logical cluster holds no more objects than it may":                  objectLimit,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
@@ -227,7 +227,7 @@ func customOwners(t *testing.T, w *world) {
 	reference := func(u *unstructured.Unstructured) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}
 	}
-	// The kind is not known yet: the object waits for its owner's API.
+	// The kind is not served yet.
 	early := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "early", OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Thing", Name: "x", UID: "1"}}}}
 	w.create(t, cluster, early)
 	w.define(t, cluster, things, "Thing", "Namespaced")
@@ -335,8 +335,8 @@ func clusterDeletion(t *testing.T, w *world) {
 	}
 }
 
-// leftovers tears a definition out without its finalizer, so that an object stays in storage which nobody serves.
-func leftovers(t *testing.T, w *world) {
+// orphans removes a definition without its finalizer, so that an orphaned object stays in etcd.
+func orphans(t *testing.T, w *world) {
 	torn := schema.GroupVersionResource{Group: "torn.example.com", Version: "v1", Resource: "things"}
 	var clusters []string
 	for _, name := range []string{"torn", "whole"} {
@@ -359,7 +359,7 @@ func leftovers(t *testing.T, w *world) {
 			return fmt.Errorf("still there: %v", err)
 		})
 		if keys := w.Keys(t, "/torn.example.com/things/customresources/"+cluster+"/"); len(keys) != 1 {
-			t.Fatalf("left behind are %v", keys)
+			t.Fatalf("orphaned keys are %v", keys)
 		}
 	}
 	w.deleteWorkspace(t, "torn", clusters[0])
@@ -391,10 +391,10 @@ func objectLimit(t *testing.T, w *world) {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("an unexpected refusal: %w", err)
+				return fmt.Errorf("an unexpected error: %w", err)
 			}
 		}
-		return fmt.Errorf("there is no limit")
+		return fmt.Errorf("the limit is not enforced")
 	})
 	if now := len(w.Keys(t, "/"+cluster+"/")); now > held+5 {
 		t.Errorf("%d objects, %d may be", now, held+5)
@@ -412,7 +412,7 @@ func objectLimit(t *testing.T, w *world) {
 		return nil
 	})
 	limit("0")
-	shardtesting.Eventually(t, "there is no limit any more", func(ctx context.Context) error { return try(ctx, "free") })
+	shardtesting.Eventually(t, "the limit is not enforced any more", func(ctx context.Context) error { return try(ctx, "free") })
 	limit(fmt.Sprint(held))
 	shardtesting.Eventually(t, "the limit is back", func(ctx context.Context) error {
 		if err := try(ctx, fmt.Sprintf("d-%d", time.Now().UnixNano())); !apierrors.IsForbidden(err) {

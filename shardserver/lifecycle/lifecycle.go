@@ -1,6 +1,8 @@
-// Package lifecycle keeps what every logical cluster has of plain Kubernetes in order: it empties namespaces that are
-// being deleted, gives active ones their default service account, the root CA config map and the tokens of service account
-// Secrets, and aggregates ClusterRoles. Packages below collect garbage and count what quotas limit. It works in all logical clusters, system ones included, and knows nothing of workspaces.
+// Package lifecycle has the controllers of kube-controller-manager that every logical cluster needs: they empty
+// terminating namespaces, create the default service account and the root CA config map in active ones, fill service
+// account token Secrets and aggregate ClusterRoles. The garbage collector and the quota controller are packages below.
+//
+// The controllers work in all logical clusters, system ones included. Nothing here depends on workspaces.
 package lifecycle
 
 import (
@@ -29,27 +31,27 @@ var (
 	secrets         = schema.GroupResource{Resource: "secrets"}
 )
 
-// Config is what the controllers need.
+// Config holds the dependencies of the controllers.
 type Config struct {
 	Registry *storage.Registry
-	// Clients write through the shard's own API.
+	// Clients are loopback clients.
 	Clients *loopback.Clients
-	// Keys tells what storage has.
-	Keys content.Keys
-	// RootCA returns the PEM bundle by which clients in a logical cluster trust the server. Without the function, or
-	// while it returns nothing, no config map is published and tokens are filled without a CA. It is asked each time;
-	// a changed bundle reaches existing config maps with their next event.
+	// Keys counts keys in etcd.
+	Keys content.KeyCounter
+	// RootCA returns the PEM bundle with which clients in a logical cluster verify the server. If it is nil or returns
+	// nothing, no config map is published and token Secrets get no CA. A changed bundle is written to an existing config
+	// map at its next event.
 	RootCA func() []byte
-	// Tokens signs the tokens of service account Secrets, with the logical cluster of the context. Without it such
-	// Secrets stay as they are.
+	// Tokens signs the tokens of service account Secrets for the logical cluster of the context. If it is nil, such
+	// Secrets are ignored.
 	Tokens serviceaccount.TokenGenerator
-	// InFlight are the requests of this process that quotas were charged for.
+	// InFlight are the requests of this process that are charged to quotas.
 	InFlight *quota.InFlight
-	// Observers makes what else wants to be told of every object; may be empty.
+	// Observers create additional observers of all stored objects.
 	Observers []func() Observer
 }
 
-// Observer is told of every object that is stored, and runs as long as it is.
+// Observer receives the events of all stored objects while it runs.
 type Observer interface {
 	follow.Listener
 	Run(context.Context)
@@ -72,18 +74,18 @@ func Controllers(cfg Config) []controller.Controller {
 	return controllers
 }
 
-// perNamespace maps an event of a namespace to the key of what the controller keeps in it, whose name is fixed.
+// perNamespace maps an event of an active namespace to the object of a fixed name in it.
 func perNamespace(name string) func(watch.Event) []controller.Key {
 	return func(event watch.Event) []controller.Key {
 		namespace, ok := event.Object.(*core.Namespace)
-		if !ok || event.Type == watch.Deleted || !active(namespace) {
+		if !ok || event.Type == watch.Deleted || !isActive(namespace) {
 			return nil
 		}
 		return []controller.Key{{Cluster: logicalcluster.Of(namespace), Namespace: namespace.Name, Name: name}}
 	}
 }
 
-// onlyNamed narrows events of a resource to the objects of one name.
+// onlyNamed maps events to their object if it has that name.
 func onlyNamed(name string) func(watch.Event) []controller.Key {
 	return func(event watch.Event) []controller.Key {
 		for _, key := range controller.ObjectKey(event) {
@@ -95,13 +97,13 @@ func onlyNamed(name string) func(watch.Event) []controller.Key {
 	}
 }
 
-func active(namespace *core.Namespace) bool {
+func isActive(namespace *core.Namespace) bool {
 	return namespace.DeletionTimestamp == nil && namespace.Status.Phase != core.NamespaceTerminating
 }
 
-// ignoreGoingNamespace drops the errors of writing into a namespace that has been, or is being, deleted meanwhile, and
-// of creating what somebody else created meanwhile.
-func ignoreGoingNamespace(err error) error {
+// ignoreTerminatingNamespace drops the errors of writing to a namespace that is deleted concurrently, and of creating an
+// object that was created concurrently.
+func ignoreTerminatingNamespace(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

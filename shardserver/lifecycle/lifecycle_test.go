@@ -19,7 +19,7 @@ import (
 
 var inA = map[string]string{logicalcluster.AnnotationKey: "a"}
 
-func TestEventsThatConcernANamespace(t *testing.T) {
+func TestNamespaceEvents(t *testing.T) {
 	now := metav1.Now()
 	namespace := func(change func(*core.Namespace)) *core.Namespace {
 		n := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: inA}, Spec: core.NamespaceSpec{Finalizers: []core.FinalizerName{core.FinalizerKubernetes}}}
@@ -32,16 +32,16 @@ func TestEventsThatConcernANamespace(t *testing.T) {
 		event          watch.Event
 		emptied, given []controller.Key
 	}{
-		"an active namespace is given its content": {
+		"an active namespace gets its default objects": {
 			event: watch.Event{Type: watch.Added, Object: namespace(func(*core.Namespace) {})}, given: inside,
 		},
-		"a namespace that is being deleted is emptied": {
+		"a terminating namespace is emptied": {
 			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp = &now })}, emptied: own,
 		},
-		"a finalized namespace is left to its other finalizers": {
+		"a finalized namespace with other finalizers is ignored": {
 			event: watch.Event{Type: watch.Modified, Object: namespace(func(n *core.Namespace) { n.DeletionTimestamp, n.Spec.Finalizers = &now, nil })},
 		},
-		"a namespace that is gone needs nothing": {
+		"a deleted namespace is ignored": {
 			event: watch.Event{Type: watch.Deleted, Object: namespace(func(*core.Namespace) {})},
 		},
 	} {
@@ -75,21 +75,21 @@ func TestTokenSecrets(t *testing.T) {
 		account *core.ServiceAccount
 		secret  *core.Secret
 		belongs bool
-		lacks   lack
+		lacks   missingData
 	}{
-		"a full one is left alone":               {account, secret(func(*core.Secret) {}), true, lack{}},
-		"an empty one lacks everything":          {account, secret(func(s *core.Secret) { s.Data = nil; delete(s.Annotations, core.ServiceAccountUIDKey) }), true, lack{token: true, ca: true, namespace: true, uid: true}},
-		"a changed CA is restored":               {account, secret(func(s *core.Secret) { s.Data[core.ServiceAccountRootCAKey] = []byte("x") }), true, lack{ca: true}},
-		"one without an account belongs nowhere": {nil, secret(func(*core.Secret) {}), false, lack{}},
-		"one of an earlier account of the name belongs nowhere": {account, secret(func(s *core.Secret) {
+		"a complete Secret is unchanged":         {account, secret(func(*core.Secret) {}), true, missingData{}},
+		"an empty Secret lacks everything":       {account, secret(func(s *core.Secret) { s.Data = nil; delete(s.Annotations, core.ServiceAccountUIDKey) }), true, missingData{token: true, ca: true, namespace: true, uid: true}},
+		"a changed CA is restored":               {account, secret(func(s *core.Secret) { s.Data[core.ServiceAccountRootCAKey] = []byte("x") }), true, missingData{ca: true}},
+		"a Secret without an account is deleted": {nil, secret(func(*core.Secret) {}), false, missingData{}},
+		"a Secret of an earlier account of the same name is deleted": {account, secret(func(s *core.Secret) {
 			s.Annotations[core.ServiceAccountUIDKey] = "0"
-		}), false, lack{uid: true}},
+		}), false, missingData{uid: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := belongs(tc.account, tc.secret); got != tc.belongs {
 				t.Errorf("belongs = %v", got)
 			}
-			if got := missing(tc.secret, account.UID, ca); got != tc.lacks {
+			if got := findMissing(tc.secret, account.UID, ca); got != tc.lacks {
 				t.Errorf("lacks %+v, want %+v", got, tc.lacks)
 			}
 		})
@@ -108,11 +108,11 @@ func TestRootCAConfigMapIsRestoredWhenItDiffers(t *testing.T) {
 		configMap *core.ConfigMap
 		want      bool
 	}{
-		"as published":          {published(func(*core.ConfigMap) {}), true},
-		"another bundle":        {published(func(c *core.ConfigMap) { c.Data[corev1.ServiceAccountRootCAKey] = "x" }), false},
-		"something added":       {published(func(c *core.ConfigMap) { c.Data["more"] = "x" }), false},
-		"description removed":   {published(func(c *core.ConfigMap) { c.Annotations = nil }), false},
-		"foreign label is kept": {published(func(c *core.ConfigMap) { c.Labels = map[string]string{"a": "b"} }), true},
+		"as published":              {published(func(*core.ConfigMap) {}), true},
+		"another bundle":            {published(func(c *core.ConfigMap) { c.Data[corev1.ServiceAccountRootCAKey] = "x" }), false},
+		"an additional key":         {published(func(c *core.ConfigMap) { c.Data["more"] = "x" }), false},
+		"description removed":       {published(func(c *core.ConfigMap) { c.Annotations = nil }), false},
+		"a label of others is kept": {published(func(c *core.ConfigMap) { c.Labels = map[string]string{"a": "b"} }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := publishes(tc.configMap, bundle); got != tc.want {
@@ -152,15 +152,15 @@ func TestNamespacedResourcesAreListedAsByDiscovery(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAGoingNamespaceAreNoErrors(t *testing.T) {
+func TestIgnoreTerminatingNamespace(t *testing.T) {
 	going := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", nil)
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for _, err := range []error{going, apierrors.NewNotFound(schema.GroupResource{}, "x"), apierrors.NewAlreadyExists(schema.GroupResource{}, "x"), nil} {
-		if got := ignoreGoingNamespace(err); got != nil {
+		if got := ignoreTerminatingNamespace(err); got != nil {
 			t.Errorf("%v", got)
 		}
 	}
-	if ignoreGoingNamespace(apierrors.NewForbidden(schema.GroupResource{}, "x", nil)) == nil {
+	if ignoreTerminatingNamespace(apierrors.NewForbidden(schema.GroupResource{}, "x", nil)) == nil {
 		t.Error("any other refusal is an error")
 	}
 }

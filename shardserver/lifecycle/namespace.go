@@ -22,16 +22,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// settling is how long a namespace is kept after its deletion, to the second: requests that were admitted before it, by
-// this replica or by one that learns of it a moment later, have written by then. Upstream keeps it for five.
-const settling = 2 * time.Second
+// settlePeriod is the minimum time between the deletion of a namespace and its removal. Create requests that were admitted
+// before the deletion, or by a replica that had not received it yet, complete within this time. Upstream uses 5 seconds.
+const settlePeriod = 2 * time.Second
 
-// namespaceWorkers is how many namespaces are emptied at once. They mostly wait for watch caches to catch up.
+// namespaceWorkers is the number of namespaces that are emptied concurrently. Workers mostly wait for watch caches.
 const namespaceWorkers = 32
 
-// namespaceController empties and finalizes namespaces that are being deleted. Upstream's deleter does the work; its
-// clients take the cluster from the context. It is made for each pass, which costs next to nothing, because the function
-// that tells it what the logical cluster serves has no context.
+// namespaceController empties and finalizes terminating namespaces with upstream's deleter, whose clients take the logical
+// cluster from the context. A deleter is created for each reconcile because its discovery function has no context.
 type namespaceController struct {
 	cfg        Config
 	namespaces *storage.Reader[*core.Namespace]
@@ -72,7 +71,7 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 	if done || wait > 0 {
 		return controller.Result{RequeueAfter: wait}, nil
 	}
-	deleter := deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), knowing{c.cfg.Clients.Metadata},
+	deleter := deletion.NewNamespacedResourcesDeleter(ctx, c.cfg.Clients.Kubernetes.CoreV1().Namespaces(), skipEmptyClient{c.cfg.Clients.Metadata},
 		c.cfg.Clients.Kubernetes.CoreV1(), func() ([]*metav1.APIResourceList, error) { return resourceLists(resources), nil }, corev1.FinalizerKubernetes)
 	err = deleter.Delete(ctx, key.Name)
 	var remaining *deletion.ResourcesRemainingError
@@ -85,12 +84,11 @@ func (c *namespaceController) reconcile(ctx context.Context, key controller.Key)
 	return controller.Result{}, nil
 }
 
-// prepare deletes what the watch cache knows to be in a namespace. If nothing is left it lets go of the namespace at
-// once; the deleter would write conditions first that nobody has time to read. Otherwise it returns a context that says
-// which resources hold nothing any more: the deleter would send two requests for each to find that out, one after the
-// other. It returns how long to wait before any of that, if the namespace has to settle.
+// prepare deletes the objects in a namespace according to the watch cache. If none are left, it finalizes the namespace
+// (done), without the conditions that the deleter would write first. Otherwise it returns a context with the resources that
+// have no objects, which spares the deleter two requests for each. wait is set while the settle period lasts.
 //
-// What is empty stays so: nothing can be created in a namespace whose phase is Terminating, and only then is it looked at.
+// A resource without objects stays so, as nothing can be created in a namespace whose phase is Terminating.
 func (c *namespaceController) prepare(ctx context.Context, name string, resources []*storage.Resource) (_ context.Context, wait time.Duration, done bool, err error) {
 	namespace, err := c.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) || (err == nil && namespace.Status.Phase != core.NamespaceTerminating) {
@@ -102,22 +100,22 @@ func (c *namespaceController) prepare(ctx context.Context, name string, resource
 	if _, err := content.Delete(ctx, c.cfg.Clients.Metadata, resources, name, content.Cached); err != nil {
 		return nil, 0, false, err
 	}
-	if wait, err := c.settles(ctx, namespace, time.Now()); err != nil || wait > 0 {
+	if wait, err := c.settleDelay(ctx, namespace, time.Now()); err != nil || wait > 0 {
 		return ctx, wait, false, err
 	}
-	empty, err := content.Empty(ctx, c.cfg.Keys, resources, name)
+	empty, err := content.FindEmpty(ctx, c.cfg.Keys, resources, name)
 	if err != nil {
 		return nil, 0, false, err
 	}
 	if len(namespace.Finalizers) == 0 && allEmpty(empty) {
 		return ctx, 0, true, c.finalize(ctx, namespace)
 	}
-	return context.WithValue(ctx, emptyKey{}, empty), 0, false, nil
+	return context.WithValue(ctx, emptyResourcesKey{}, empty), 0, false, nil
 }
 
-// settles returns how long to wait until nothing that was admitted before the deletion can be written any more. Where the
-// logical cluster goes as a whole nobody waits: whatever is left of it is found in the end.
-func (c *namespaceController) settles(ctx context.Context, namespace *core.Namespace, now time.Time) (time.Duration, error) {
+// settleDelay returns the rest of the settle period of a namespace. It is zero if the logical cluster is being deleted,
+// because the last step of that finds all remaining objects.
+func (c *namespaceController) settleDelay(ctx context.Context, namespace *core.Namespace, now time.Time) (time.Duration, error) {
 	if namespace.DeletionTimestamp == nil {
 		return 0, nil
 	}
@@ -125,32 +123,32 @@ func (c *namespaceController) settles(ctx context.Context, namespace *core.Names
 	if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	return settled(ctx, now.Sub(namespace.DeletionTimestamp.Time)), err
+	return remainingSettlePeriod(ctx, now.Sub(namespace.DeletionTimestamp.Time)), err
 }
 
-// settled returns how much longer a namespace of an age has to settle. One from the future was deleted through a replica
-// whose clock is ahead, so that its age says nothing, and goes on saying so: it settles here and now.
-func settled(ctx context.Context, age time.Duration) time.Duration {
-	if age >= -settling {
-		return settling - age
+// remainingSettlePeriod returns the rest of the settle period of a namespace that was deleted age ago. A negative age means
+// that the clock of another replica is ahead, so that the age cannot be used: the function then waits for the whole period.
+func remainingSettlePeriod(ctx context.Context, age time.Duration) time.Duration {
+	if age >= -settlePeriod {
+		return settlePeriod - age
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(settling):
+	case <-time.After(settlePeriod):
 	}
 	return 0
 }
 
 func allEmpty(empty map[schema.GroupVersionResource]bool) bool {
-	for _, is := range empty {
-		if !is {
+	for _, isEmpty := range empty {
+		if !isEmpty {
 			return false
 		}
 	}
 	return true
 }
 
-// finalize takes the finalizer off a namespace that holds nothing, which ends it.
+// finalize removes the finalizer of a namespace without objects.
 func (c *namespaceController) finalize(ctx context.Context, namespace *core.Namespace) error {
 	external := &corev1.Namespace{ObjectMeta: *namespace.ObjectMeta.DeepCopy()}
 	for _, finalizer := range namespace.Spec.Finalizers {
@@ -160,13 +158,13 @@ func (c *namespaceController) finalize(ctx context.Context, namespace *core.Name
 	}
 	_, err := c.cfg.Clients.Kubernetes.CoreV1().Namespaces().Finalize(ctx, external, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("letting go of it: %w", err)
+		return fmt.Errorf("finalizing it: %w", err)
 	}
 	return nil
 }
 
-// namespacedResources returns what the logical cluster of the context stores inside namespaces. Upstream's deleter ends
-// the process if there is nothing at all, which cannot be: config maps are compiled in.
+// namespacedResources returns the namespaced resources of the context's logical cluster. Upstream's deleter exits the
+// process if there are none, but config maps are built in.
 func (c *namespaceController) namespacedResources(ctx context.Context) ([]*storage.Resource, error) {
 	all, err := c.cfg.Registry.In(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// rootCAController publishes the server's CA in each active namespace.
+// rootCAController publishes the CA bundle of the server in each active namespace.
 type rootCAController struct {
 	cfg        Config
 	namespaces *storage.Reader[*core.Namespace]
@@ -51,7 +51,7 @@ func (c *rootCAController) reconcile(ctx context.Context, key controller.Key) (c
 		return controller.Result{}, nil
 	}
 	namespace, err := c.namespaces.Get(ctx, "", key.Namespace)
-	if apierrors.IsNotFound(err) || (err == nil && !active(namespace)) {
+	if apierrors.IsNotFound(err) || (err == nil && !isActive(namespace)) {
 		return controller.Result{}, nil
 	}
 	if err != nil {
@@ -59,20 +59,20 @@ func (c *rootCAController) reconcile(ctx context.Context, key controller.Key) (c
 	}
 	desired := rootCAConfigMap(key.Namespace, bundle)
 	if found {
-		// Whatever else somebody put on the object stays.
+		// Metadata set by others is kept.
 		desired.ObjectMeta = *existing.ObjectMeta.DeepCopy()
 		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, rootcacertpublisher.DescriptionAnnotation, rootcacertpublisher.Description)
 		err = c.cfg.Clients.Typed.Update(ctx, desired)
 	} else {
 		err = c.cfg.Clients.Typed.Create(ctx, desired)
 	}
-	if err = ignoreGoingNamespace(err); err != nil {
+	if err = ignoreTerminatingNamespace(err); err != nil {
 		return controller.Result{}, fmt.Errorf("publishing config map %q in namespace %q: %w", key.Name, key.Namespace, err)
 	}
 	return controller.Result{}, nil
 }
 
-// publishes tells whether a config map holds the bundle and nothing else.
+// publishes reports whether a config map contains the bundle and nothing else.
 func publishes(configMap *core.ConfigMap, bundle []byte) bool {
 	return len(configMap.Data) == 1 && configMap.Data[corev1.ServiceAccountRootCAKey] == string(bundle) && len(configMap.BinaryData) == 0 &&
 		configMap.Annotations[rootcacertpublisher.DescriptionAnnotation] == rootcacertpublisher.Description

@@ -15,7 +15,7 @@ import (
 
 const defaultServiceAccount = "default"
 
-// serviceAccountController sees to it that each active namespace has the service account "default".
+// serviceAccountController creates the service account "default" in each active namespace.
 type serviceAccountController struct {
 	cfg        Config
 	namespaces *storage.Reader[*core.Namespace]
@@ -43,14 +43,14 @@ func (c *serviceAccountController) reconcile(ctx context.Context, key controller
 		return controller.Result{}, err
 	}
 	namespace, err := c.namespaces.Get(ctx, "", key.Namespace)
-	if apierrors.IsNotFound(err) || (err == nil && !active(namespace)) {
+	if apierrors.IsNotFound(err) || (err == nil && !isActive(namespace)) {
 		return controller.Result{}, nil
 	}
 	if err != nil {
 		return controller.Result{}, err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	if err := ignoreGoingNamespace(c.cfg.Clients.Typed.Create(ctx, account)); err != nil {
+	if err := ignoreTerminatingNamespace(c.cfg.Clients.Typed.Create(ctx, account)); err != nil {
 		return controller.Result{}, fmt.Errorf("creating service account %q in namespace %q: %w", key.Name, key.Namespace, err)
 	}
 	return controller.Result{}, nil

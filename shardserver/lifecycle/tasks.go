@@ -9,8 +9,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/lifecycle/quota"
 )
 
-// Tasks returns what acts on objects of any resource: the garbage collector and the controller of resource quotas. They
-// share one watch per storage, also with the observers.
+// Tasks returns the background tasks that process objects of all resources: the garbage collector and the resource quota
+// controller. They and the observers share one watch per storage.
 func Tasks(cfg Config) []func(context.Context) {
 	return []func(context.Context){func(ctx context.Context) {
 		collector := garbage.New(garbage.Config{Registry: cfg.Registry, Metadata: cfg.Clients.Metadata, Kubernetes: cfg.Clients.Kubernetes})

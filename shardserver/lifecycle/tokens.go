@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// tokenController fills Secrets of type kubernetes.io/service-account-token and removes them with their account. Its
-// key is the service account; all of the account's Secrets are looked at together.
+// tokenController fills Secrets of type kubernetes.io/service-account-token and deletes them with their service account.
+// It reconciles service accounts with all their Secrets.
 type tokenController struct {
 	cfg      Config
 	accounts *storage.Reader[*core.ServiceAccount]
@@ -36,16 +36,16 @@ func newTokenController(cfg Config) controller.Controller {
 	return controller.Controller{
 		Name: "serviceaccount-tokens",
 		Inputs: []controller.Input{
-			{Resource: serviceAccounts, Keys: goneAccount},
+			{Resource: serviceAccounts, Keys: deletedAccount},
 			{Resource: secrets, Keys: accountOfSecret},
 		},
 		Reconcile: c.reconcile,
 	}
 }
 
-// goneAccount maps the deletion of an account to its key. New accounts have no Secrets: one that was created before
-// its account has been removed then.
-func goneAccount(event watch.Event) []controller.Key {
+// deletedAccount maps the deletion of a service account to it. New accounts have no Secrets: a Secret that was created
+// before its account has been deleted.
+func deletedAccount(event watch.Event) []controller.Key {
 	if event.Type != watch.Deleted {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (c *tokenController) reconcile(ctx context.Context, key controller.Key) (co
 	if len(own) == 0 {
 		return controller.Result{}, nil
 	}
-	// What follows may delete, so the account is read as it is now.
+	// Secrets may be deleted, so the account is read from etcd.
 	account, err := c.accounts.GetLatest(ctx, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		account, err = nil, nil
@@ -95,12 +95,12 @@ func (c *tokenController) apply(ctx context.Context, account *core.ServiceAccoun
 		precondition := client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
 		return client.IgnoreNotFound(c.cfg.Clients.Typed.Delete(ctx, externalSecret(secret), precondition))
 	}
-	lacks := missing(secret, account.UID, c.cfg.RootCA())
-	if !lacks.any() {
+	missing := findMissing(secret, account.UID, c.cfg.RootCA())
+	if !missing.any() {
 		return nil
 	}
 	filled := externalSecret(secret)
-	if lacks.token {
+	if missing.token {
 		claims, private := serviceaccount.LegacyClaims(externalAccount(account), *filled)
 		token, err := c.cfg.Tokens.GenerateToken(ctx, claims, private)
 		if err != nil {
@@ -108,17 +108,17 @@ func (c *tokenController) apply(ctx context.Context, account *core.ServiceAccoun
 		}
 		filled.Data[corev1.ServiceAccountTokenKey] = []byte(token)
 	}
-	if lacks.ca {
+	if missing.ca {
 		filled.Data[corev1.ServiceAccountRootCAKey] = c.cfg.RootCA()
 	}
-	if lacks.namespace {
+	if missing.namespace {
 		filled.Data[corev1.ServiceAccountNamespaceKey] = []byte(secret.Namespace)
 	}
 	metav1.SetMetaDataAnnotation(&filled.ObjectMeta, corev1.ServiceAccountUIDKey, string(account.UID))
-	return ignoreGoingNamespace(c.cfg.Clients.Typed.Update(ctx, filled))
+	return ignoreTerminatingNamespace(c.cfg.Clients.Typed.Update(ctx, filled))
 }
 
-// belongs tells whether a Secret is one of this very account, rather than of an earlier one of the same name.
+// belongs reports whether a Secret belongs to this account, and not to an earlier one of the same name.
 func belongs(account *core.ServiceAccount, secret *core.Secret) bool {
 	if account == nil {
 		return false
@@ -127,13 +127,13 @@ func belongs(account *core.ServiceAccount, secret *core.Secret) bool {
 	return uid == "" || uid == string(account.UID)
 }
 
-// lack says what a token Secret is missing.
-type lack struct{ token, ca, namespace, uid bool }
+// missingData is the data that a token Secret lacks.
+type missingData struct{ token, ca, namespace, uid bool }
 
-func (l lack) any() bool { return l.token || l.ca || l.namespace || l.uid }
+func (l missingData) any() bool { return l.token || l.ca || l.namespace || l.uid }
 
-func missing(secret *core.Secret, account types.UID, rootCA []byte) lack {
-	return lack{
+func findMissing(secret *core.Secret, account types.UID, rootCA []byte) missingData {
+	return missingData{
 		token:     len(secret.Data[core.ServiceAccountTokenKey]) == 0,
 		ca:        len(rootCA) > 0 && !bytes.Equal(secret.Data[core.ServiceAccountRootCAKey], rootCA),
 		namespace: len(secret.Data[core.ServiceAccountNamespaceKey]) == 0,
@@ -151,7 +151,7 @@ func externalSecret(secret *core.Secret) *corev1.Secret {
 	return external
 }
 
-// externalAccount returns what the claims of a token are made of.
+// externalAccount returns the fields that token claims are derived from.
 func externalAccount(account *core.ServiceAccount) corev1.ServiceAccount {
 	return corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID}}
 }

@@ -55,9 +55,9 @@ func TestPlacement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}, Spec: tenancyv1alpha1.WorkspaceSpec{Location: tc.location}}
-			got, refused := place(workspace, tc.shards, func(all []*corev1alpha1.Shard, _ labels.Selector) (*corev1alpha1.Shard, error) {
+			got, refused := selectShard(workspace, tc.shards, func(all []*corev1alpha1.Shard, _ labels.Selector) (*corev1alpha1.Shard, error) {
 				if len(all) == 0 {
-					return nil, &scheduling.ErrNone{}
+					return nil, &scheduling.NoShardError{}
 				}
 				return all[0], nil
 			})
@@ -95,14 +95,14 @@ func TestWorkspaceStatus(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		placed  bool
-		age     time.Duration
-		phase   corev1alpha1.LogicalClusterPhaseType
-		facts   workspaceFacts
-		want    corev1alpha1.LogicalClusterPhaseType
-		reasons map[conditionsv1alpha1.Type]string // "" is True
-		waiting int                                // initializers
-		again   time.Duration
+		placed       bool
+		age          time.Duration
+		phase        corev1alpha1.LogicalClusterPhaseType
+		facts        workspaceFacts
+		want         corev1alpha1.LogicalClusterPhaseType
+		reasons      map[conditionsv1alpha1.Type]string // "" is True
+		waiting      int                                // initializers
+		requeueAfter time.Duration
 	}{
 		"a refused one stays in Scheduling, for it never was available": {
 			facts: workspaceFacts{refused: unschedulable("x")}, want: "Scheduling",
@@ -125,19 +125,19 @@ func TestWorkspaceStatus(t *testing.T) {
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
 		},
 		"a young one without a cluster waits": {
-			placed: true, age: 20 * time.Second, facts: workspaceFacts{}, want: "Initializing", again: 40 * time.Second,
+			placed: true, age: 20 * time.Second, facts: workspaceFacts{}, want: "Initializing", requeueAfter: 40 * time.Second,
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: ""},
 		},
 		"an old one whose cluster is gone is unavailable": {
 			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{}, want: "Unavailable",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: corev1alpha1.ReasonWorkspaceDisappeared},
 		},
-		"one whose cluster came back is ready again": {
+		"one whose cluster came back is ready requeueAfter": {
 			placed: true, age: time.Hour, phase: "Unavailable", facts: workspaceFacts{cluster: cluster("Ready")}, want: "Ready",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: "", corev1alpha1.WorkspaceInitialized: ""},
 		},
 		"one on another shard is not judged": {
-			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{elsewhere: true}, want: "Ready",
+			placed: true, age: time.Hour, phase: "Ready", facts: workspaceFacts{remote: true}, want: "Ready",
 			reasons: map[conditionsv1alpha1.Type]string{tenancyv1alpha1.WorkspaceScheduled: ""},
 		},
 	} {
@@ -148,8 +148,8 @@ func TestWorkspaceStatus(t *testing.T) {
 				workspace.Spec.Cluster = "abc"
 			}
 			tc.facts.now = now
-			if again := setStatus(workspace, tc.facts); again != tc.again {
-				t.Errorf("looks again after %s, want %s", again, tc.again)
+			if requeueAfter := setStatus(workspace, tc.facts); requeueAfter != tc.requeueAfter {
+				t.Errorf("retryLimiter requeueAfter after %s, want %s", requeueAfter, tc.requeueAfter)
 			}
 			if workspace.Status.Phase != tc.want {
 				t.Errorf("phase %q, want %q", workspace.Status.Phase, tc.want)
@@ -271,7 +271,7 @@ func TestAWorkspaceThatIsReadyInAMomentIsNotWrittenTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: tc.phase}}
-			if got := holdStatus(stored, workspaceFacts{cluster: tc.cluster, now: now}); (got > 0) != tc.held {
+			if got := deferStatus(stored, workspaceFacts{cluster: tc.cluster, now: now}); (got > 0) != tc.held {
 				t.Errorf("held for %s", got)
 			}
 		})

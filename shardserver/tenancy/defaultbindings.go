@@ -27,7 +27,7 @@ const (
 type bound struct {
 	done bool
 	// again is when to look again, whatever happens until then; zero to wait for events.
-	again time.Duration
+	requeueAfter time.Duration
 }
 
 // bindDefaults makes the bindings that the types of the workspace ask for, and tells how far they are. What it lacks is in
@@ -54,12 +54,12 @@ func (c *logicalClusterController) bindDefaults(ctx context.Context, scope *clus
 	}
 	age := age(scope.cluster.CreationTimestamp, time.Now())
 	if outcome.Problems() == nil && age < patience {
-		scope.patient = true
-		return bound{again: patience - age}, nil
+		scope.deferWrite = true
+		return bound{requeueAfter: patience - age}, nil
 	}
 	setBindingsCondition(scope.cluster, corev1alpha1.APIBindingsInitialized, outcome)
 	if len(outcome.Missing) > 0 {
-		return bound{again: min(max(age, retryExportMin), retryExportMax)}, nil
+		return bound{requeueAfter: min(max(age, retryExportMin), retryExportMax)}, nil
 	}
 	return bound{}, nil
 }

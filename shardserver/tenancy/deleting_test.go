@@ -12,21 +12,21 @@ import (
 )
 
 func TestWhichDeletionsAreNotWorthTelling(t *testing.T) {
-	remaining := func(age time.Duration, finalizers ...string) *content.Remains {
-		left := content.NewRemains()
+	remaining := func(age time.Duration, finalizers ...string) *content.Remaining {
+		left := content.NewRemaining()
 		left.Count(schema.GroupResource{Resource: "namespaces"}, finalizers, time.Now().Add(-age))
 		return left
 	}
 	for sentence, tc := range map[string]struct {
 		change func(*corev1alpha1.LogicalCluster)
-		left   *content.Remains
-		behind time.Duration
+		left   *content.Remaining
+		delay  time.Duration
 		want   bool
 	}{
 		"what has just begun to go is soon gone": {left: remaining(0), want: true},
 		"what goes for long is worth telling":    {left: remaining(time.Minute)},
 		"or since a time that is yet to come":    {left: remaining(-time.Minute)},
-		"but not while deletions are behind":     {left: remaining(time.Minute), behind: time.Minute, want: true},
+		"but not while deletions are delay":      {left: remaining(time.Minute), delay: time.Minute, want: true},
 		"whatever finalizers it has":             {left: remaining(0, "example.com/one"), want: true},
 		"and what is told already is brought up to date": {left: remaining(0), change: func(c *corev1alpha1.LogicalCluster) {
 			conditionsv1alpha1.MarkTrue(c, corev1alpha1.WorkspaceContentDeleted)
@@ -39,7 +39,7 @@ func TestWhichDeletionsAreNotWorthTelling(t *testing.T) {
 		if tc.change != nil {
 			tc.change(cluster)
 		}
-		if got := soonGone(cluster, tc.left, time.Now(), tc.behind); got != tc.want {
+		if got := deferContentStatus(cluster, tc.left, time.Now(), tc.delay); got != tc.want {
 			t.Errorf("%s: got %v", sentence, got)
 		}
 	}
@@ -47,24 +47,24 @@ func TestWhichDeletionsAreNotWorthTelling(t *testing.T) {
 
 func TestManyDeletionsTogetherLookAsSeldomAsFewDo(t *testing.T) {
 	now := time.Now()
-	l := newLooks()
-	for i := range looksAtOnce {
-		if behind := l.behind(now); behind != 0 {
-			t.Fatalf("look %d of a few waits for %s", i, behind)
+	l := newRetryLimiter()
+	for i := range retryBurst {
+		if delay := l.delay(now); delay != 0 {
+			t.Fatalf("look %d of a few waits for %s", i, delay)
 		}
 	}
 	var last time.Duration
 	for i := 1; i <= 10_000; i++ {
-		behind := l.behind(now)
-		if behind < last || behind > looksBehind {
-			t.Fatalf("look %d of many waits for %s, the one before for %s", i, behind, last)
+		delay := l.delay(now)
+		if delay < last || delay > maxRetryDelay {
+			t.Fatalf("look %d of many waits for %s, the one before for %s", i, delay, last)
 		}
-		last = behind
+		last = delay
 	}
-	if last != looksBehind {
+	if last != maxRetryDelay {
 		t.Errorf("the last of many waits for %s", last)
 	}
-	if behind := l.behind(now.Add(2 * looksBehind)); behind != 0 {
-		t.Errorf("when nobody has looked for long one waits for %s", behind)
+	if delay := l.delay(now.Add(2 * maxRetryDelay)); delay != 0 {
+		t.Errorf("when nobody has looked for long one waits for %s", delay)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// universalInitializer is that of the built-in type which most others extend.
+// universalInitializer is the initializer of the built-in type that most others extend.
 const universalInitializer corev1alpha1.LogicalClusterInitializer = "root:universal"
 
-// initialize does the work of the initializers that are the server's own and takes those that are done off the list.
-// Others are left to their controllers.
+// initialize runs the system initializers and removes the completed ones from the list. Others are left to their
+// controllers.
 func (c *logicalClusterController) initialize(ctx context.Context, scope *clusterScope) (controller.Result, error) {
 	cluster := scope.cluster
 	if cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing {
@@ -38,7 +38,7 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 			}
 			done = true
 		case corev1alpha1.SystemAPIBindingsInitializer:
-			done, result.RequeueAfter = bound.done, bound.again
+			done, result.RequeueAfter = bound.done, bound.requeueAfter
 		}
 		if !done {
 			remaining = append(remaining, initializer)
@@ -48,7 +48,7 @@ func (c *logicalClusterController) initialize(ctx context.Context, scope *cluste
 	return result, nil
 }
 
-// createNamespaces gives a workspace the namespaces that Kubernetes clients expect. They are the tenant's afterwards.
+// createNamespaces creates the namespaces that Kubernetes clients expect. Tenants may change them.
 func (c *logicalClusterController) createNamespaces(ctx context.Context) error {
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		if _, err := c.namespaces.Get(ctx, "", name); err == nil {

@@ -29,16 +29,16 @@ import (
 // adminBinding is the ClusterRoleBinding that makes the creator of a workspace its administrator.
 const adminBinding = "workspace-admin"
 
-// logicalClusterController takes LogicalClusters through their phases, does the initialization that is the server's
-// own, and empties them when they are deleted.
+// logicalClusterController updates the phase of LogicalClusters, runs the system initializers, and deletes the content of
+// logical clusters that are being deleted.
 type logicalClusterController struct {
 	cfg      Config
 	bindings *storage.Reader[*rbac.ClusterRoleBinding]
 	shards   shardReader
-	inquiries
+	requestReader
 
 	namespaces *storage.Reader[*core.Namespace]
-	looks      looks
+	retries    retryLimiter
 }
 
 func newLogicalClusterController(cfg Config) controller.Controller {
@@ -47,56 +47,56 @@ func newLogicalClusterController(cfg Config) controller.Controller {
 		bindings: storage.NewReader[*rbac.ClusterRoleBinding](cfg.Registry, clusterRoleBindings),
 		shards:   newShardReader(cfg.Registry),
 
-		inquiries:  newInquiries(cfg),
-		namespaces: storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
-		looks:      newLooks(),
+		requestReader: newRequestReader(cfg),
+		namespaces:    storage.NewReader[*core.Namespace](cfg.Registry, namespaces),
+		retries:       newRetryLimiter(),
 	}
 	var news endpoints.ShardNews
-	concerned := defaultbindings.NewConcerned(cfg.Registry, cfg.Types)
+	typeIndex := defaultbindings.NewTypeIndex(cfg.Registry, cfg.Types)
 	return controller.Controller{
 		Name: "logicalcluster",
 		Inputs: []controller.Input{
-			{Resource: logicalClusters, Keys: concerned.LogicalCluster},
-			{Resource: workspaceTypes, Keys: concerned.WorkspaceType, Everywhere: true},
-			{Resource: apiExports, Keys: concerned.Export, Everywhere: true},
+			{Resource: logicalClusters, Keys: typeIndex.LogicalCluster},
+			{Resource: workspaceTypes, Keys: typeIndex.WorkspaceType, Everywhere: true},
+			{Resource: apiExports, Keys: typeIndex.Export, Everywhere: true},
 			{Resource: apiBindings, Keys: func(event watch.Event) []controller.Key {
-				return append(concerned.Binding(event), ownCluster(event)...)
+				return append(typeIndex.Binding(event), ownCluster(event)...)
 			}},
-			{Resource: clusterRoleBindings, Keys: goneAdminBinding},
-			// What a deletion waits for most: the next look is due when one of them is gone, not some seconds later.
+			{Resource: clusterRoleBindings, Keys: deletedAdminBinding},
+			// Deletions mostly wait for these: they continue when one of them is removed.
 			{Resource: namespaces, Keys: ownCluster},
 			{Resource: workspaces, Keys: ownCluster},
 			{Resource: shards, Everywhere: true, Keys: keysOfAll(c.clusters, func(event watch.Event) bool {
 				shard, ok := event.Object.(*corev1alpha1.Shard)
 				return ok && shard.Name == cfg.ShardName && news.IsNews(event)
 			})},
-			{Resource: requests, Everywhere: true, Keys: c.about},
+			{Resource: requests, Everywhere: true, Keys: c.clusterOfRequest},
 		},
 		Workers:   workers,
 		Reconcile: c.reconcile,
 	}
 }
 
-func goneAdminBinding(event watch.Event) []controller.Key {
+func deletedAdminBinding(event watch.Event) []controller.Key {
 	if binding, ok := event.Object.(*rbac.ClusterRoleBinding); !ok || binding.Name != adminBinding {
 		return nil
 	}
 	return ownCluster(event)
 }
 
-// clusterScope is what is known of one logical cluster while it is worked on.
+// clusterScope is the state of one reconcile of a LogicalCluster.
 type clusterScope struct {
 	name logicalcluster.Name
-	// stored is the object as it is stored, to our knowledge; cluster is what it shall be.
+	// stored is the object as last read or written, cluster the desired one.
 	stored, cluster *corev1alpha1.LogicalCluster
-	// observed is the resource version that the pass began with.
+	// observed is the resource version at the start of the reconcile.
 	observed string
-	// shard is this shard's registration, or nil while there is none to be seen.
+	// shard is the Shard object of this shard, or nil while it is not synced.
 	shard *corev1alpha1.Shard
 	// patient says that what there is to write can wait for what is about to happen.
-	patient bool
+	deferWrite bool
 	// inquiry is what the shard of the workspace asks, where that is another one; else nil.
-	inquiry *placement.Inquiry
+	responder *placement.Responder
 }
 
 // reconcile is a ladder: begin, give the creator access, initialize, move on, maintain, write.
@@ -108,7 +108,7 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 	if scope.stored.DeletionTimestamp != nil {
 		return c.delete(ctx, scope)
 	}
-	if err := c.begin(ctx, scope); err != nil {
+	if err := c.startInitialization(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}
 	if err := c.ensureAdmin(ctx, scope); err != nil {
@@ -118,32 +118,32 @@ func (c *logicalClusterController) reconcile(ctx context.Context, key controller
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if scope.patient {
-		c.catchUp(ctx, scope)
+	if scope.deferWrite {
+		c.waitForCache(ctx, scope)
 		return result, nil
 	}
-	if scope.unconfirmed() {
+	if scope.needsConfirmation() {
 		return c.awaitConfirmation(ctx, scope, result)
 	}
 	setClusterPhase(scope.cluster)
-	again, err := c.maintainDefaults(ctx, scope)
+	requeueAfter, err := c.maintainDefaults(ctx, scope)
 	if err != nil {
 		return result, err
 	}
-	result.RequeueAfter = max(result.RequeueAfter, again)
+	result.RequeueAfter = max(result.RequeueAfter, requeueAfter)
 	c.setMetadata(scope)
 	if err := c.write(ctx, scope); err != nil {
 		return result, err
 	}
-	c.catchUp(ctx, scope)
+	c.waitForCache(ctx, scope)
 	return result, nil
 }
 
-// catchUp waits for the watch cache to see what was written: the next look at the object, which that very write has
-// caused, would otherwise repeat all of it in vain.
-func (c *logicalClusterController) catchUp(ctx context.Context, scope *clusterScope) {
+// waitForCache waits until the watch cache has the written object. Otherwise the next reconcile, which this write has
+// caused, would repeat the work.
+func (c *logicalClusterController) waitForCache(ctx context.Context, scope *clusterScope) {
 	if written := scope.cluster.ResourceVersion; written != scope.observed {
-		_, _ = c.clusters.GetNotOlderThan(ctx, "", scope.cluster.Name, written) // a watch cache that lags costs time, not truth
+		_, _ = c.clusters.GetNotOlderThan(ctx, "", scope.cluster.Name, written) // a stale watch cache only repeats work
 	}
 }
 
@@ -153,22 +153,22 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.K
 		return nil, err
 	}
 	all, err := c.shards.list(ctx)
-	if err != nil && !apierrors.IsServiceUnavailable(err) { // not known yet: its URL comes with it
+	if err != nil && !apierrors.IsServiceUnavailable(err) { // not synced yet: the event of the Shard triggers another reconcile
 		return nil, fmt.Errorf("listing shards: %w", err)
 	}
-	inquiry, err := c.requestOf(ctx, stored)
+	responder, err := c.responderFor(ctx, stored)
 	if err != nil {
 		return nil, err
 	}
 	return &clusterScope{
 		name: key.Cluster, stored: stored, cluster: stored.DeepCopy(), observed: stored.ResourceVersion,
-		shard: named(all, c.cfg.ShardName), inquiry: inquiry,
+		shard: shardByName(all, c.cfg.ShardName), responder: responder,
 	}, nil
 }
 
 // begin starts initialization. Admission answers with the initializers and terminators that the spec asks for, so this
 // is a write of its own.
-func (c *logicalClusterController) begin(ctx context.Context, scope *clusterScope) error {
+func (c *logicalClusterController) startInitialization(ctx context.Context, scope *clusterScope) error {
 	scope.setURL()
 	if !notStarted(scope.cluster.Status.Phase) {
 		return nil
@@ -188,10 +188,10 @@ func (s *clusterScope) setURL() {
 	}
 }
 
-// ensureAdmin binds the creator to cluster-admin, again if the binding was deleted. One that exists is the tenant's to
-// change.
+// ensureAdmin creates the binding of the creator to cluster-admin, also if it was deleted. Tenants may change an existing
+// one.
 func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clusterScope) error {
-	admin := adminName(scope.cluster.Spec.CreatedBy)
+	admin := adminUserName(scope.cluster.Spec.CreatedBy)
 	if admin == "" {
 		return nil
 	}
@@ -199,18 +199,18 @@ func (c *logicalClusterController) ensureAdmin(ctx context.Context, scope *clust
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: adminBinding, Annotations: map[string]string{corev1alpha1.ReplicateAnnotationKey: replicatelabel.OfAdministrators}},
+		ObjectMeta: metav1.ObjectMeta{Name: adminBinding, Annotations: map[string]string{corev1alpha1.ReplicateAnnotationKey: replicatelabel.AdminBindingValue}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: admin}},
 	}
 	if err := c.cfg.Clients.Typed.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making %q administrator of logical cluster %q: %w", admin, scope.name, err)
+		return fmt.Errorf("creating the admin binding of %q in logical cluster %q: %w", admin, scope.name, err)
 	}
 	return nil
 }
 
-// setMetadata brings finalizers and annotations up to date. What follows from the status alone comes with each write
-// of it (package apis/core).
+// setMetadata updates finalizers and annotations. Those that are derived from the status are set with each write of it
+// (package apis/core).
 func (c *logicalClusterController) setMetadata(scope *clusterScope) {
 	cluster := scope.cluster
 	if len(cluster.Status.Terminators) == 0 {

@@ -24,31 +24,33 @@ import (
 
 // When a deletion looks again, if no event tells earlier that something is gone.
 const (
-	remainsAgain    = 3 * time.Second
-	finalizersAgain = 8 * time.Second
+	remainingRetryInterval = 3 * time.Second
+	finalizerRetryInterval = 8 * time.Second
 )
 
 // looks bounds how often all deletions together look again without an event. Each would every few seconds; of ten thousand at
 // once that is more than processors can do, and nothing would ever be deleted for the looking.
-type looks struct{ limiter *rate.Limiter }
+type retryLimiter struct{ limiter *rate.Limiter }
 
 // Looks that a processor hardly notices; and how long one waits at most, for not everything that goes is an event.
 const (
-	looksPerSecond = 50
-	looksAtOnce    = 150
-	looksBehind    = time.Minute
+	retriesPerSecond = 50
+	retryBurst       = 150
+	maxRetryDelay    = time.Minute
 )
 
-func newLooks() looks { return looks{rate.NewLimiter(looksPerSecond, looksAtOnce)} }
+func newRetryLimiter() retryLimiter {
+	return retryLimiter{rate.NewLimiter(retriesPerSecond, retryBurst)}
+}
 
 // behind takes a look, and returns by how much it has to wait for those of others.
-func (l looks) behind(now time.Time) time.Duration {
+func (l retryLimiter) delay(now time.Time) time.Duration {
 	look := l.limiter.ReserveN(now, 1)
-	if behind := look.DelayFrom(now); behind <= looksBehind {
-		return behind
+	if delay := look.DelayFrom(now); delay <= maxRetryDelay {
+		return delay
 	}
 	look.CancelAt(now)
-	return looksBehind
+	return maxRetryDelay
 }
 
 // delete empties a logical cluster and then lets go of it. Terminators hold the LogicalCluster, not its content. The
@@ -60,7 +62,7 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 	if !controllerutil.ContainsFinalizer(cluster, corev1alpha1.LogicalClusterDeletionFinalizer) {
 		return controller.Result{}, c.writeDeleting(ctx, scope)
 	}
-	left, err := c.empty(ctx)
+	left, err := c.deleteContent(ctx)
 	switch {
 	case err != nil:
 		conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonContentDeletionFailed, conditionsv1alpha1.SeverityError, "%v", err)
@@ -68,79 +70,79 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 			return controller.Result{}, writeErr
 		}
 		return controller.Result{}, fmt.Errorf("emptying logical cluster %q: %w", scope.name, err)
-	case !left.None():
+	case !left.Empty():
 		now := time.Now()
-		behind := c.looks.behind(now)
-		if soonGone(cluster, left, now, behind) {
-			return controller.Result{RequeueAfter: countsLast + behind}, nil
+		delay := c.retries.delay(now)
+		if deferContentStatus(cluster, left, now, delay) {
+			return controller.Result{RequeueAfter: contentStatusInterval + delay}, nil
 		}
-		if !justCounted(cluster, now, behind) {
+		if !hasRecentCounts(cluster, now, delay) {
 			conditionsv1alpha1.MarkFalse(cluster, corev1alpha1.WorkspaceContentDeleted, corev1alpha1.ReasonSomeResourcesRemain, conditionsv1alpha1.SeverityInfo, "%s", left)
 		}
-		again := remainsAgain
+		requeueAfter := remainingRetryInterval
 		if len(left.Finalizers) > 0 {
-			again = finalizersAgain
+			requeueAfter = finalizerRetryInterval
 		}
-		return controller.Result{RequeueAfter: again + behind}, c.writeDeleting(ctx, scope)
+		return controller.Result{RequeueAfter: requeueAfter + delay}, c.writeDeleting(ctx, scope)
 	}
 	conditionsv1alpha1.MarkTrue(cluster, corev1alpha1.WorkspaceContentDeleted)
-	if held, err := c.held(ctx, scope); err != nil || held {
-		return controller.Result{RequeueAfter: heldAgain}, errors.Join(err, c.writeDeleting(ctx, scope))
+	if waits, err := c.awaitsRelease(ctx, scope); err != nil || waits {
+		return controller.Result{RequeueAfter: releaseRetryInterval}, errors.Join(err, c.writeDeleting(ctx, scope))
 	}
 	return controller.Result{}, c.release(ctx, scope)
 }
 
-// soonGone tells whether what is left has only just begun to go: nearly always it is gone before anybody reads of it, the
+// deferContentStatus tells whether what is left has only just begun to go: nearly always it is gone before anybody reads of it, the
 // bindings with their finalizer among it, and two writes are spared, here and in the mirroring Workspace. Where deletions are
 // behind, nearly always is later by as much.
-func soonGone(cluster *corev1alpha1.LogicalCluster, left *content.Remains, now time.Time, behind time.Duration) bool {
+func deferContentStatus(cluster *corev1alpha1.LogicalCluster, left *content.Remaining, now time.Time, delay time.Duration) bool {
 	if len(cluster.Status.Terminators) > 0 || conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted) != nil {
 		return false
 	}
-	return left.Since().IsZero() || age(metav1.NewTime(left.Since()), now) < countsLast+behind
+	return left.Since().IsZero() || age(metav1.NewTime(left.Since()), now) < contentStatusInterval+delay
 }
 
-// countsLast is how long the counts of the condition may lag behind. Each object that goes wakes the deletion up, and
+// contentStatusInterval is how long the counts of the condition may lag behind. Each object that goes wakes the deletion up, and
 // writing every count down would cost two writes for each: one here, one in the mirroring Workspace.
-const countsLast = 2 * time.Second
+const contentStatusInterval = 2 * time.Second
 
-// justCounted tells whether the condition has counts that are fresh enough.
-func justCounted(cluster *corev1alpha1.LogicalCluster, now time.Time, behind time.Duration) bool {
+// hasRecentCounts tells whether the condition has counts that are fresh enough.
+func hasRecentCounts(cluster *corev1alpha1.LogicalCluster, now time.Time, delay time.Duration) bool {
 	condition := conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted)
-	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < countsLast+behind
+	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < contentStatusInterval+delay
 }
 
-// empty deletes all content, and returns what has to be waited for.
-func (c *logicalClusterController) empty(ctx context.Context) (*content.Remains, error) {
+// deleteContent deletes all content, and returns the remaining objects.
+func (c *logicalClusterController) deleteContent(ctx context.Context) (*content.Remaining, error) {
 	all, err := c.cfg.Registry.In(ctx)
 	if err != nil {
 		return nil, err
 	}
 	client := c.cfg.Clients.Metadata
-	// What the tenant put in the way of requests goes first, or it might refuse the deletions that follow.
+	// Admission webhooks and policies of the tenant first: they might deny the following deletions.
 	left, err := content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), notAdmission), "", content.Cached)
 	if err != nil {
 		return left, err
 	}
 	for _, excluded := range []func(*storage.Resource) bool{notTenantContent, notBinding, notPolicy} {
 		left, err = content.Delete(ctx, client, slices.DeleteFunc(slices.Clone(all), excluded), "", content.Cached)
-		if err != nil || !left.None() {
+		if err != nil || !left.Empty() {
 			return left, err
 		}
 	}
-	// The watch cache may have been behind, and objects inside namespaces were others' to delete: ask storage itself
-	// whether anything is left under any resource, since nobody would ever look again.
+	// The watch cache may have been stale, and namespaced objects are deleted by other controllers: read etcd, because
+	// remaining objects would never be found after this.
 	rest := slices.DeleteFunc(all, isLogicalCluster)
-	empty, err := content.Empty(ctx, c.cfg.Keys, rest, "")
+	empty, err := content.FindEmpty(ctx, c.cfg.Keys, rest, "")
 	if err != nil {
 		return nil, err
 	}
 	rest = slices.DeleteFunc(rest, func(resource *storage.Resource) bool { return empty[resource.GVR] })
 	left, err = content.Delete(ctx, client, rest, "", content.Latest)
-	if err != nil || !left.None() || c.cfg.Leftovers == nil {
+	if err != nil || !left.Empty() || c.cfg.PurgeOrphans == nil {
 		return left, err
 	}
-	_, err = c.cfg.Leftovers(ctx)
+	_, err = c.cfg.PurgeOrphans(ctx)
 	return left, err
 }
 
@@ -174,7 +176,7 @@ func (c *logicalClusterController) release(ctx context.Context, scope *clusterSc
 		return c.writeDeleting(ctx, scope)
 	}
 	if err := c.cfg.Clients.Typed.Update(ctx, scope.cluster); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting go of logical cluster %q: %w", scope.name, err)
+		return fmt.Errorf("removing the finalizer of logical cluster %q: %w", scope.name, err)
 	}
 	return nil
 }

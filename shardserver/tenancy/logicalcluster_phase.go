@@ -5,7 +5,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// nextPhase is the phase machine of a logical cluster. It takes one step.
+// nextPhase returns the next phase of a logical cluster.
 func nextPhase(cluster *corev1alpha1.LogicalCluster) corev1alpha1.LogicalClusterPhaseType {
 	phase, status := cluster.Status.Phase, cluster.Status
 	switch {
@@ -26,7 +26,7 @@ func nextPhase(cluster *corev1alpha1.LogicalCluster) corev1alpha1.LogicalCluster
 	}
 }
 
-// setClusterPhase takes the step and says what initialization waits for.
+// setClusterPhase sets the next phase and the condition WorkspaceInitialized.
 func setClusterPhase(cluster *corev1alpha1.LogicalCluster) {
 	cluster.Status.Phase = nextPhase(cluster)
 	switch {

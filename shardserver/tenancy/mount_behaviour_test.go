@@ -87,7 +87,7 @@ func TestMounts(t *testing.T) {
 	// The URL is masters' to change, which is a short way to the far end; the next look sets it back.
 	through := func(path, want string) {
 		t.Helper()
-		shardtesting.Eventually(t, "an answer from the far end", func(context.Context) error {
+		shardtesting.Eventually(t, "an matching from the far end", func(context.Context) error {
 			get(t, masters, in, mounted, "", "itself")
 			mounted.Spec.URL = far.URL + "/base"
 			if err := masters.Update(in, mounted); err != nil {

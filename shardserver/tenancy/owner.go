@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// creator reads who made a workspace from its owner annotation, or returns nil if nobody is named.
+// creator returns the creator of a workspace from its owner annotation, or nil if there is none.
 func creator(annotations map[string]string) (*authenticationv1.UserInfo, error) {
 	text, ok := annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]
 	if !ok {
@@ -25,10 +25,10 @@ func creator(annotations map[string]string) (*authenticationv1.UserInfo, error) 
 	return info, nil
 }
 
-// adminName returns the user name by which the creator of a workspace is known inside it, or "" for nobody. A service
+// adminUserName returns the user name by which the creator of a workspace is known inside it, or "" for nobody. A service
 // account comes from another logical cluster: its own name would be that of an account of the new one, which anybody
 // there may make, so it goes by its name across logical clusters. One whose origin is not known is nobody.
-func adminName(createdBy *authenticationv1.UserInfo) string {
+func adminUserName(createdBy *authenticationv1.UserInfo) string {
 	if createdBy == nil {
 		return ""
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// shardHashLength is how much of the hash of a shard's name its annotation holds.
+// shardHashLength is the length of the shard name hash in the annotation.
 const shardHashLength = 8
 
-// refusal says why a workspace is not placed, for its condition WorkspaceScheduled.
+// refusal is the reason and message of the condition WorkspaceScheduled of a workspace that cannot be scheduled.
 type refusal struct {
 	reason, message string
 }
@@ -27,16 +27,16 @@ func unschedulable(format string, args ...any) *refusal {
 }
 
 // choose returns one of the shards that match and take new logical clusters.
-type choose func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error)
+type chooseFunc func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error)
 
 // place decides on which shard a workspace lives. A decision that was written down stays.
-func place(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, choose choose) (*corev1alpha1.Shard, *refusal) {
+func selectShard(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, choose chooseFunc) (*corev1alpha1.Shard, *refusal) {
 	if chosen := chosenShard(workspace, all); chosen != "" {
-		shard := named(all, chosen)
+		shard := shardByName(all, chosen)
 		if shard == nil {
 			return nil, unschedulable("chosen shard %q does not exist anymore", chosen)
 		}
-		return usable(shard)
+		return validateShard(shard)
 	}
 	selector, err := shardSelector(workspace)
 	if err != nil {
@@ -46,10 +46,10 @@ func place(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, choo
 	if err != nil {
 		return nil, unschedulable("%v", err)
 	}
-	return usable(shard)
+	return validateShard(shard)
 }
 
-// chosenShard returns the name of the shard that was chosen before, or "". Old workspaces carry only a hash of it.
+// chosenShard returns the name of the stored shard of a workspace, or "". Old workspaces have only a hash of it.
 func chosenShard(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard) string {
 	if name := workspace.Annotations[corev1alpha1.ShardAnnotationKey]; name != "" {
 		return name
@@ -74,7 +74,7 @@ func shardSelector(workspace *tenancyv1alpha1.Workspace) (labels.Selector, error
 }
 
 // usable refuses a shard to which no URL can lead.
-func usable(shard *corev1alpha1.Shard) (*corev1alpha1.Shard, *refusal) {
+func validateShard(shard *corev1alpha1.Shard) (*corev1alpha1.Shard, *refusal) {
 	external := externalURL(shard)
 	if parsed, err := url.Parse(external); err != nil || parsed.Scheme == "" || parsed.Host == "" {
 		return nil, &refusal{tenancyv1alpha1.ReasonUnknown, fmt.Sprintf("shard %q has the invalid external URL %q", shard.Name, external)}
@@ -86,12 +86,12 @@ func externalURL(shard *corev1alpha1.Shard) string {
 	return cmp.Or(shard.Spec.ExternalURL, shard.Spec.BaseURL)
 }
 
-// clusterURL returns where users reach a logical cluster of the shard, by name or by path.
+// clusterURL returns the external URL of a logical cluster of the shard, by name or by path.
 func clusterURL(shard *corev1alpha1.Shard, path logicalcluster.Path) string {
 	return strings.TrimSuffix(externalURL(shard), "/") + path.URLPath()
 }
 
-// shardHash is what WorkspaceShardHashAnnotationKey holds.
+// shardHash returns the value of WorkspaceShardHashAnnotationKey.
 func shardHash(name string) string {
 	return logicalcluster.Base36Sha224([]byte(name))[:shardHashLength]
 }

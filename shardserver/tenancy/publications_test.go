@@ -47,7 +47,7 @@ func TestALyingShardIsNotHeardInPlaceOfTheOneThatWasAsked(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		published published
-		want      verdict
+		want      remoteState
 	}{
 		"nobody says anything":                      {nil, waits},
 		"the shard says that it is there":           {published{by("there", "w")}, accepted},
@@ -62,7 +62,7 @@ func TestALyingShardIsNotHeardInPlaceOfTheOneThatWasAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := judge(workspace, parent, "here", report); got != tc.want {
+			if got := remoteStateOf(workspace, parent, "here", report); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

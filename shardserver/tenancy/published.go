@@ -20,36 +20,37 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// PublishedSources returns what other shards must know: what this one asks them for, and what it answers them.
+// PublishedSources returns the sources of objects that this shard publishes: its requests to other shards, and its reports
+// on their requests.
 func PublishedSources(cfg Config) []publisher.Source {
-	asking := &asking{
+	requestSource := &requestSource{
 		cfg:        cfg,
 		workspaces: storage.NewReader[*tenancyv1alpha1.Workspace](cfg.Registry, workspaces),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
 	}
-	answering := &answering{newInquiries(cfg)}
+	reportSource := &reportSource{newRequestReader(cfg)}
 	return []publisher.Source{
 		{
 			Resource: requests,
 			Inputs: []controller.Input{
-				{Resource: workspaces, Keys: asking.ofWorkspace},
-				{Resource: reports, Everywhere: true, Keys: asking.ofReport},
+				{Resource: workspaces, Keys: requestSource.ofWorkspace},
+				{Resource: reports, Everywhere: true, Keys: requestSource.ofReport},
 			},
-			Desired: asking.wanted,
+			Desired: requestSource.desired,
 		},
 		{
 			Resource: reports,
 			Inputs: []controller.Input{
-				{Resource: logicalClusters, Keys: answering.ofCluster},
-				{Resource: requests, Everywhere: true, Keys: answering.asked},
+				{Resource: logicalClusters, Keys: reportSource.ofCluster},
+				{Resource: requests, Everywhere: true, Keys: reportSource.reportOfRequest},
 			},
-			Desired: answering.wanted,
+			Desired: reportSource.desired,
 		},
 	}
 }
 
-// asking derives the requests of this shard from its workspaces.
-type asking struct {
+// requestSource derives the requests of this shard from its workspaces.
+type requestSource struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
@@ -57,7 +58,7 @@ type asking struct {
 
 // ofWorkspace maps a workspace that is placed on another shard to the request for its logical cluster, and to the one
 // before it, which it may have gone on from.
-func (a *asking) ofWorkspace(event watch.Event) []controller.Key {
+func (a *requestSource) ofWorkspace(event watch.Event) []controller.Key {
 	workspace, ok := event.Object.(*tenancyv1alpha1.Workspace)
 	if !ok || workspace.Spec.Mount != nil {
 		return nil
@@ -76,7 +77,7 @@ func (a *asking) ofWorkspace(event watch.Event) []controller.Key {
 }
 
 // ofReport maps a report to this shard to the request that it answers.
-func (a *asking) ofReport(event watch.Event) []controller.Key {
+func (a *requestSource) ofReport(event watch.Event) []controller.Key {
 	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
 	if !ok || report.Spec.Shard != a.cfg.ShardName {
 		return nil
@@ -88,9 +89,9 @@ func (a *asking) ofReport(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: parent, Name: placement.RequestName(workspace, logicalcluster.Of(report))}}
 }
 
-// wanted returns the request. What cannot be taken back, the word that a logical cluster belongs to a workspace or to none,
-// is given only after asking storage itself.
-func (a *asking) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
+// desired returns the request. What cannot be taken back, the word that a logical cluster belongs to a workspace or to none,
+// is given only after requestSource storage itself.
+func (a *requestSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
 	request, err := a.request(ctx, key, a.workspaces.Get)
 	if err == nil && request != nil && (request.Spec.Delete || request.Spec.Confirmed != "") {
 		request, err = a.request(ctx, key, a.workspaces.GetLatest)
@@ -101,7 +102,7 @@ func (a *asking) wanted(ctx context.Context, key controller.Key) (runtime.Object
 	return request, nil
 }
 
-func (a *asking) request(ctx context.Context, key controller.Key, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
+func (a *requestSource) request(ctx context.Context, key controller.Key, read func(context.Context, string, string) (*tenancyv1alpha1.Workspace, error)) (*shardingv1alpha1.LogicalClusterRequest, error) {
 	name, cluster, ok := placement.ParseRequestName(key.Name)
 	if !ok {
 		return nil, nil
@@ -124,14 +125,14 @@ func (a *asking) request(ctx context.Context, key controller.Key, read func(cont
 	if err != nil {
 		report = nil
 	}
-	question := placement.Question{Own: a.cfg.ShardName, Parent: key.Cluster, Cluster: cluster, Workspace: workspace, Report: report}
-	question.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.Cluster, workspace) }
-	return question.Request()
+	requester := placement.Requester{Own: a.cfg.ShardName, Parent: key.Cluster, Cluster: cluster, Workspace: workspace, Report: report}
+	requester.Template = func() (*corev1alpha1.LogicalCluster, error) { return a.template(ctx, key.Cluster, workspace) }
+	return requester.Request()
 }
 
-// template returns the LogicalCluster that a workspace asks for. While its type cannot be resolved, the request stays as it
-// is: the condition of the workspace says why.
-func (a *asking) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
+// template returns the desired LogicalCluster of a workspace. While its type cannot be resolved, the request is not
+// changed; the condition of the workspace has the reason.
+func (a *requestSource) template(ctx context.Context, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) (*corev1alpha1.LogicalCluster, error) {
 	cluster, _, err := newLogicalCluster(ctx, a.cfg.Types, parent, workspace, workspace.Annotations[corev1alpha1.ShardAnnotationKey])
 	if errors.Is(err, workspacetype.ErrUnresolvable) {
 		return nil, fmt.Errorf("%w: %w", publisher.ErrUnchanged, err)
@@ -139,11 +140,11 @@ func (a *asking) template(ctx context.Context, parent logicalcluster.Name, works
 	return cluster, err
 }
 
-// answering derives the reports of this shard from what it is asked and from its logical clusters.
-type answering struct{ inquiries }
+// reportSource derives the reports of this shard from what it is asked and from its logical clusters.
+type reportSource struct{ requestReader }
 
 // ofCluster maps a logical cluster that was made for a workspace on another shard to the report on it.
-func (a *answering) ofCluster(event watch.Event) []controller.Key {
+func (a *reportSource) ofCluster(event watch.Event) []controller.Key {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
@@ -158,15 +159,15 @@ func (a *answering) ofCluster(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: logicalcluster.Of(cluster), Name: placement.ReportName(parent, cluster.Spec.Owner.Name)}}
 }
 
-func (a *answering) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
-	inquiry, err := a.read(ctx, key)
-	if inquiry == nil || err != nil {
+func (a *reportSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
+	responder, err := a.read(ctx, key)
+	if responder == nil || err != nil {
 		return nil, err
 	}
-	if inquiry.Step() == placement.Delete {
-		return nil, publisher.ErrUnchanged // its deletion, which begins at once, is what there is to tell
+	if responder.Step() == placement.Delete {
+		return nil, publisher.ErrUnchanged // the deletion, which starts now, triggers the next report
 	}
-	if report := inquiry.Report(); report != nil {
+	if report := responder.Report(); report != nil {
 		return report, nil
 	}
 	return nil, nil

@@ -244,34 +244,34 @@ func (m *model) controlWorkspace(name string) {
 	cluster, reserved := placement.Cluster(workspace)
 	report := m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)]
 	if workspace.DeletionTimestamp != nil {
-		answer := placement.Answer(report, here, modelParent, workspace)
-		if !reserved || (answer != nil && answer.Spec.State != shardingv1alpha1.LogicalClusterExists) {
+		matching := placement.MatchingReport(report, here, modelParent, workspace)
+		if !reserved || (matching != nil && matching.Spec.State != shardingv1alpha1.LogicalClusterExists) {
 			delete(m.workspaces, name)
 			m.log("here lets %s go", name)
 		}
 		return
 	}
 	facts := workspaceFacts{now: m.now}
-	became := judge(workspace, modelParent, here, report)
+	became := remoteStateOf(workspace, modelParent, here, report)
 	switch {
-	case !reserved || (workspace.Spec.Cluster == "" && (became == needsName || became == needsPlace)):
+	case !reserved || (workspace.Spec.Cluster == "" && (became == needsName || became == needsShard)):
 		if reserved {
-			anotherName(workspace)
+			discardClusterName(workspace)
 		}
 		m.next++
 		setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey, fmt.Sprintf("c%d", m.next))
 		facts.waiting = "x"
 	case workspace.Spec.Cluster == "" && became == accepted:
 		workspace.Spec.Cluster = cluster.String()
-		facts.cluster = placement.Describe(report, workspace)
+		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 	case workspace.Spec.Cluster == "":
 		facts.waiting = "x"
 	case placement.Ended(workspace) || became == disappeared:
 		facts.ended = true
 	case became == accepted:
-		facts.cluster = placement.Describe(report, workspace)
+		facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 	default:
-		facts.elsewhere = true
+		facts.remote = true
 	}
 	setStatus(workspace, facts)
 	if !reflect.DeepEqual(stored.Status, workspace.Status) || !reflect.DeepEqual(stored.Annotations, workspace.Annotations) || stored.Spec.Cluster != workspace.Spec.Cluster {
@@ -311,14 +311,14 @@ func (m *model) requestKeys() []string {
 
 func (m *model) publishRequest(key string, late bool) {
 	name, cluster, _ := placement.ParseRequestName(key)
-	question := placement.Question{
+	requester := placement.Requester{
 		Own: here, Parent: modelParent, Cluster: cluster, Workspace: m.workspaces[name],
 		Report: m.seenReports[cluster.String()+"/"+placement.ReportName(modelParent, name)],
 		Template: func() (*corev1alpha1.LogicalCluster, error) {
 			return &corev1alpha1.LogicalCluster{}, nil
 		},
 	}
-	wanted, err := question.Request()
+	wanted, err := requester.Request()
 	if err != nil {
 		m.wrong = append(m.wrong, err.Error())
 	}
@@ -381,21 +381,21 @@ func (m *model) reportKeys() []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-func (m *model) inquiry(key string) placement.Inquiry {
+func (m *model) responder(key string) placement.Responder {
 	cluster, name, _ := strings.Cut(key, "/")
 	parent, workspace, _ := placement.ParseReportName(name)
-	inquiry := placement.Inquiry{
+	responder := placement.Responder{
 		Own: there, Parent: parent, Workspace: workspace, Cluster: logicalcluster.MustParseName(cluster), LogicalCluster: m.clusters[cluster],
 		Request: m.seenRequests[placement.RequestName(workspace, logicalcluster.MustParseName(cluster))],
 	}
 	if m.full {
-		inquiry.Full = "full"
+		responder.Full = "full"
 	}
-	return inquiry
+	return responder
 }
 
 func (m *model) publishReport(key string, late bool) {
-	wanted := m.inquiry(key).Report()
+	wanted := m.responder(key).Report()
 	if wanted != nil {
 		wanted.Annotations = map[string]string{"kcp.io/shard": there}
 	}
@@ -405,11 +405,11 @@ func (m *model) publishReport(key string, late bool) {
 }
 
 func (m *model) controlRequest(key string, late bool) {
-	inquiry := m.inquiry(key)
-	cluster := inquiry.Cluster.String()
-	switch inquiry.Step() {
+	responder := m.responder(key)
+	cluster := responder.Cluster.String()
+	switch responder.Step() {
 	case placement.Create:
-		made := inquiry.New()
+		made := responder.New()
 		do := func() {
 			if m.clusters[cluster] != nil {
 				return
@@ -444,12 +444,12 @@ func (m *model) judgeDeletion(cluster string) {
 
 func (m *model) controlCluster(name string) {
 	cluster := m.clusters[name]
-	inquiry := m.inquiry(name + "/" + placement.ReportName(modelParent, cluster.Spec.Owner.Name))
+	responder := m.responder(name + "/" + placement.ReportName(modelParent, cluster.Spec.Owner.Name))
 	switch {
-	case cluster.DeletionTimestamp != nil && inquiry.Released():
+	case cluster.DeletionTimestamp != nil && responder.Released():
 		delete(m.clusters, name)
 		m.log("there %s is gone", name)
-	case cluster.DeletionTimestamp == nil && cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing && inquiry.Confirmed():
+	case cluster.DeletionTimestamp == nil && cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing && responder.Confirmed():
 		cluster = cluster.DeepCopy()
 		cluster.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 		m.clusters[name] = cluster

@@ -19,18 +19,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// fullAgain is when a shard that is full looks again whether it can do what it was asked for.
-const fullAgain = 10 * time.Second
+// fullRetryInterval is when a shard that is full looks again whether it can do what it was asked for.
+const fullRetryInterval = 10 * time.Second
 
-// inquiries reads what other shards ask this one for, and what there is to say about it.
-type inquiries struct {
+// requestReader reads what other shards ask this one for, and what there is to say about it.
+type requestReader struct {
 	cfg      Config
 	requests *storage.Reader[*shardingv1alpha1.LogicalClusterRequest]
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 }
 
-func newInquiries(cfg Config) inquiries {
-	return inquiries{
+func newRequestReader(cfg Config) requestReader {
+	return requestReader{
 		cfg:      cfg,
 		requests: storage.NewReader[*shardingv1alpha1.LogicalClusterRequest](cfg.Registry, requests).Everywhere(),
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
@@ -38,7 +38,7 @@ func newInquiries(cfg Config) inquiries {
 }
 
 // asked maps a request to this shard to the report about it.
-func (i inquiries) asked(event watch.Event) []controller.Key {
+func (i requestReader) reportOfRequest(event watch.Event) []controller.Key {
 	request, ok := event.Object.(*shardingv1alpha1.LogicalClusterRequest)
 	if !ok || request.Spec.Shard != i.cfg.ShardName {
 		return nil
@@ -51,8 +51,8 @@ func (i inquiries) asked(event watch.Event) []controller.Key {
 }
 
 // about maps a request to this shard to the LogicalCluster that it is about.
-func (i inquiries) about(event watch.Event) []controller.Key {
-	keys := i.asked(event)
+func (i requestReader) clusterOfRequest(event watch.Event) []controller.Key {
+	keys := i.reportOfRequest(event)
 	for at := range keys {
 		keys[at].Name = corev1alpha1.LogicalClusterName
 	}
@@ -60,39 +60,39 @@ func (i inquiries) about(event watch.Event) []controller.Key {
 }
 
 // read returns the inquiry that a report, given by its key, would answer. That there is no logical cluster is only believed
-// after asking storage itself, and that there is no request only where all are known.
-func (i inquiries) read(ctx context.Context, key controller.Key) (*placement.Inquiry, error) {
+// after requestSource storage itself, and that there is no request only where all are known.
+func (i requestReader) read(ctx context.Context, key controller.Key) (*placement.Responder, error) {
 	parent, workspace, ok := placement.ParseReportName(key.Name)
 	if !ok {
 		return nil, nil
 	}
-	inquiry := &placement.Inquiry{Own: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.Cluster, Full: i.cfg.Health.Full()}
+	responder := &placement.Responder{Own: i.cfg.ShardName, Parent: parent, Workspace: workspace, Cluster: key.Cluster, Full: i.cfg.Health.Full()}
 	var err error
-	inquiry.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.Cluster))
+	responder.Request, err = i.requests.Get(logicalcluster.With(ctx, parent), "", placement.RequestName(workspace, key.Cluster))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
 	}
 	cluster, err := i.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
-	if apierrors.IsNotFound(err) && inquiry.Request != nil {
+	if apierrors.IsNotFound(err) && responder.Request != nil {
 		cluster, err = i.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading logical cluster %q: %w", key.Cluster, err)
 	}
-	if inquiry.Request != nil && cluster != nil {
-		if shard, ok := placement.Remote(cluster); ok && shard != placement.Publisher(inquiry.Request) {
-			if inquiry.Request, err = publishedBy(logicalcluster.With(ctx, parent), i.requests, shard, inquiry.Request.Name); err != nil {
+	if responder.Request != nil && cluster != nil {
+		if shard, ok := placement.Remote(cluster); ok && shard != placement.Publisher(responder.Request) {
+			if responder.Request, err = publishedBy(logicalcluster.With(ctx, parent), i.requests, shard, responder.Request.Name); err != nil {
 				return nil, fmt.Errorf("reading the request for logical cluster %q: %w", key.Cluster, err)
 			}
 		}
 	}
-	inquiry.LogicalCluster = cluster
-	return inquiry, nil
+	responder.LogicalCluster = cluster
+	return responder, nil
 }
 
 // requestOf returns what is known of the request for a logical cluster that a workspace on another shard owns; nil for
 // any other. That nothing was asked for is no proof that nothing will be.
-func (i inquiries) requestOf(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*placement.Inquiry, error) {
+func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*placement.Responder, error) {
 	if _, ok := placement.Remote(cluster); !ok {
 		return nil, nil
 	}
@@ -102,65 +102,65 @@ func (i inquiries) requestOf(ctx context.Context, cluster *corev1alpha1.LogicalC
 		return nil, nil //nolint:nilerr // nobody can ask for it
 	}
 	request, err := publishedBy(logicalcluster.With(ctx, parent), i.requests, cluster.Annotations[corev1alpha1.OwnerShardAnnotationKey], placement.RequestName(owner.Name, name))
-	if err != nil && !unheard(err) {
+	if err != nil && !notPublished(err) {
 		return nil, fmt.Errorf("reading the request for logical cluster %q: %w", name, err)
 	}
-	return &placement.Inquiry{Own: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
+	return &placement.Responder{Own: i.cfg.ShardName, Parent: parent, Workspace: owner.Name, Cluster: name, Request: request, LogicalCluster: cluster}, nil
 }
 
-// requestController does what other shards ask this one for: it makes and deletes logical clusters of their workspaces.
+// requestController processes the requests of other shards: it creates and deletes logical clusters of their workspaces.
 type requestController struct {
 	cfg Config
-	inquiries
+	requestReader
 }
 
 func newRequestController(cfg Config) controller.Controller {
-	c := &requestController{cfg: cfg, inquiries: newInquiries(cfg)}
+	c := &requestController{cfg: cfg, requestReader: newRequestReader(cfg)}
 	return controller.Controller{
 		Name:      "logicalclusterrequest",
-		Inputs:    []controller.Input{{Resource: requests, Everywhere: true, Keys: c.asked}},
+		Inputs:    []controller.Input{{Resource: requests, Everywhere: true, Keys: c.reportOfRequest}},
 		Workers:   workers,
 		Reconcile: c.reconcile,
 	}
 }
 
 func (c *requestController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
-	inquiry, err := c.read(ctx, key)
-	if inquiry == nil || err != nil {
+	responder, err := c.read(ctx, key)
+	if responder == nil || err != nil {
 		return controller.Result{}, err
 	}
-	switch inquiry.Step() {
+	switch responder.Step() {
 	case placement.Create:
-		return controller.Result{}, c.create(ctx, inquiry)
+		return controller.Result{}, c.create(ctx, responder)
 	case placement.Delete:
-		return controller.Result{}, deleteCluster(ctx, c.cfg.Clients.Typed, inquiry.LogicalCluster)
+		return controller.Result{}, deleteCluster(ctx, c.cfg.Clients.Typed, responder.LogicalCluster)
 	}
-	if inquiry.Full != "" && inquiry.Refused() {
-		return controller.Result{RequeueAfter: fullAgain}, nil
+	if responder.Full != "" && responder.Refused() {
+		return controller.Result{RequeueAfter: fullRetryInterval}, nil
 	}
 	return controller.Result{}, nil
 }
 
-// create makes the logical cluster with the locks of its bindings, as for a workspace of this shard.
-func (c *requestController) create(ctx context.Context, inquiry *placement.Inquiry) error {
-	cluster := inquiry.New()
+// create creates the logical cluster with the reservations of its bindings, as for a workspace of this shard.
+func (c *requestController) create(ctx context.Context, responder *placement.Responder) error {
+	cluster := responder.New()
 	aliases, err := c.aliases(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	setMapEntry(&cluster.Annotations, corev1alpha1.ResourceBindingsAnnotationKey, c.cfg.Defaults.Locks(ctx, inquiry.Cluster, aliases))
+	setMapEntry(&cluster.Annotations, corev1alpha1.ResourceBindingsAnnotationKey, c.cfg.Defaults.Reservations(ctx, responder.Cluster, aliases))
 	if err := c.cfg.Clients.Typed.Create(ctx, cluster); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating logical cluster %q for workspace %q of another shard: %w", inquiry.Cluster, inquiry.Workspace, err)
+		return fmt.Errorf("creating logical cluster %q for workspace %q of another shard: %w", responder.Cluster, responder.Workspace, err)
 	}
 	return nil
 }
 
-// aliases returns the types that a new logical cluster counts as; none where this shard does not know them yet, in which
-// case the bindings take what is theirs later.
+// aliases returns the type of a new logical cluster with all types it extends; none while they are not synced, in which
+// case the bindings acquire their resources later.
 func (c *requestController) aliases(ctx context.Context, cluster *corev1alpha1.LogicalCluster) ([]workspacetype.Resolved, error) {
 	ref, err := workspacetype.ParseReference(cluster.Annotations[corev1alpha1.LogicalClusterTypeAnnotationKey])
 	if err != nil {
-		return nil, nil //nolint:nilerr // the initialization says what is wrong with the type
+		return nil, nil //nolint:nilerr // the initialization reports the invalid type
 	}
 	leaf, err := c.cfg.Types.Get(ctx, ref)
 	if err == nil {

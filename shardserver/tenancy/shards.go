@@ -20,15 +20,15 @@ func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key 
 		return nil
 	}
 	if event.Type == watch.Deleted {
-		c.placement.Gone(report.Name)
+		c.scheduler.Remove(report.Name)
 		return nil
 	}
-	if !c.placement.Heard(report) {
+	if !c.scheduler.ObserveReport(report) {
 		return nil
 	}
 	all, err := c.workspaces.List(logicalcluster.With(context.Background(), logicalcluster.Wildcard), "", nil)
 	if err != nil {
-		klog.ErrorS(err, "Listing the workspaces that wait for a shard", "shard", report.Name)
+		klog.ErrorS(err, "Listing unscheduled workspaces failed", "shard", report.Name)
 		return nil
 	}
 	var keys []controller.Key
@@ -41,17 +41,17 @@ func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key 
 }
 
 // choose returns what chooses a shard for a workspace that has none.
-func (c *workspaceController) choose(ctx context.Context) choose {
+func (c *workspaceController) choose(ctx context.Context) chooseFunc {
 	return func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error) {
-		return c.placement.Choose(all, selector, c.ownReport(ctx), "")
+		return c.scheduler.Choose(all, selector, c.ownReport(ctx), "")
 	}
 }
 
-// ownReport returns what this shard reports of itself, as far as it is known now.
+// ownReport returns the current report of this shard.
 func (c *workspaceController) ownReport(ctx context.Context) shardingv1alpha1.ShardReportSpec {
 	report, err := c.cfg.Health.Current(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("The load of this shard is not known", "err", err)
+		klog.FromContext(ctx).V(2).Info("Measuring the load of this shard failed", "err", err)
 	}
 	return report
 }

@@ -1,9 +1,8 @@
-// Package tenancy holds the controllers of workspaces: they place a Workspace, make and prepare its LogicalCluster,
-// keep both in step, and empty a logical cluster that is being deleted until no key of it is left.
+// Package tenancy has the controllers of workspaces: they schedule a Workspace, create and initialize its LogicalCluster,
+// synchronize the status of both, and delete the content of a logical cluster that is being deleted.
 //
-// There is one of each per shard, for all logical clusters. They read the watch cache and write through the shard's own
-// API. What users may do is decided by admission and authorization, not here; what a type means is in the package
-// workspacetype.
+// Each shard runs one of each for all logical clusters. They read the watch cache and write through the shard's own API.
+// Admission and authorization of users do not belong here; workspace types are resolved by package workspacetype.
 package tenancy
 
 import (
@@ -44,30 +43,30 @@ var (
 	clusterRoleBindings = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}
 )
 
-// workers is how many objects each of the two big controllers works on at once. They mostly wait for etcd.
+// workers is the number of workers of the workspace and logical cluster controllers, which mostly wait for etcd.
 const workers = 24
 
-// Config is what the controllers need.
+// Config holds the dependencies of the controllers.
 type Config struct {
 	Registry *storage.Registry
-	// Clients write through the shard's own API, as a member of system:masters.
+	// Clients are loopback clients, as a member of system:masters.
 	Clients *loopback.Clients
 	// Types resolves workspace types and paths.
 	Types *workspacetype.Resolver
-	// Defaults makes the bindings that types ask for.
+	// Defaults creates the default APIBindings of workspace types.
 	Defaults *defaultbindings.Binder
 	// ShardName is the name of this shard's Shard object in root.
 	ShardName string
-	// Health says how this shard is, Beats how others are.
-	Health Health
-	Beats  scheduling.Beats
-	// Mounts makes workspaces that stand for servers elsewhere lead there.
+	// Health returns the health of this shard, Heartbeats that of the others.
+	Health     Health
+	Heartbeats scheduling.HeartbeatTracker
+	// Mounts enables workspace mounts.
 	Mounts bool
-	// Keys tells what storage has of a logical cluster.
-	Keys content.Keys
-	// Leftovers deletes what is left of the context's logical cluster in storages that it no longer serves, and returns
-	// how many objects that was. Nil leaves them.
-	Leftovers func(context.Context) (int, error)
+	// Keys counts the keys of a logical cluster in etcd.
+	Keys content.KeyCounter
+	// PurgeOrphans deletes the keys of the context's logical cluster in storages that are not served, and returns their
+	// number. It may be nil.
+	PurgeOrphans func(context.Context) (int, error)
 }
 
 // Controllers returns the controllers of this package.
@@ -80,11 +79,11 @@ func Controllers(cfg Config) []controller.Controller {
 	}
 }
 
-// Health is what a shard knows of itself (package health).
+// Health returns the health of this shard (package heartbeat).
 type Health interface {
-	// Current returns capacity, load and conditions as this shard reports them. What could not be measured now is missing.
+	// Current returns the capacity, load and conditions of this shard.
 	Current(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error)
-	// Full returns why the shard takes no new logical clusters; nothing if it does.
+	// Full returns the reason why the shard accepts no new logical clusters, or "".
 	Full() string
 }
 
@@ -101,8 +100,8 @@ func (r shardReader) list(ctx context.Context) ([]*corev1alpha1.Shard, error) {
 	return r.reader.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
 }
 
-// named returns the shard of that name, or nil.
-func named(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
+// shardByName returns the shard of that name, or nil.
+func shardByName(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
 	for _, shard := range all {
 		if shard.Name == name {
 			return shard

@@ -23,14 +23,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/scheduling"
 )
 
-// workspaceController places workspaces, keeps them in step with their LogicalClusters, and deletes these with them.
+// workspaceController schedules workspaces, synchronizes their status with their LogicalClusters, and deletes these with
+// them.
 type workspaceController struct {
 	cfg        Config
 	workspaces *storage.Reader[*tenancyv1alpha1.Workspace]
 	clusters   *storage.Reader[*corev1alpha1.LogicalCluster]
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
 	shards     shardReader
-	placement  *scheduling.Shards
+	scheduler  *scheduling.Scheduler
 }
 
 func newWorkspaceController(cfg Config) controller.Controller {
@@ -40,7 +41,7 @@ func newWorkspaceController(cfg Config) controller.Controller {
 		clusters:   storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, logicalClusters),
 		reports:    storage.NewReader[*shardingv1alpha1.LogicalClusterReport](cfg.Registry, reports).Everywhere(),
 		shards:     newShardReader(cfg.Registry),
-		placement:  scheduling.New(cfg.ShardName, cfg.Beats),
+		scheduler:  scheduling.New(cfg.ShardName, cfg.Heartbeats),
 	}
 	return controller.Controller{
 		Name: "workspace",
@@ -75,21 +76,21 @@ func (c *workspaceController) ofCluster(event watch.Event) []controller.Key {
 	return keys
 }
 
-// workspaceScope is what is known of one workspace while it is worked on.
+// workspaceScope is the state of one reconcile of a workspace.
 type workspaceScope struct {
 	parent logicalcluster.Name
-	// stored is the workspace as it is stored, to our knowledge; workspace is what it shall be.
+	// stored is the workspace as last read or written, workspace the desired one.
 	stored, workspace *tenancyv1alpha1.Workspace
-	// observed is the resource version that the pass began with.
+	// observed is the resource version at the start of the reconcile.
 	observed string
 	// made is the LogicalCluster that this pass has made, or nil.
-	made   *corev1alpha1.LogicalCluster
-	shards []*corev1alpha1.Shard
-	facts  workspaceFacts
+	created *corev1alpha1.LogicalCluster
+	shards  []*corev1alpha1.Shard
+	facts   workspaceFacts
 }
 
-// Reconcile brings one workspace to where it leads. Placement is written down before anything is made of it, so that a
-// crash at any step is continued, not repeated, by the next call.
+// reconcile schedules a workspace and updates it. The placement is stored before the LogicalCluster is created, so that the
+// next reconcile continues after a crash at any step.
 func (c *workspaceController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
 	stored, err := c.workspaces.Get(ctx, "", key.Name)
 	if err != nil {
@@ -107,7 +108,7 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	case stored.DeletionTimestamp != nil:
 		return c.delete(ctx, scope)
 	case stored.Spec.Mount != nil && !c.cfg.Mounts:
-		return controller.Result{}, nil // what is mounted has no logical cluster
+		return controller.Result{}, nil // mounts have no logical cluster
 	case stored.Spec.Mount != nil:
 		return c.mount(ctx, scope)
 	}
@@ -117,31 +118,31 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	if err := c.observeCluster(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}
-	again := setStatus(scope.workspace, scope.facts)
-	if wait := holdStatus(stored, scope.facts); wait > 0 {
-		if !c.isElsewhere(scope) { // no path leads there before the status says more, and where it leads is reserved
-			c.catchUp(ctx, scope)
+	requeueAfter := setStatus(scope.workspace, scope.facts)
+	if wait := deferStatus(stored, scope.facts); wait > 0 {
+		if !c.isRemote(scope) { // paths do not resolve before the phase is updated, and the placement is stored already
+			c.waitForCache(ctx, scope)
 			return controller.Result{RequeueAfter: wait}, nil
 		}
-		scope.workspace.Status, again = *stored.Status.DeepCopy(), wait
+		scope.workspace.Status, requeueAfter = *stored.Status.DeepCopy(), wait
 	}
 	if err := c.setMetadata(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}
 	if scope.facts.refused != nil {
-		again = refusedAgain
+		requeueAfter = unschedulableRetryInterval
 	}
 	if err := c.write(ctx, scope); err != nil {
 		return controller.Result{}, err
 	}
-	c.catchUp(ctx, scope)
-	return controller.Result{RequeueAfter: again}, nil
+	c.waitForCache(ctx, scope)
+	return controller.Result{RequeueAfter: requeueAfter}, nil
 }
 
-// catchUp waits for the watch caches to see what was written, which has already queued the next look: that shall not find
+// waitForCache waits for the watch caches to see what was written, which has already queued the next look: that shall not find
 // what was there before, nor make a LogicalCluster again.
-func (c *workspaceController) catchUp(ctx context.Context, scope *workspaceScope) {
-	if made := scope.made; made != nil {
+func (c *workspaceController) waitForCache(ctx context.Context, scope *workspaceScope) {
+	if made := scope.created; made != nil {
 		_, _ = c.clusters.GetNotOlderThan(logicalcluster.With(ctx, logicalcluster.Of(made)), "", made.Name, made.ResourceVersion)
 	}
 	if written := scope.workspace.ResourceVersion; written != scope.observed {
@@ -149,11 +150,11 @@ func (c *workspaceController) catchUp(ctx context.Context, scope *workspaceScope
 	}
 }
 
-// refusedAgain is when placement is tried again although nothing that was watched has changed: a missing type may have
+// unschedulableRetryInterval is when placement is tried again although nothing that was watched has changed: a missing type may have
 // appeared.
-const refusedAgain = time.Minute
+const unschedulableRetryInterval = time.Minute
 
-// observeCluster finds the LogicalCluster of a placed workspace.
+// observeCluster reads the LogicalCluster of a scheduled workspace.
 func (c *workspaceController) observeCluster(ctx context.Context, scope *workspaceScope) error {
 	if scope.facts.cluster != nil || scope.workspace.Spec.Cluster == "" {
 		return nil
@@ -163,14 +164,14 @@ func (c *workspaceController) observeCluster(ctx context.Context, scope *workspa
 		return err
 	}
 	scope.facts.cluster = cluster
-	if cluster == nil && c.isElsewhere(scope) {
-		return c.observeElsewhere(ctx, scope)
+	if cluster == nil && c.isRemote(scope) {
+		return c.observeRemote(ctx, scope)
 	}
 	return nil
 }
 
 // clusterOf returns the LogicalCluster of that name if it belongs to the workspace, else nil. Absence is only believed
-// after asking storage itself.
+// after requestSource storage itself.
 func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceScope, name string) (*corev1alpha1.LogicalCluster, error) {
 	parsed, err := logicalcluster.ParseName(name)
 	if err != nil {
@@ -178,7 +179,7 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 	}
 	ctx = logicalcluster.With(ctx, parsed)
 	cluster, err := c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
-	if apierrors.IsNotFound(err) && !c.isElsewhere(scope) {
+	if apierrors.IsNotFound(err) && !c.isRemote(scope) {
 		cluster, err = c.clusters.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
 	}
 	if apierrors.IsNotFound(err) {
@@ -193,20 +194,20 @@ func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceSco
 	return cluster, nil
 }
 
-// owns tells whether a LogicalCluster was made for the workspace, rather than for another that has its name.
+// owns reports whether a LogicalCluster was created for the workspace, and not for another one of the same name.
 func owns(scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) bool {
 	owner := cluster.Spec.Owner
 	_, remotely := placement.Remote(cluster)
 	return owner != nil && !remotely && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
 }
 
-// isElsewhere tells whether the workspace was placed on another shard that exists.
-func (c *workspaceController) isElsewhere(scope *workspaceScope) bool {
+// isRemote tells whether the workspace was placed on another shard that exists.
+func (c *workspaceController) isRemote(scope *workspaceScope) bool {
 	chosen := chosenShard(scope.workspace, scope.shards)
-	return chosen != c.cfg.ShardName && named(scope.shards, chosen) != nil
+	return chosen != c.cfg.ShardName && shardByName(scope.shards, chosen) != nil
 }
 
-// setMetadata brings labels, annotations and the URL of a placed workspace up to date.
+// setMetadata updates labels, annotations and the URL of a scheduled workspace.
 func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceScope) error {
 	workspace := scope.workspace
 	if workspace.Spec.Cluster == "" {
@@ -215,7 +216,7 @@ func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceS
 	if cluster := scope.facts.cluster; cluster != nil && cluster.Annotations[corev1alpha1.ShardAnnotationKey] != "" {
 		setShard(workspace, cluster.Annotations[corev1alpha1.ShardAnnotationKey])
 	}
-	shard := named(scope.shards, chosenShard(workspace, scope.shards))
+	shard := shardByName(scope.shards, chosenShard(workspace, scope.shards))
 	if shard == nil {
 		return nil
 	}
@@ -230,8 +231,8 @@ func (c *workspaceController) setMetadata(ctx context.Context, scope *workspaceS
 
 // write stores what changed, with one request.
 func (c *workspaceController) write(ctx context.Context, scope *workspaceScope) error {
-	if !sameMain(scope.stored, scope.workspace) {
-		return c.writeMain(ctx, scope)
+	if !sameExceptStatus(scope.stored, scope.workspace) {
+		return c.updateWorkspace(ctx, scope)
 	}
 	if equality.Semantic.DeepEqual(scope.stored.Status, scope.workspace.Status) {
 		return nil
@@ -242,9 +243,9 @@ func (c *workspaceController) write(ctx context.Context, scope *workspaceScope) 
 	return nil
 }
 
-// writeMain stores metadata and spec if they changed, and the status with them.
-func (c *workspaceController) writeMain(ctx context.Context, scope *workspaceScope) error {
-	if sameMain(scope.stored, scope.workspace) {
+// updateWorkspace stores metadata and spec if they changed, and the status with them.
+func (c *workspaceController) updateWorkspace(ctx context.Context, scope *workspaceScope) error {
+	if sameExceptStatus(scope.stored, scope.workspace) {
 		return nil
 	}
 	if err := c.cfg.Clients.Typed.Update(ctx, scope.workspace); err != nil {
@@ -254,7 +255,7 @@ func (c *workspaceController) writeMain(ctx context.Context, scope *workspaceSco
 	return nil
 }
 
-func sameMain(a, b *tenancyv1alpha1.Workspace) bool {
+func sameExceptStatus(a, b *tenancyv1alpha1.Workspace) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Finalizers, b.Finalizers) &&
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }

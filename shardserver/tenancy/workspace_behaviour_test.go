@@ -61,11 +61,11 @@ func TestWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		shardtesting.Eventually(t, "the binding", func(context.Context) error {
-			again := &rbacv1.ClusterRoleBinding{}
-			if err := masters.Get(in, client.ObjectKey{Name: "workspace-admin"}, again); err != nil {
+			requeueAfter := &rbacv1.ClusterRoleBinding{}
+			if err := masters.Get(in, client.ObjectKey{Name: "workspace-admin"}, requeueAfter); err != nil {
 				return err
 			}
-			if again.UID == binding.UID {
+			if requeueAfter.UID == binding.UID {
 				return fmt.Errorf("still the old one")
 			}
 			return nil
@@ -178,7 +178,7 @@ func fill(t *testing.T, c client.Client, in context.Context) {
 func assertNoKey(t *testing.T, shard *shardtesting.Shard, cluster string) {
 	t.Helper()
 	if len(shard.Keys(t, "/root/")) == 0 {
-		t.Fatal("no keys at all: this looks at the wrong store")
+		t.Fatal("no keys at all: this retryLimiter at the wrong store")
 	}
 	for _, key := range shard.Keys(t, "/"+cluster+"/") {
 		t.Errorf("key %s is left", key)

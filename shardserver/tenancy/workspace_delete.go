@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// delete takes the LogicalCluster of a workspace down and lets go of the workspace when it is gone. Everybody else's
-// finalizers come first.
+// delete deletes the LogicalCluster of a workspace after all other finalizers are removed, and removes the workspace's
+// finalizer when the LogicalCluster is removed.
 func (c *workspaceController) delete(ctx context.Context, scope *workspaceScope) (controller.Result, error) {
 	workspace := scope.workspace
 	if !controllerutil.ContainsFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer) {
@@ -24,14 +24,14 @@ func (c *workspaceController) delete(ctx context.Context, scope *workspaceScope)
 	if err != nil {
 		return controller.Result{}, err
 	}
-	if cluster == nil && c.isElsewhere(scope) {
-		return c.deleteElsewhere(ctx, scope)
+	if cluster == nil && c.isRemote(scope) {
+		return c.deleteRemote(ctx, scope)
 	}
-	return controller.Result{}, c.deleteHere(ctx, scope, cluster)
+	return controller.Result{}, c.deleteLocal(ctx, scope, cluster)
 }
 
-// deleteHere takes down a LogicalCluster of this shard; nil if there is none.
-func (c *workspaceController) deleteHere(ctx context.Context, scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) error {
+// deleteLocal deletes a LogicalCluster of this shard; cluster is nil if there is none.
+func (c *workspaceController) deleteLocal(ctx context.Context, scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) error {
 	workspace := scope.workspace
 	switch {
 	case len(workspace.Finalizers) > 1:
@@ -43,28 +43,28 @@ func (c *workspaceController) deleteHere(ctx context.Context, scope *workspaceSc
 		setDeletingStatus(workspace, cluster)
 	default:
 		controllerutil.RemoveFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
-		return client.IgnoreNotFound(c.writeMain(ctx, scope))
+		return client.IgnoreNotFound(c.updateWorkspace(ctx, scope))
 	}
 	if err := c.write(ctx, scope); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	c.catchUp(ctx, scope) // that the LogicalCluster goes has queued the next look
+	c.waitForCache(ctx, scope) // the deletion of the LogicalCluster has enqueued the workspace
 	return nil
 }
 
-// clusterToDelete returns what the workspace led to, or was about to lead to; nil if that is nothing.
+// clusterToDelete returns the LogicalCluster of the workspace, or nil.
 func (c *workspaceController) clusterToDelete(ctx context.Context, scope *workspaceScope) (*corev1alpha1.LogicalCluster, error) {
 	name := scope.workspace.Spec.Cluster
 	if name == "" {
 		name = scope.workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey]
 	}
 	if _, err := logicalcluster.ParseName(name); err != nil {
-		return nil, nil // nothing was ever made under such a name
+		return nil, nil // no logical cluster can have such a name
 	}
 	return c.clusterOf(ctx, scope, name)
 }
 
-// deleteCluster begins the deletion of a logical cluster, unless that has happened.
+// deleteCluster deletes a LogicalCluster, unless it is being deleted.
 func deleteCluster(ctx context.Context, through client.Client, cluster *corev1alpha1.LogicalCluster) error {
 	if cluster.DeletionTimestamp != nil {
 		return nil

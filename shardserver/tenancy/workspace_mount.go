@@ -22,29 +22,29 @@ import (
 // When a mount is looked at again. The object that it refers to may be of any kind that a tenant has defined, so that
 // following it would take a watch per kind; a look is a read from the watch cache.
 const (
-	mountedAgain    = 10 * time.Second
-	notMountedAgain = 2 * time.Second
+	mountRefreshInterval = 10 * time.Second
+	mountRetryInterval   = 2 * time.Second
 )
 
 // mountPhaseReady is the phase of an object whose URL can be used.
 const mountPhaseReady = "Ready"
 
-// mountStatus is what a workspace reads of the object that it mounts. The zero value stands for no object.
+// mountStatus is the status of a mounted object. The zero value stands for no object.
 type mountStatus struct {
 	found      bool
 	phase, url string
 }
 
-// mount brings a workspace that stands for a server elsewhere up to date. It has no logical cluster.
+// mount updates a mounted workspace. It has no logical cluster.
 func (c *workspaceController) mount(ctx context.Context, scope *workspaceScope) (controller.Result, error) {
 	status, err := c.mountStatus(ctx, scope.workspace.Spec.Mount.Reference)
 	if err != nil {
-		return controller.Result{}, fmt.Errorf("reading what workspace %q mounts: %w", scope.workspace.Name, err)
+		return controller.Result{}, fmt.Errorf("reading the mounted object of workspace %q: %w", scope.workspace.Name, err)
 	}
 	setMount(scope.workspace, status)
-	result := controller.Result{RequeueAfter: notMountedAgain}
+	result := controller.Result{RequeueAfter: mountRetryInterval}
 	if scope.workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {
-		result.RequeueAfter = mountedAgain
+		result.RequeueAfter = mountRefreshInterval
 	}
 	return result, c.write(ctx, scope)
 }
@@ -53,7 +53,7 @@ func (c *workspaceController) mount(ctx context.Context, scope *workspaceScope) 
 func (c *workspaceController) mountStatus(ctx context.Context, ref tenancyv1alpha1.ObjectReference) (mountStatus, error) {
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return mountStatus{}, nil // nothing can be called that
+		return mountStatus{}, nil // no object can have such a version
 	}
 	resource, err := c.cfg.Registry.ForKind(ctx, version.WithKind(ref.Kind).GroupKind())
 	if err != nil || resource == nil {
@@ -90,13 +90,13 @@ func readMountStatus(obj runtime.Object) (mountStatus, error) {
 			return mountStatus{}, err
 		}
 	}
-	// A field of another type says nothing, as an absent one.
+	// A field of another type is treated as absent.
 	phase, _, _ := unstructured.NestedString(content, "status", "phase")
 	url, _, _ := unstructured.NestedString(content, "status", "URL")
 	return mountStatus{found: true, phase: phase, url: url}, nil
 }
 
-// setMount makes a workspace of what it mounts.
+// setMount sets conditions, URL and phase of a mounted workspace.
 func setMount(workspace *tenancyv1alpha1.Workspace, status mountStatus) {
 	ref := workspace.Spec.Mount.Reference
 	switch _, err := mount.ParseURL(status.url); {

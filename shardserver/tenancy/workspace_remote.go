@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// giveUpAfter is for how long a workspace waits for the answer of a shard that is silent.
-	giveUpAfter = 20 * time.Second
-	// answerAgain is when a workspace that waits for another shard is looked at although no answer came.
-	answerAgain = 10 * time.Second
+	// acceptTimeout is for how long a workspace waits for the answer of a shard that is silent.
+	acceptTimeout = 20 * time.Second
+	// reportRetryInterval is when a workspace that waits for another shard is looked at although no answer came.
+	reportRetryInterval = 10 * time.Second
 )
 
-// ofReport maps the report of another shard to the workspace that it is about.
+// ofReport maps the report of another shard to the workspace of the logical cluster.
 func (c *workspaceController) ofReport(event watch.Event) []controller.Key {
 	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
 	if !ok || report.Spec.Shard != c.cfg.ShardName {
@@ -41,8 +41,7 @@ func (c *workspaceController) ofReport(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: parent, Name: workspace}}
 }
 
-// report returns what another shard says of the logical cluster that a workspace leads to or is about to lead to; nil if
-// nothing is known.
+// report returns the report of another shard on the logical cluster of a workspace; nil if there is none.
 func (c *workspaceController) report(ctx context.Context, scope *workspaceScope) (*shardingv1alpha1.LogicalClusterReport, error) {
 	cluster, ok := placement.Cluster(scope.workspace)
 	if !ok {
@@ -51,117 +50,117 @@ func (c *workspaceController) report(ctx context.Context, scope *workspaceScope)
 	return readReport(ctx, c.reports, scope.workspace.Annotations[corev1alpha1.ShardAnnotationKey], scope.parent, scope.workspace.Name, cluster)
 }
 
-// verdict is what becomes of a workspace that another shard was asked to give a logical cluster.
-type verdict string
+// remoteState is what becomes of a workspace that another shard was asked to give a logical cluster.
+type remoteState string
 
 const (
-	waits       verdict = "waits"       // for the answer
-	accepted    verdict = "accepted"    // the logical cluster is there
-	needsName   verdict = "needs name"  // another one, for a logical cluster on the same shard
-	needsPlace  verdict = "needs place" // on another shard, and if there is none it waits on
-	disappeared verdict = "disappeared" // the logical cluster was there
+	waits       remoteState = "waits"       // for the answer
+	accepted    remoteState = "accepted"    // the logical cluster is there
+	needsName   remoteState = "needs name"  // another one, for a logical cluster on the same shard
+	needsShard  remoteState = "needs place" // on another shard, and if there is none it waits on
+	disappeared remoteState = "disappeared" // the logical cluster was there
 )
 
 // judge reads the report about a workspace that was placed on another shard.
-func judge(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.Name, own string, report *shardingv1alpha1.LogicalClusterReport) verdict {
-	answer := placement.Answer(report, own, parent, workspace)
+func remoteStateOf(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.Name, own string, report *shardingv1alpha1.LogicalClusterReport) remoteState {
+	matching := placement.MatchingReport(report, own, parent, workspace)
 	if report != nil && placement.Publisher(report) != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
-		report = nil // whoever says so was not asked
+		report = nil // it is from a shard that was not requested
 	}
 	leads := workspace.Spec.Cluster != ""
 	switch {
-	case answer == nil && report != nil && !leads && report.Spec.Owner.UID != workspace.UID:
+	case matching == nil && report != nil && !leads && report.Spec.Owner.UID != workspace.UID:
 		return needsName // what was made for an older workspace of the same name has it
-	case answer == nil:
+	case matching == nil:
 		return waits
 	}
-	switch state := answer.Spec.State; {
-	case state == shardingv1alpha1.LogicalClusterExists && !answer.Spec.Deleting:
+	switch state := matching.Spec.State; {
+	case state == shardingv1alpha1.LogicalClusterExists && !matching.Spec.Deleting:
 		return accepted
 	case leads && state != shardingv1alpha1.LogicalClusterRefused:
 		return disappeared
-	case state == shardingv1alpha1.LogicalClusterExists, state == shardingv1alpha1.LogicalClusterRefused && answer.Spec.Reason == shardingv1alpha1.ReasonNameTaken:
+	case state == shardingv1alpha1.LogicalClusterExists, state == shardingv1alpha1.LogicalClusterRefused && matching.Spec.Reason == shardingv1alpha1.ReasonNameTaken:
 		return needsName
 	case state == shardingv1alpha1.LogicalClusterRefused && !leads:
-		return needsPlace
+		return needsShard
 	}
 	return waits
 }
 
-// scheduleElsewhere places a workspace on another shard: what is to be made is written down first.
-func (c *workspaceController) scheduleElsewhere(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
+// scheduleRemote schedules a workspace on another shard. The placement is stored first.
+func (c *workspaceController) scheduleRemote(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
 	if _, reserved := placement.Cluster(scope.workspace); !reserved || chosenShard(scope.workspace, scope.shards) == "" {
-		return c.reserveElsewhere(ctx, scope, shard)
+		return c.reserveRemote(ctx, scope, shard)
 	}
-	return c.awaitElsewhere(ctx, scope, shard)
+	return c.awaitRemote(ctx, scope, shard)
 }
 
-// awaitElsewhere brings a workspace that is placed on another shard further: the request for its logical cluster is
-// published because of what is written down here.
-func (c *workspaceController) awaitElsewhere(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
+// awaitRemote processes the report on a workspace that is scheduled on another shard. The request for its logical cluster
+// is published because of the stored placement.
+func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
 	report, err := c.report(ctx, scope)
 	if err != nil {
 		return err
 	}
 	workspace := scope.workspace
-	switch judge(workspace, scope.parent, c.cfg.ShardName, report) {
+	switch remoteStateOf(workspace, scope.parent, c.cfg.ShardName, report) {
 	case accepted:
 		name, _ := placement.Cluster(workspace)
 		workspace.Spec.Cluster = name.String()
-		scope.facts.cluster = placement.Describe(report, workspace)
+		scope.facts.cluster = placement.LogicalClusterFromReport(report, workspace)
 		return nil
 	case needsName:
-		anotherName(workspace)
-		return c.reserveElsewhere(ctx, scope, shard)
-	case needsPlace:
+		discardClusterName(workspace)
+		return c.reserveRemote(ctx, scope, shard)
+	case needsShard:
 		scope.facts.refused = unschedulable("shard %q refused: %s", shard.Name, report.Spec.Message)
-		return c.placeAnew(ctx, scope, shard)
+		return c.reschedule(ctx, scope, shard)
 	}
 	scope.facts.waiting = fmt.Sprintf("waiting for shard %q to accept", shard.Name)
-	if c.placement.Lost(shard.Name) && waitedFor(scope.stored, scope.facts.now) > giveUpAfter {
-		return c.placeAnew(ctx, scope, shard)
+	if c.scheduler.IsLost(shard.Name) && waitingTime(scope.stored, scope.facts.now) > acceptTimeout {
+		return c.reschedule(ctx, scope, shard)
 	}
 	return nil
 }
 
-// placeAnew moves a workspace that has no logical cluster yet to another shard than the one that does not give it. If there
+// reschedule moves a workspace that has no logical cluster yet to another shard than the one that does not give it. If there
 // is none, it goes on waiting.
-func (c *workspaceController) placeAnew(ctx context.Context, scope *workspaceScope, not *corev1alpha1.Shard) error {
+func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceScope, not *corev1alpha1.Shard) error {
 	selector, err := shardSelector(scope.workspace)
 	if err != nil {
 		return nil //nolint:nilerr // it was valid when the shard was chosen; the shard may still answer
 	}
-	shard, err := c.placement.Choose(scope.shards, selector, c.ownReport(ctx), not.Name)
+	shard, err := c.scheduler.Choose(scope.shards, selector, c.ownReport(ctx), not.Name)
 	if err != nil {
-		return nil //nolint:nilerr // the condition says what became of the first choice
+		return nil //nolint:nilerr // the condition has the state of the first choice
 	}
-	anotherName(scope.workspace)
+	discardClusterName(scope.workspace)
 	scope.facts.refused = nil
 	if shard.Name == c.cfg.ShardName {
 		scope.facts.waiting = ""
 		setShard(scope.workspace, shard.Name)
 		setRegion(scope.workspace, shard)
-		return c.writeMain(ctx, scope) // which queues the next look
+		return c.updateWorkspace(ctx, scope) // which enqueues the workspace again
 	}
-	return c.reserveElsewhere(ctx, scope, shard)
+	return c.reserveRemote(ctx, scope, shard)
 }
 
-// reserveElsewhere writes down that the workspace is placed on another shard.
-func (c *workspaceController) reserveElsewhere(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
-	note(scope.workspace, shard)
+// reserveRemote stores the placement of the workspace on another shard.
+func (c *workspaceController) reserveRemote(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) error {
+	setPlacement(scope.workspace, shard)
 	scope.facts.waiting = fmt.Sprintf("waiting for shard %q to accept", shard.Name)
-	return c.writeMain(ctx, scope)
+	return c.updateWorkspace(ctx, scope)
 }
 
-// anotherName chooses a new name for the logical cluster of a workspace. The old one is not used again.
-func anotherName(workspace *tenancyv1alpha1.Workspace) {
+// discardClusterName chooses a new name for the logical cluster of a workspace. The old one is not used again.
+func discardClusterName(workspace *tenancyv1alpha1.Workspace) {
 	old := workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey]
 	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspacePreviousClusterAnnotationKey, old)
 	delete(workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey)
 }
 
-// waitedFor returns how long the workspace has shown that it waits.
-func waitedFor(workspace *tenancyv1alpha1.Workspace, now time.Time) time.Duration {
+// waitingTime returns how long the workspace has shown that it waits.
+func waitingTime(workspace *tenancyv1alpha1.Workspace, now time.Time) time.Duration {
 	condition := conditionsv1alpha1.Get(workspace, tenancyv1alpha1.WorkspaceScheduled)
 	if condition == nil || condition.Reason != tenancyv1alpha1.ReasonWaitingForShard {
 		return 0
@@ -169,55 +168,55 @@ func waitedFor(workspace *tenancyv1alpha1.Workspace, now time.Time) time.Duratio
 	return age(condition.LastTransitionTime, now)
 }
 
-// observeElsewhere finds out what another shard says of the logical cluster that the workspace leads to.
-func (c *workspaceController) observeElsewhere(ctx context.Context, scope *workspaceScope) error {
+// observeRemote reads the report of another shard on the logical cluster of the workspace.
+func (c *workspaceController) observeRemote(ctx context.Context, scope *workspaceScope) error {
 	report, err := c.report(ctx, scope)
 	if err != nil {
 		return err
 	}
-	switch judge(scope.workspace, scope.parent, c.cfg.ShardName, report) {
+	switch remoteStateOf(scope.workspace, scope.parent, c.cfg.ShardName, report) {
 	case accepted:
 		if !placement.Ended(scope.stored) {
-			scope.facts.cluster = placement.Describe(report, scope.workspace)
+			scope.facts.cluster = placement.LogicalClusterFromReport(report, scope.workspace)
 			return nil
 		}
-		scope.facts.ended = true // made again because of an old request; it is asked back
+		scope.facts.ended = true // created again because of an old request; its deletion is requested
 	case disappeared:
 		scope.facts.ended = true
 	default:
 		scope.facts.ended = placement.Ended(scope.stored)
-		scope.facts.elsewhere = true
+		scope.facts.remote = true
 	}
 	return nil
 }
 
-// deleteElsewhere lets a workspace go when the shard that it was placed on says that there is no logical cluster, or when
-// there is no such shard any more.
-func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *workspaceScope) (controller.Result, error) {
+// deleteRemote removes the finalizer of a workspace when the shard of its logical cluster reports that it does not exist,
+// or when that shard was removed.
+func (c *workspaceController) deleteRemote(ctx context.Context, scope *workspaceScope) (controller.Result, error) {
 	workspace, shard := scope.workspace, chosenShard(scope.workspace, scope.shards)
 	report, err := c.report(ctx, scope)
 	if err != nil {
 		return controller.Result{}, err
 	}
-	answer := placement.Answer(report, c.cfg.ShardName, scope.parent, workspace)
-	gone := answer != nil && answer.Spec.State != shardingv1alpha1.LogicalClusterExists
+	matching := placement.MatchingReport(report, c.cfg.ShardName, scope.parent, workspace)
+	gone := matching != nil && matching.Spec.State != shardingv1alpha1.LogicalClusterExists
 	switch {
 	case len(workspace.Finalizers) > 1:
-	case gone, named(scope.shards, shard) == nil, workspace.Spec.Cluster == "" && c.placement.Lost(shard):
-		// What a shard that was lost might make all the same is asked back when it is there again.
+	case gone, shardByName(scope.shards, shard) == nil, workspace.Spec.Cluster == "" && c.scheduler.IsLost(shard):
+		// If a lost shard creates the logical cluster later, its deletion is requested then.
 		controllerutil.RemoveFinalizer(workspace, corev1alpha1.LogicalClusterFinalizer)
-		return controller.Result{}, client.IgnoreNotFound(c.writeMain(ctx, scope))
+		return controller.Result{}, client.IgnoreNotFound(c.updateWorkspace(ctx, scope))
 	}
-	var described *corev1alpha1.LogicalCluster
-	if answer != nil && !gone {
-		described = placement.Describe(answer, workspace)
+	var observed *corev1alpha1.LogicalCluster
+	if matching != nil && !gone {
+		observed = placement.LogicalClusterFromReport(matching, workspace)
 	}
-	setDeletingStatus(workspace, described)
+	setDeletingStatus(workspace, observed)
 	result := controller.Result{}
-	if len(workspace.Finalizers) == 1 && (described == nil || !answer.Spec.Deleting) {
-		result.RequeueAfter = answerAgain
-		if age(*workspace.DeletionTimestamp, scope.facts.now) < ownTurn {
-			result.RequeueAfter = ownTurn
+	if len(workspace.Finalizers) == 1 && (observed == nil || !matching.Spec.Deleting) {
+		result.RequeueAfter = reportRetryInterval
+		if age(*workspace.DeletionTimestamp, scope.facts.now) < statusGracePeriod {
+			result.RequeueAfter = statusGracePeriod
 		} else {
 			conditionsv1alpha1.MarkFalse(workspace, corev1alpha1.WorkspaceContentDeleted, tenancyv1alpha1.ReasonWaitingForShard, conditionsv1alpha1.SeverityInfo,
 				"waiting for shard %q to delete the logical cluster", shard)
@@ -226,23 +225,23 @@ func (c *workspaceController) deleteElsewhere(ctx context.Context, scope *worksp
 	return result, client.IgnoreNotFound(c.write(ctx, scope))
 }
 
-// publications reads what shards tell each other, in the logical cluster of the context.
+// publications reads requests or reports of other shards, in the logical cluster of the context.
 type publications[T metav1.Object] interface {
 	Get(ctx context.Context, namespace, name string) (T, error)
 	List(ctx context.Context, namespace string, selector labels.Selector) ([]T, error)
 }
 
-// readReport reads what another shard says of a logical cluster; nil where nothing is known. That shard is asked first,
-// where one is named: another can publish under the same name.
+// readReport returns the report on a logical cluster, or nil. It prefers the one of shard, as several shards can publish
+// under the same name.
 func readReport(ctx context.Context, from publications[*shardingv1alpha1.LogicalClusterReport], shard string, parent logicalcluster.Name, workspace string, cluster logicalcluster.Name) (*shardingv1alpha1.LogicalClusterReport, error) {
 	report, err := publishedBy(logicalcluster.With(ctx, cluster), from, shard, placement.ReportName(parent, workspace))
-	if unheard(err) {
+	if notPublished(err) {
 		return nil, nil
 	}
 	return report, err
 }
 
-// publishedBy returns what a shard has published under a name, or else whatever stands under it.
+// publishedBy returns the object that a shard has published under a name, else one that another shard has.
 func publishedBy[T metav1.Object](ctx context.Context, from publications[T], shard, name string) (T, error) {
 	found, err := from.Get(ctx, "", name)
 	if err != nil || shard == "" || placement.Publisher(found) == shard {
@@ -260,6 +259,8 @@ func publishedBy[T metav1.Object](ctx context.Context, from publications[T], sha
 	return found, nil
 }
 
-// unheard tells whether nothing was published, as far as is known. Nobody acts on the absence of a request or a report, so
-// that it does not matter why.
-func unheard(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) }
+// notPublished reports whether nothing is published or the replica is not synced. The absence of a request or a report has
+// no effects, so the two are not distinguished.
+func notPublished(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err)
+}

@@ -26,10 +26,10 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	if scope.workspace.Spec.Cluster != "" {
 		return nil
 	}
-	if made, err := c.madeBefore(ctx, scope); made || err != nil {
+	if made, err := c.findCreatedCluster(ctx, scope); made || err != nil {
 		return err
 	}
-	shard, refused := place(scope.workspace, scope.shards, c.choose(ctx))
+	shard, refused := selectShard(scope.workspace, scope.shards, c.choose(ctx))
 	if refused != nil {
 		scope.facts.refused = refused
 		return nil
@@ -43,14 +43,14 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 		return err
 	}
 	if shard.Name != c.cfg.ShardName {
-		return c.scheduleElsewhere(ctx, scope, shard)
+		return c.scheduleRemote(ctx, scope, shard)
 	}
 	for range maxNames {
 		name, err := c.reserve(ctx, scope, shard)
 		if err != nil {
 			return err
 		}
-		setMapEntry(&template.Annotations, corev1alpha1.ResourceBindingsAnnotationKey, c.cfg.Defaults.Locks(ctx, name, aliases))
+		setMapEntry(&template.Annotations, corev1alpha1.ResourceBindingsAnnotationKey, c.cfg.Defaults.Reservations(ctx, name, aliases))
 		cluster, err := c.createCluster(ctx, scope, name, template)
 		if err != nil {
 			return err
@@ -65,10 +65,10 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNames)
 }
 
-// madeBefore finds the LogicalCluster that an earlier pass has made on this shard, as far as the watch cache has it.
-func (c *workspaceController) madeBefore(ctx context.Context, scope *workspaceScope) (bool, error) {
+// findCreatedCluster finds the LogicalCluster that an earlier pass has made on this shard, as far as the watch cache has it.
+func (c *workspaceController) findCreatedCluster(ctx context.Context, scope *workspaceScope) (bool, error) {
 	name, reserved := placement.Cluster(scope.workspace)
-	if !reserved || c.isElsewhere(scope) {
+	if !reserved || c.isRemote(scope) {
 		return false, nil
 	}
 	cluster, err := c.clusters.Get(logicalcluster.With(ctx, name), "", corev1alpha1.LogicalClusterName)
@@ -82,18 +82,19 @@ func (c *workspaceController) madeBefore(ctx context.Context, scope *workspaceSc
 	return true, nil
 }
 
-// reserve writes shard and cluster name into the workspace, if that did not happen before, and returns the name.
+// reserve stores the shard and the name of the logical cluster in the workspace, unless they are stored, and returns the
+// name.
 func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope, shard *corev1alpha1.Shard) (logicalcluster.Name, error) {
 	workspace := scope.workspace
-	name := note(workspace, shard)
-	if !sameMain(scope.stored, workspace) {
-		return name, c.writeMain(ctx, scope)
+	name := setPlacement(workspace, shard)
+	if !sameExceptStatus(scope.stored, workspace) {
+		return name, c.updateWorkspace(ctx, scope)
 	}
-	// An earlier pass wrote it down. The watch cache may be behind, and a LogicalCluster must not be made for a
-	// workspace that is gone.
+	// An earlier reconcile has stored them. The watch cache may be stale, and a LogicalCluster must not be created for a
+	// workspace that was deleted.
 	latest, err := c.workspaces.GetLatest(ctx, "", workspace.Name)
 	if err != nil {
-		return name, fmt.Errorf("reading workspace %q again: %w", workspace.Name, err)
+		return name, fmt.Errorf("reading workspace %q requeueAfter: %w", workspace.Name, err)
 	}
 	if latest.UID != workspace.UID || latest.ResourceVersion != workspace.ResourceVersion {
 		return name, apierrors.NewConflict(workspaces, workspace.Name, errors.New("the workspace has changed meanwhile"))
@@ -102,7 +103,7 @@ func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope
 }
 
 // note notes in a workspace where it is placed, and under which name. A name that was chosen before stays.
-func note(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) logicalcluster.Name {
+func setPlacement(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) logicalcluster.Name {
 	name, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey])
 	if err != nil || name.IsSystem() {
 		name = logicalcluster.RandomName()
@@ -114,8 +115,8 @@ func note(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) logic
 	return name
 }
 
-// createCluster makes the LogicalCluster under the name, or finds the one that an earlier pass made. It returns nil if
-// the name belongs to somebody else.
+// createCluster creates the LogicalCluster with the name, or returns the one that an earlier reconcile has created. It
+// returns nil if the name is taken.
 func (c *workspaceController) createCluster(ctx context.Context, scope *workspaceScope, name logicalcluster.Name, template *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
 	cluster := template.DeepCopy()
 	err := c.cfg.Clients.Typed.Create(logicalcluster.With(ctx, name), cluster)
@@ -125,11 +126,11 @@ func (c *workspaceController) createCluster(ctx context.Context, scope *workspac
 	if err != nil {
 		return nil, fmt.Errorf("creating logical cluster %q of workspace %q: %w", name, scope.workspace.Name, err)
 	}
-	scope.made = cluster
+	scope.created = cluster
 	return cluster, nil
 }
 
-// newLogicalCluster returns the LogicalCluster that a workspace asks for on a shard, and the types that it counts as.
+// newLogicalCluster returns the desired LogicalCluster of a workspace on a shard, and its type with all types it extends.
 func newLogicalCluster(ctx context.Context, types *workspacetype.Resolver, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace, shard string) (*corev1alpha1.LogicalCluster, []workspacetype.Resolved, error) {
 	leaf, err := typeOf(ctx, types, parent, workspace)
 	if err != nil {

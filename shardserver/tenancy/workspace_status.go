@@ -15,32 +15,32 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// disappearedAfter is how old a workspace is before the absence of its logical cluster is a fault rather than a delay.
+// disappearedAfter is the age of a workspace at which a missing logical cluster is reported as disappeared.
 const disappearedAfter = time.Minute
 
-// workspaceFacts are what the status of a workspace follows from.
+// workspaceFacts are the observations that the status of a workspace is derived from.
 type workspaceFacts struct {
-	// refused says why the workspace is not placed, or is nil.
+	// refused is the reason why the workspace cannot be scheduled, or nil.
 	refused *refusal
-	// cluster is the LogicalCluster, or nil if there is none on this shard.
+	// cluster is the LogicalCluster of this shard, or that of a report; nil if there is none.
 	cluster *corev1alpha1.LogicalCluster
 	// elsewhere tells that the logical cluster is on another shard, which has no news of it.
-	elsewhere bool
-	// waiting says what is waited for before the workspace leads anywhere, or is empty.
+	remote bool
+	// waiting is the message while the workspace waits for another shard, or "".
 	waiting string
-	// ended tells that the logical cluster, on another shard, was deleted although the workspace was not.
+	// ended is set if the logical cluster on another shard was deleted although the workspace was not.
 	ended bool
 	now   time.Time
 }
 
 // setStatus brings the status of a workspace that is not being deleted up to date. It returns when to look again, or 0.
 func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
-	var again time.Duration
+	var requeueAfter time.Duration
 	switch {
 	case facts.refused != nil:
 		conditionsv1alpha1.MarkFalse(workspace, tenancyv1alpha1.WorkspaceScheduled, facts.refused.reason, conditionsv1alpha1.SeverityError, "%s", facts.refused.message)
 	case facts.waiting != "":
-		again = answerAgain
+		requeueAfter = reportRetryInterval
 		conditionsv1alpha1.MarkFalse(workspace, tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.ReasonWaitingForShard, conditionsv1alpha1.SeverityInfo, "%s", facts.waiting)
 	case workspace.Spec.Cluster == "":
 	case facts.ended:
@@ -49,18 +49,18 @@ func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.
 		markDisappeared(workspace)
 	case facts.cluster != nil:
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
-		mirrorCluster(workspace, facts.cluster)
-	case facts.elsewhere:
+		copyClusterStatus(workspace, facts.cluster)
+	case facts.remote:
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
 	default:
 		conditionsv1alpha1.MarkTrue(workspace, tenancyv1alpha1.WorkspaceScheduled)
-		if again = disappearedAfter - age(workspace.CreationTimestamp, facts.now); again <= 0 {
-			again = 0
+		if requeueAfter = disappearedAfter - age(workspace.CreationTimestamp, facts.now); requeueAfter <= 0 {
+			requeueAfter = 0
 			markDisappeared(workspace)
 		}
 	}
 	workspace.Status.Phase = workspacePhase(workspace, facts)
-	return again
+	return requeueAfter
 }
 
 func markDisappeared(workspace *tenancyv1alpha1.Workspace) {
@@ -68,9 +68,9 @@ func markDisappeared(workspace *tenancyv1alpha1.Workspace) {
 		"logical cluster %q of the workspace cannot be found", workspace.Spec.Cluster)
 }
 
-// ownTurn is how long the server's own initializers may take before the workspace shows that they are at it. Nearly
+// statusGracePeriod is how long the server's own initializers may take before the workspace shows that they are at it. Nearly
 // always they are done sooner, and a write that nobody would see is spared: one in eight of those that a workspace takes.
-const ownTurn = 2 * time.Second
+const statusGracePeriod = 2 * time.Second
 
 // age returns how long ago something happened. What is in the future has another replica's clock, or this one's before it
 // was set right, and is older than anybody waits: else all would wait for the clock.
@@ -81,10 +81,10 @@ func age(of metav1.Time, now time.Time) time.Duration {
 	return math.MaxInt64
 }
 
-// holdStatus tells for how long a new workspace may go on as it is, because it will be Ready in a moment.
-func holdStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
+// deferStatus tells for how long a new workspace may go on as it is, because it will be Ready in a moment.
+func deferStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
 	if facts.waiting != "" && facts.refused == nil && len(stored.Status.Conditions) == 0 {
-		return max(0, ownTurn-age(stored.CreationTimestamp, facts.now)) // most shards answer at once
+		return max(0, statusGracePeriod-age(stored.CreationTimestamp, facts.now)) // most shards answer at once
 	}
 	if facts.cluster == nil || !notStarted(stored.Status.Phase) || len(stored.Status.Conditions) > 0 || !initializing(facts.cluster) {
 		return 0
@@ -97,14 +97,14 @@ func holdStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Du
 	if facts.cluster.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing || conditionsv1alpha1.IsFalse(facts.cluster, corev1alpha1.APIBindingsInitialized) {
 		return 0 // it has yet to begin, or waits for something
 	}
-	return max(0, ownTurn-age(facts.cluster.CreationTimestamp, facts.now))
+	return max(0, statusGracePeriod-age(facts.cluster.CreationTimestamp, facts.now))
 }
 
-// mirrorCluster copies what the LogicalCluster says of its initialization.
-func mirrorCluster(workspace *tenancyv1alpha1.Workspace, cluster *corev1alpha1.LogicalCluster) {
+// copyClusterStatus copies the initialization status of the LogicalCluster.
+func copyClusterStatus(workspace *tenancyv1alpha1.Workspace, cluster *corev1alpha1.LogicalCluster) {
 	initializers, terminators := cluster.Status.Initializers, cluster.Status.Terminators
 	if notStarted(cluster.Status.Phase) {
-		// They are copied from the spec when initialization starts, in a moment.
+		// They are copied from the spec when initialization starts.
 		initializers, terminators = cluster.Spec.Initializers, cluster.Spec.Terminators
 	}
 	workspace.Status.Initializers = slices.Clone(initializers)
@@ -116,8 +116,8 @@ func mirrorCluster(workspace *tenancyv1alpha1.Workspace, cluster *corev1alpha1.L
 	}
 }
 
-// workspacePhase derives the phase from what was decided and from the conditions. A workspace that was never placed
-// stays in Scheduling whatever its conditions say: it never was available.
+// workspacePhase derives the phase from the facts and the conditions. A workspace that was never scheduled stays in phase
+// Scheduling, independent of its conditions.
 func workspacePhase(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) corev1alpha1.LogicalClusterPhaseType {
 	switch {
 	case workspace.Spec.Cluster == "":
@@ -135,7 +135,7 @@ func workspacePhase(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) 
 	}
 }
 
-// unavailable tells whether a condition about the workspace is False, other than for being initialized.
+// unavailable reports whether a condition of the workspace is False, except while it is initialized.
 func unavailable(conditions conditionsv1alpha1.Conditions) bool {
 	return slices.ContainsFunc(conditions, func(c conditionsv1alpha1.Condition) bool {
 		return c.Status == corev1.ConditionFalse && strings.HasPrefix(string(c.Type), "Workspace") &&
@@ -143,7 +143,7 @@ func unavailable(conditions conditionsv1alpha1.Conditions) bool {
 	})
 }
 
-// setDeletingStatus brings the status of a workspace that is being deleted up to date. cluster is nil once it is gone.
+// setDeletingStatus updates the status of a workspace that is being deleted. cluster is nil once it is removed.
 func setDeletingStatus(workspace *tenancyv1alpha1.Workspace, cluster *corev1alpha1.LogicalCluster) {
 	workspace.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
 	if cluster == nil {
@@ -158,17 +158,17 @@ func setDeletingStatus(workspace *tenancyv1alpha1.Workspace, cluster *corev1alph
 	}
 }
 
-// notStarted tells whether initialization of a logical cluster or workspace in this phase has not begun.
+// notStarted reports whether a logical cluster or workspace in this phase is before initialization.
 func notStarted(phase corev1alpha1.LogicalClusterPhaseType) bool {
 	return phase == "" || phase == corev1alpha1.LogicalClusterPhaseScheduling
 }
 
-// initializing tells whether a logical cluster is not ready for the first time yet.
+// initializing reports whether a logical cluster has not been ready yet.
 func initializing(cluster *corev1alpha1.LogicalCluster) bool {
 	return notStarted(cluster.Status.Phase) || cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing
 }
 
-// markInitializing says which initializers are waited for. The list keeps the order in which they were asked for.
+// markInitializing sets the condition with the remaining initializers, in their order.
 func markInitializing(to conditionsv1alpha1.Setter, initializers []corev1alpha1.LogicalClusterInitializer) {
 	conditionsv1alpha1.MarkFalse(to, corev1alpha1.WorkspaceInitialized, corev1alpha1.ReasonInitializerExists, conditionsv1alpha1.SeverityInfo,
 		"%s", fmt.Sprintf("Initializers still exist: %v", initializers))

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// workspaceTypeController tells the initializers and terminators of a type where to find their workspaces.
+// workspaceTypeController publishes the virtual workspace URLs of initializers and terminators in the status of types.
 type workspaceTypeController struct {
 	cfg    Config
 	types  *storage.Reader[*tenancyv1alpha1.WorkspaceType]
@@ -67,7 +67,7 @@ func (c *workspaceTypeController) reconcile(ctx context.Context, key controller.
 	return controller.Result{}, nil
 }
 
-// setVirtualWorkspaces lists the URLs of all shards, sorted by shard. If one is unusable, the old list stays.
+// setVirtualWorkspaces sets the URLs of all shards, sorted by shard. If one is invalid, the previous list is kept.
 func setVirtualWorkspaces(of *tenancyv1alpha1.WorkspaceType, cluster logicalcluster.Name, all []*corev1alpha1.Shard) {
 	defer conditionsv1alpha1.SetSummary(of)
 	all = slices.Clone(all)

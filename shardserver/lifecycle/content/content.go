@@ -1,5 +1,5 @@
-// Package content deletes what a namespace or a whole logical cluster holds, resource by resource, through the shard's
-// API. It reads the watch cache first and sends requests only for objects that exist: most resources hold nothing.
+// Package content deletes all objects of a namespace or of a logical cluster, resource by resource, through the shard's
+// API. It lists from the watch cache and sends requests only for objects that exist, because most resources have none.
 package content
 
 import (
@@ -25,17 +25,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// A list from storage waits up to a tenth of a second for the watch cache to catch up, so resources are listed side by
-// side then; requests that delete cost the server work.
+// Consistent lists wait for the watch cache, so many run concurrently; delete requests cost the server work.
 const (
 	parallelLists   = 32
 	parallelDeletes = 8
-	// deletesPerPass bounds what one call deletes of a resource. The workers that call it are shared by all tenants: who
-	// deletes a hundred thousand objects takes turns with the others.
-	deletesPerPass = 500
+	// maxDeletesPerCall bounds the deletions of one resource per call, because workers are shared by all tenants.
+	maxDeletesPerCall = 500
 )
 
-// Resource versions of a list: what the watch cache has at once, or what a client would see.
+// Resource versions of a list: any version from the watch cache, or a consistent one.
 const (
 	Cached = "0"
 	Latest = ""
@@ -43,22 +41,22 @@ const (
 
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
-// Remains counts what a deletion left: objects per resource, and objects per finalizer that holds them.
-type Remains struct {
+// Remaining counts the objects that remain after a deletion, per resource and per finalizer.
+type Remaining struct {
 	mu         sync.Mutex
 	Resources  map[string]int
 	Finalizers map[string]int
 	since      time.Time
 }
 
-func NewRemains() *Remains {
-	return &Remains{Resources: map[string]int{}, Finalizers: map[string]int{}}
+func NewRemaining() *Remaining {
+	return &Remaining{Resources: map[string]int{}, Finalizers: map[string]int{}}
 }
 
-func (r *Remains) None() bool { return len(r.Resources) == 0 }
+func (r *Remaining) Empty() bool { return len(r.Resources) == 0 }
 
-// Count adds an object that is left, which has been going since then; zero if it does not go yet.
-func (r *Remains) Count(resource schema.GroupResource, finalizers []string, since time.Time) {
+// Count adds a remaining object with its deletion timestamp, which is zero if it is not being deleted.
+func (r *Remaining) Count(resource schema.GroupResource, finalizers []string, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Resources[resource.String()]++
@@ -70,24 +68,24 @@ func (r *Remains) Count(resource schema.GroupResource, finalizers []string, sinc
 	}
 }
 
-// Since returns when the first of what is left began to be deleted; zero if nothing of it did, or nothing is left.
-func (r *Remains) Since() time.Time {
+// Since returns the earliest deletion timestamp of the remaining objects; zero if none is being deleted.
+func (r *Remaining) Since() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.since
 }
 
-// add counts an object that is left, as it was read.
-func (r *Remains) add(resource schema.GroupResource, object metav1.Object) {
+// add counts a remaining object.
+func (r *Remaining) add(resource schema.GroupResource, object metav1.Object) {
 	var since time.Time
-	if began := object.GetDeletionTimestamp(); began != nil {
-		since = began.Time
+	if deleted := object.GetDeletionTimestamp(); deleted != nil {
+		since = deleted.Time
 	}
 	r.Count(resource, object.GetFinalizers(), since)
 }
 
-// String is the message of the condition WorkspaceContentDeleted. It is the same for the same counts.
-func (r *Remains) String() string {
+// String returns the message of the condition WorkspaceContentDeleted. Equal counts have equal messages.
+func (r *Remaining) String() string {
 	counts := func(of map[string]int, format string) string {
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -102,15 +100,15 @@ func (r *Remains) String() string {
 	return text
 }
 
-// Delete deletes all objects of the resources in the logical cluster of the context, or in one of its namespaces, and
-// returns what did not go at once, what one call leaves for the next one among it. Every resource is tried even if one
-// fails; the first error is returned.
-func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remains, error) {
-	left := NewRemains()
+// Delete deletes all objects of the resources in the logical cluster of the context, or in one of its namespaces. It
+// returns the objects that remain because of finalizers or because the bound of one call is reached. All resources are
+// processed even if one fails; the first error is returned.
+func Delete(ctx context.Context, client metadata.Interface, resources []*storage.Resource, namespace, resourceVersion string) (*Remaining, error) {
+	left := NewRemaining()
 	var running errgroup.Group
 	running.SetLimit(parallelLists)
 	for _, resource := range resources {
-		if resourceVersion == Cached { // nearly all are empty, and known at once
+		if resourceVersion == Cached { // fast, and nearly all are empty: no goroutine for the list
 			objects, err := list(ctx, resource, namespace, resourceVersion)
 			if err != nil || len(objects) > 0 {
 				running.Go(func() error { return deleteListed(ctx, client, resource, objects, err, left) })
@@ -125,17 +123,17 @@ func Delete(ctx context.Context, client metadata.Interface, resources []*storage
 	return left, running.Wait()
 }
 
-// deleteListed deletes what a list found, if it did not fail.
-func deleteListed(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, err error, left *Remains) error {
+// deleteListed deletes the objects of a list, unless listing failed.
+func deleteListed(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, err error, left *Remaining) error {
 	if err != nil || len(objects) == 0 {
 		return err
 	}
-	return deleteAll(ctx, client, resource, objects, left)
+	return deleteObjects(ctx, client, resource, objects, left)
 }
 
-// deleteAll deletes objects of one resource, one first and, if that went well, the others side by side: where a webhook
-// of the tenant hangs, one request learns it. After a failure the rest is left to the next pass.
-func deleteAll(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, left *Remains) error {
+// deleteObjects deletes objects of one resource: the first alone, the others concurrently. If an admission webhook of the
+// tenant hangs, only one request waits for it. After a failure the others remain until the next call.
+func deleteObjects(ctx context.Context, client metadata.Interface, resource *storage.Resource, objects []metav1.Object, left *Remaining) error {
 	name := resource.GVR.GroupResource()
 	var failed atomic.Bool
 	try := func(object metav1.Object) error {
@@ -156,14 +154,14 @@ func deleteAll(ctx context.Context, client metadata.Interface, resource *storage
 	deletes.SetLimit(parallelDeletes)
 	tried := 0
 	for _, object := range objects {
-		if object.GetDeletionTimestamp() != nil || tried == deletesPerPass {
+		if object.GetDeletionTimestamp() != nil || tried == maxDeletesPerCall {
 			left.add(name, object)
 			continue
 		}
 		tried++
 		if tried == 1 {
 			deletes.Go(func() error { return try(object) })
-			_ = deletes.Wait() // its error stays with the group
+			_ = deletes.Wait() // the group keeps the error
 			continue
 		}
 		deletes.Go(func() error { return try(object) })
@@ -171,16 +169,16 @@ func deleteAll(ctx context.Context, client metadata.Interface, resource *storage
 	return deletes.Wait()
 }
 
-// Keys counts what storage itself has, below all caches.
-type Keys interface {
+// KeyCounter counts keys in etcd, below all caches.
+type KeyCounter interface {
 	// CountIn returns the number of objects of each of the resources in the context's logical cluster, or in one of its
-	// namespaces. It is one request to storage for many resources, where consistent lists would be one for each.
+	// namespaces. It needs one etcd request for many resources, instead of one consistent list for each.
 	CountIn(ctx context.Context, resources []*storage.Resource, namespace string) ([]int64, error)
 }
 
-// Empty returns those of the resources that hold nothing in the namespace, or in the whole logical cluster if it is
-// empty, as storage itself has it now.
-func Empty(ctx context.Context, keys Keys, resources []*storage.Resource, namespace string) (map[schema.GroupVersionResource]bool, error) {
+// FindEmpty returns for each resource whether it has no objects in the namespace, or in the whole logical cluster if
+// namespace is "". It reads etcd.
+func FindEmpty(ctx context.Context, keys KeyCounter, resources []*storage.Resource, namespace string) (map[schema.GroupVersionResource]bool, error) {
 	counts, err := keys.CountIn(ctx, resources, namespace)
 	if err != nil {
 		return nil, err
@@ -206,10 +204,10 @@ func list(ctx context.Context, resource *storage.Resource, namespace, resourceVe
 	return objects, err
 }
 
-// deleteOne deletes one object that is not being deleted yet. It tells whether the object is gone, rather than held by
-// finalizers or by what it contains.
+// deleteOne deletes one object that is not being deleted yet. It returns false if the object remains because of
+// finalizers or of its content.
 func deleteOne(ctx context.Context, client metadata.Interface, resource *storage.Resource, object metav1.Object) (gone bool, err error) {
-	held := len(object.GetFinalizers()) > 0 || resource.GVR.GroupResource() == namespaces
+	remains := len(object.GetFinalizers()) > 0 || resource.GVR.GroupResource() == namespaces
 	background, uid := metav1.DeletePropagationBackground, object.GetUID()
 	err = client.Resource(resource.GVR).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{
 		PropagationPolicy: &background,
@@ -218,10 +216,10 @@ func deleteOne(ctx context.Context, client metadata.Interface, resource *storage
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
-	case apierrors.IsConflict(err): // another object has the name now; the next pass sees it
+	case apierrors.IsConflict(err): // another object has the name now; the next call deletes it
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("deleting %s %q: %w", resource.GVR.GroupResource(), object.GetName(), err)
 	}
-	return !held, nil
+	return !remains, nil
 }

@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestRemainsReadTheSameForTheSameCounts(t *testing.T) {
-	left := NewRemains()
+func TestRemainingString(t *testing.T) {
+	left := NewRemaining()
 	left.Count(namespaces, nil, time.Time{})
 	left.Count(schema.GroupResource{Group: "tenancy.kcp.io", Resource: "workspaces"}, []string{"b", "a"}, time.Time{})
 	left.Count(namespaces, []string{"a"}, time.Time{})
 	want := "Some resources are remaining: namespaces has 2 resource instances, workspaces.tenancy.kcp.io has 1 resource instances; " +
 		"Some content in the logical cluster has finalizers remaining: a in 2 resource instances, b in 1 resource instances"
-	if got := left.String(); got != want || left.None() {
+	if got := left.String(); got != want || left.Empty() {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestRemainsKnowWhenTheFirstOfThemBeganToGo(t *testing.T) {
-	left, now := NewRemains(), time.Now()
+func TestRemainingSince(t *testing.T) {
+	left, now := NewRemaining(), time.Now()
 	left.add(namespaces, &metav1.ObjectMeta{Name: "not yet"})
 	if !left.Since().IsZero() {
-		t.Errorf("got %s, and nothing goes", left.Since())
+		t.Errorf("got %s, but nothing is being deleted", left.Since())
 	}
 	for _, age := range []time.Duration{time.Second, time.Minute, 0} {
 		left.add(namespaces, &metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now.Add(-age)}})

@@ -1,9 +1,9 @@
-// Package objectcount knows about how many objects logical clusters hold that may not hold any number: as many keys as
-// the last scan of storage found, plus what was created and minus what was deleted since, through this process. It is
-// what the object limit is checked against. The check itself is in admission.
+// Package objectcount tracks the approximate number of objects of logical clusters with an object limit: the keys that the
+// last scan of etcd found, plus the creations and minus the deletions through this process since. Admission checks the
+// limit against it.
 //
-// Only logical clusters that have a limit of their own, come near their limit, or created something since the last scan
-// are remembered.
+// Entries exist only for logical clusters that have a limit of their own, are close to their limit, or have created
+// objects since the last scan.
 package objectcount
 
 import (
@@ -19,62 +19,62 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// near is the part of its limit from which on a logical cluster stays remembered, and reported the part from which on
-// it has metrics; both in percent.
+// trackedPercent is the percentage of the limit at which a logical cluster keeps its entry, reportedPercent that at which
+// it gets metrics.
 const (
-	near     = 50
-	reported = 90
+	trackedPercent  = 50
+	reportedPercent = 90
 )
 
-// Keys counts keys in storage.
-type Keys interface {
+// KeyCounter counts keys in etcd.
+type KeyCounter interface {
 	// CountAll calls count for every logical cluster and storage.
 	CountAll(ctx context.Context, count func(cluster logicalcluster.Name, keys int64)) error
-	// Count counts one.
+	// Count returns the number of keys of one logical cluster.
 	Count(ctx context.Context, cluster logicalcluster.Name) (int64, error)
 }
 
-// Config is what Counts need.
+// Config configures a Tracker.
 type Config struct {
 	Registry *storage.Registry
-	Keys     Keys
+	Keys     KeyCounter
 	// Shard is the name of the shard, for metrics.
 	Shard string
-	// DefaultLimit is that of logical clusters that say nothing themselves; 0 is none.
+	// DefaultLimit applies to logical clusters without a limit of their own; 0 is no limit.
 	DefaultLimit int64
 	// Interval is the time between two scans.
 	Interval time.Duration
 }
 
-// Counts are the numbers of objects.
-type Counts struct {
+// Tracker tracks object counts.
+type Tracker struct {
 	cfg      Config
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 
 	mu     sync.Mutex
-	counts map[logicalcluster.Name]*count
+	counts map[logicalcluster.Name]*clusterCount
 }
 
-// count is what is known of one logical cluster.
-type count struct {
-	// scanned is what storage had, delta what changed since.
+// entry is the count of one logical cluster.
+type clusterCount struct {
+	// scanned is the number of keys in etcd, delta the change since.
 	scanned, delta int64
-	// ready is closed when scanned is known; err says why it is not.
+	// ready is closed when scanned or err is set.
 	ready chan struct{}
 	err   error
 }
 
-// New returns counts that know nothing yet.
-func New(cfg Config) *Counts {
-	return &Counts{
+// New returns an empty Tracker.
+func New(cfg Config) *Tracker {
+	return &Tracker{
 		cfg:      cfg,
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
-		counts:   map[logicalcluster.Name]*count{},
+		counts:   map[logicalcluster.Name]*clusterCount{},
 	}
 }
 
-// Limit returns how many objects a logical cluster may hold; 0 is any number.
-func (c *Counts) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
+// Limit returns the object limit of a logical cluster; 0 is no limit.
+func (c *Tracker) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
 	if own, err := strconv.ParseInt(cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey], 10, 64); err == nil {
 		return max(own, 0)
 	}
@@ -84,11 +84,11 @@ func (c *Counts) Limit(cluster *corev1alpha1.LogicalCluster) int64 {
 	return c.cfg.DefaultLimit
 }
 
-// Add counts one object of a logical cluster, unless the limit is reached. It returns the count before. The first call
-// since a scan asks storage for this one cluster.
-func (c *Counts) Add(ctx context.Context, cluster logicalcluster.Name, limit int64, dryRun bool) (held int64, fits bool, err error) {
+// Add counts one object of a logical cluster, unless the limit is reached. It returns the count before. If there is no
+// entry, it counts the keys of this logical cluster in etcd first.
+func (c *Tracker) Add(ctx context.Context, cluster logicalcluster.Name, limit int64, dryRun bool) (held int64, fits bool, err error) {
 	for {
-		entry, first := c.entry(cluster)
+		entry, first := c.getOrCreate(cluster)
 		if first {
 			c.count(ctx, cluster, entry)
 		}
@@ -106,12 +106,12 @@ func (c *Counts) Add(ctx context.Context, cluster logicalcluster.Name, limit int
 		if first {
 			return 0, false, entry.err
 		}
-		// Another request's count failed, perhaps because that request ended. Count ourselves.
+		// The count of another request failed, perhaps because that request ended: retry.
 	}
 }
 
-// Remove counts one object less, if the logical cluster is remembered.
-func (c *Counts) Remove(cluster logicalcluster.Name) {
+// Remove counts one object less, if the logical cluster has an entry.
+func (c *Tracker) Remove(cluster logicalcluster.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if entry := c.counts[cluster]; entry != nil {
@@ -119,26 +119,26 @@ func (c *Counts) Remove(cluster logicalcluster.Name) {
 	}
 }
 
-// Len returns how many logical clusters are remembered.
-func (c *Counts) Len() int {
+// Len returns the number of logical clusters with an entry.
+func (c *Tracker) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.counts)
 }
 
-func (c *Counts) entry(cluster logicalcluster.Name) (entry *count, first bool) {
+func (c *Tracker) getOrCreate(cluster logicalcluster.Name) (entry *clusterCount, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if entry := c.counts[cluster]; entry != nil {
 		return entry, false
 	}
-	entry = &count{ready: make(chan struct{})}
+	entry = &clusterCount{ready: make(chan struct{})}
 	c.counts[cluster] = entry
 	return entry, true
 }
 
-// count asks storage for one logical cluster. An entry that could not be counted is forgotten.
-func (c *Counts) count(ctx context.Context, cluster logicalcluster.Name, entry *count) {
+// count counts the keys of one logical cluster in etcd. On failure it removes the entry.
+func (c *Tracker) count(ctx context.Context, cluster logicalcluster.Name, entry *clusterCount) {
 	keys, err := c.cfg.Keys.Count(ctx, cluster)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +149,8 @@ func (c *Counts) count(ctx context.Context, cluster logicalcluster.Name, entry *
 	close(entry.ready)
 }
 
-// add counts one object more, if it fits, unless a scan has put another count in the place of this one.
-func (c *Counts) add(cluster logicalcluster.Name, entry *count, limit int64, dryRun bool) (held int64, fits, counted bool) {
+// add counts one object more, if it fits. counted is false if a scan has replaced the entry.
+func (c *Tracker) add(cluster logicalcluster.Name, entry *clusterCount, limit int64, dryRun bool) (held int64, fits, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts[cluster] != entry {
@@ -167,17 +167,17 @@ func (c *Counts) add(cluster logicalcluster.Name, entry *count, limit int64, dry
 }
 
 // Run scans until the context ends.
-func (c *Counts) Run(ctx context.Context) {
+func (c *Tracker) Run(ctx context.Context) {
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
 	for {
 		if err := c.scan(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Counting the objects of logical clusters failed, the counts of the last time stay")
+			klog.FromContext(ctx).Error(err, "Counting the objects of logical clusters failed, previous counts are kept")
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			c.forget()
+			c.reset()
 			return
 		}
 	}

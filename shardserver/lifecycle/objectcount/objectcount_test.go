@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// etcd is storage with so many keys of each logical cluster.
+// etcd is a fake KeyCounter with a number of keys for each logical cluster.
 type etcd struct {
 	held  map[logicalcluster.Name]int64
 	asked atomic.Int64
@@ -78,7 +78,7 @@ func TestCounts(t *testing.T) {
 	}
 	storage.fails.Store(true)
 	if _, _, err := counts.Add(t.Context(), a, 10, false); err == nil || counts.Len() != 0 {
-		t.Errorf("what could not be counted is remembered: %v", err)
+		t.Errorf("an entry that could not be counted exists: %v", err)
 	}
 	storage.fails.Store(false)
 	storage.asked.Store(0)
@@ -86,42 +86,42 @@ func TestCounts(t *testing.T) {
 	add(a, 10, true)
 	add(a, 10, false)
 	if asked := storage.asked.Load(); asked != 1 {
-		t.Errorf("storage was asked %d times", asked)
+		t.Errorf("keys were counted %d times", asked)
 	}
 	counts.Remove(a)
 	add(a, 10, true)
 	add(b, 10, true)
 	counts.Remove(logicalcluster.MustParseName("unknown"))
 	if counts.Len() != 2 {
-		t.Errorf("%d are remembered", counts.Len())
+		t.Errorf("%d entries", counts.Len())
 	}
 
 	storage.held = map[logicalcluster.Name]int64{a: 9, b: 2}
-	bounds := map[logicalcluster.Name]bound{a: {limit: 10}, b: {limit: 10}}
+	limits := map[logicalcluster.Name]clusterLimit{a: {limit: 10}, b: {limit: 10}}
 	before := counts.deltas()
 	add(a, 20, true) // while the scan runs
-	counts.replace(bounds, storage.held, before)
+	counts.replace(limits, storage.held, before)
 	if counts.Len() != 1 {
-		t.Errorf("%d are remembered, only one is near its limit", counts.Len())
+		t.Errorf("%d are remembered, only one is trackedPercent its limit", counts.Len())
 	}
 	add(a, 10, false)
-	counts.replace(map[logicalcluster.Name]bound{b: {limit: 10, own: true}}, map[logicalcluster.Name]int64{b: 2}, counts.deltas())
+	counts.replace(map[logicalcluster.Name]clusterLimit{b: {limit: 10, own: true}}, map[logicalcluster.Name]int64{b: 2}, counts.deltas())
 	if counts.Len() != 1 {
-		t.Errorf("%d are remembered, only one has a limit of its own", counts.Len())
+		t.Errorf("%d entries, only one logical cluster has a limit of its own", counts.Len())
 	}
-	counts.forget()
+	counts.reset()
 	if counts.Len() != 0 {
-		t.Errorf("%d are remembered after all", counts.Len())
+		t.Errorf("%d entries remain", counts.Len())
 	}
 }
 
-func TestWhatIsAddedWhileAScanEndsIsCounted(t *testing.T) {
+func TestAdditionsAtTheEndOfAScanAreCounted(t *testing.T) {
 	a := logicalcluster.MustParseName("a")
 	storage := &etcd{held: map[logicalcluster.Name]int64{a: 8}}
 	counts := New(Config{Keys: storage, Shard: "test"})
 	storage.counted = func() {
 		storage.counted = nil
-		counts.replace(map[logicalcluster.Name]bound{a: {limit: 10}}, storage.held, counts.deltas())
+		counts.replace(map[logicalcluster.Name]clusterLimit{a: {limit: 10}}, storage.held, counts.deltas())
 	}
 	for i, want := range []bool{true, true, false} {
 		if _, fits, err := counts.Add(t.Context(), a, 10, false); err != nil || fits != want {

@@ -9,54 +9,54 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// bound is the limit of one logical cluster.
-type bound struct {
+// clusterLimit is the limit of one logical cluster.
+type clusterLimit struct {
 	limit int64
 	own   bool
 }
 
-// scan counts all logical clusters anew, in one pass, and forgets those that need not be remembered. Without any limit
-// it costs a look at the watch cache.
-func (c *Counts) scan(ctx context.Context) error {
-	bounds, err := c.bounds(ctx)
+// scan counts all logical clusters with a limit and removes entries that are not needed. If there is no limit, it only
+// reads the watch cache.
+func (c *Tracker) scan(ctx context.Context) error {
+	limits, err := c.limits(ctx)
 	if err != nil {
 		return err
 	}
-	if len(bounds) == 0 {
-		c.forget()
+	if len(limits) == 0 {
+		c.reset()
 		return nil
 	}
 	before := c.deltas()
 	sums := map[logicalcluster.Name]int64{}
 	err = c.cfg.Keys.CountAll(ctx, func(cluster logicalcluster.Name, keys int64) {
-		if _, bounded := bounds[cluster]; bounded {
+		if _, bounded := limits[cluster]; bounded {
 			sums[cluster] += keys
 		}
 	})
 	if err != nil {
 		return err
 	}
-	c.replace(bounds, sums, before)
+	c.replace(limits, sums, before)
 	return nil
 }
 
-// bounds returns the logical clusters that have a limit.
-func (c *Counts) bounds(ctx context.Context) (map[logicalcluster.Name]bound, error) {
+// limits returns the logical clusters that have a limit.
+func (c *Tracker) limits(ctx context.Context) (map[logicalcluster.Name]clusterLimit, error) {
 	all, err := c.clusters.List(logicalcluster.With(ctx, logicalcluster.Wildcard), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing logical clusters: %w", err)
 	}
-	bounds := map[logicalcluster.Name]bound{}
+	limits := map[logicalcluster.Name]clusterLimit{}
 	for _, cluster := range all {
 		if limit := c.Limit(cluster); limit > 0 {
 			_, own := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
-			bounds[logicalcluster.Of(cluster)] = bound{limit, own}
+			limits[logicalcluster.Of(cluster)] = clusterLimit{limit, own}
 		}
 	}
-	return bounds, nil
+	return limits, nil
 }
 
-func (c *Counts) deltas() map[logicalcluster.Name]int64 {
+func (c *Tracker) deltas() map[logicalcluster.Name]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	deltas := make(map[logicalcluster.Name]int64, len(c.counts))
@@ -66,43 +66,43 @@ func (c *Counts) deltas() map[logicalcluster.Name]int64 {
 	return deltas
 }
 
-// replace takes over what a scan found. What changed while it ran stays on top: it may be counted twice, until the next
-// scan, but is never missed.
-func (c *Counts) replace(bounds map[logicalcluster.Name]bound, sums, before map[logicalcluster.Name]int64) {
+// replace stores the result of a scan. Changes during the scan are added: they may be counted twice until the next scan,
+// but are never missed.
+func (c *Tracker) replace(limits map[logicalcluster.Name]clusterLimit, sums, before map[logicalcluster.Name]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ready := make(chan struct{})
 	close(ready)
-	kept := map[logicalcluster.Name]*count{}
+	kept := map[logicalcluster.Name]*clusterCount{}
 	for cluster, sum := range sums {
-		entry := &count{scanned: sum, ready: ready}
+		entry := &clusterCount{scanned: sum, ready: ready}
 		if known := c.counts[cluster]; known != nil {
 			entry.delta = max(known.delta-before[cluster], 0)
 		}
-		if bounds[cluster].own || entry.delta > 0 || (sum+entry.delta)*100 >= bounds[cluster].limit*near {
+		if limits[cluster].own || entry.delta > 0 || (sum+entry.delta)*100 >= limits[cluster].limit*trackedPercent {
 			kept[cluster] = entry
 		}
 	}
 	c.counts = kept
-	c.report(bounds)
+	c.report(limits)
 }
 
-// forget drops everything, metrics too.
-func (c *Counts) forget() {
+// reset removes all entries and metrics.
+func (c *Tracker) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts = map[logicalcluster.Name]*count{}
+	c.counts = map[logicalcluster.Name]*clusterCount{}
 	c.report(nil)
 }
 
-// report sets the metrics of the logical clusters close to their limit, and of no others. The lock is held.
-func (c *Counts) report(bounds map[logicalcluster.Name]bound) {
+// report sets the metrics of the logical clusters close to their limit and removes others. Callers must hold mu.
+func (c *Tracker) report(limits map[logicalcluster.Name]clusterLimit) {
 	shard := map[string]string{"shard": c.cfg.Shard}
 	objectCount.DeletePartialMatch(shard)
 	objectLimit.DeletePartialMatch(shard)
 	for cluster, entry := range c.counts {
-		held, limit := entry.scanned+entry.delta, bounds[cluster].limit
-		if held*100 >= limit*reported {
+		held, limit := entry.scanned+entry.delta, limits[cluster].limit
+		if held*100 >= limit*reportedPercent {
 			objectCount.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(held))
 			objectLimit.WithLabelValues(c.cfg.Shard, cluster.String()).Set(float64(limit))
 		}

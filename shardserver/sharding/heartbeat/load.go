@@ -1,9 +1,8 @@
-// Package health is what shards tell about themselves and hear of others: how much a shard holds and may hold, whether it
-// takes new logical clusters (Reporter), when another was last heard of (Beats), and, on the root shard, what of it
-// stands in the status of the Shard objects (Controller).
+// Package heartbeat has the health reports of shards: Reporter creates the report of this shard with its load, its capacity
+// and its conditions; Tracker tracks the reports of the other shards; and on the root shard, Controller copies reports to
+// the status of Shard objects.
 //
-// It decides nothing: where a workspace goes is for placement, what is routed where for the front proxy. How a report gets
-// to other shards is for the package that publishes.
+// Scheduling, routing and the publication of reports do not belong here.
 package heartbeat
 
 import (
@@ -16,27 +15,27 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Counting takes etcd a moment for every million keys, so what was counted is good for a while.
+// Counting many keys is expensive for etcd, so counts are cached.
 const (
-	clustersFor = time.Second
-	objectsFor  = time.Minute
+	clustersMaxAge = time.Second
+	objectsMaxAge  = time.Minute
 )
 
-// Load is how much a shard holds, without its own logical clusters.
+// Load is the load of a shard, without its system logical clusters.
 type Load struct {
 	LogicalClusters, Objects int64
-	// Memory is what the process cannot do without, in bytes: garbage is not part of it.
+	// Memory is the memory of the process in bytes, without garbage.
 	Memory int64
 }
 
 // Keys counts keys in storage, without those of the shard's own logical clusters.
-type Keys interface {
+type KeyCounter interface {
 	Total(ctx context.Context, resources ...*storage.Resource) (int64, error)
 }
 
 // meter measures the load.
 type meter struct {
-	keys     Keys
+	keys     KeyCounter
 	registry *storage.Registry
 
 	mu                sync.Mutex
@@ -44,24 +43,24 @@ type meter struct {
 	clusters, objects time.Time // when they were counted
 }
 
-// measure returns the load, and what is known of it with an error.
+// measure returns the load. With an error, it returns the previous values of what could not be measured.
 func (m *meter) measure(ctx context.Context) (Load, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.load.Memory = needed()
-	if time.Since(m.clusters) >= clustersFor {
+	m.load.Memory = liveMemory()
+	if time.Since(m.clusters) >= clustersMaxAge {
 		resource, err := m.registry.Get(corev1alpha1.Resource("logicalclusters"))
 		if err != nil {
 			return m.load, err
 		}
-		if m.load.LogicalClusters, err = counted(ctx, m.keys, m.load.LogicalClusters, resource); err != nil {
+		if m.load.LogicalClusters, err = countOr(ctx, m.keys, m.load.LogicalClusters, resource); err != nil {
 			return m.load, err
 		}
 		m.clusters = time.Now()
 	}
-	if time.Since(m.objects) >= objectsFor {
+	if time.Since(m.objects) >= objectsMaxAge {
 		var err error
-		if m.load.Objects, err = counted(ctx, m.keys, m.load.Objects, m.registry.Stored()...); err != nil {
+		if m.load.Objects, err = countOr(ctx, m.keys, m.load.Objects, m.registry.Stored()...); err != nil {
 			return m.load, err
 		}
 		m.objects = time.Now()
@@ -69,17 +68,17 @@ func (m *meter) measure(ctx context.Context) (Load, error) {
 	return m.load, nil
 }
 
-// counted returns what was known before with an error.
-func counted(ctx context.Context, keys Keys, before int64, resources ...*storage.Resource) (int64, error) {
+// countOr returns previous with an error.
+func countOr(ctx context.Context, keys KeyCounter, previous int64, resources ...*storage.Resource) (int64, error) {
 	total, err := keys.Total(ctx, resources...)
 	if err != nil {
-		return before, err
+		return previous, err
 	}
 	return total, nil
 }
 
-// needed returns how much memory the process would hold if there were no garbage, in bytes.
-func needed() int64 {
+// liveMemory returns the memory of the process without garbage, in bytes.
+func liveMemory() int64 {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/metadata/mcache/inuse:bytes"},
 		{Name: "/memory/classes/metadata/mspan/inuse:bytes"}, {Name: "/memory/classes/metadata/other:bytes"},

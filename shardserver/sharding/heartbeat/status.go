@@ -20,21 +20,21 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// lookAfter says what to do about a shard that is silent.
-const lookAfter = "see whether it runs, and whether it and the root shard reach the cache server"
+// silentAdvice is the end of the messages about a silent shard.
+const silentAdvice = "see whether it runs, and whether it and the root shard reach the cache server"
 
-// lookAgain is how often the age of a report is judged.
-const lookAgain = 5 * time.Second
+// checkInterval is the interval at which the age of a report is checked.
+const checkInterval = 5 * time.Second
 
-// ControllerConfig is what the controller needs.
+// ControllerConfig configures the controller.
 type ControllerConfig struct {
 	Registry *storage.Registry
-	// Client writes through the shard's own API.
+	// Client is a loopback client.
 	Client client.Client
-	// Own is the name of this shard, and Reporter what says how it is; Beats tells of the others.
-	Own      string
-	Reporter *Reporter
-	Beats    *Beats
+	// Own is the name of this shard.
+	Own        string
+	Reporter   *Reporter
+	Heartbeats *Tracker
 }
 
 type statusController struct {
@@ -43,8 +43,8 @@ type statusController struct {
 	reports *storage.Reader[*shardingv1alpha1.ShardReport]
 }
 
-// Controller returns the controller that copies what shards report of themselves into the status of their Shard objects
-// in root. It runs on the root shard.
+// Controller returns the controller that copies the reports of shards to the status of their Shard objects in root. It
+// runs on the root shard.
 func Controller(cfg ControllerConfig) controller.Controller {
 	shards, reports := corev1alpha1.Resource("shards"), shardingv1alpha1.Resource("shardreports")
 	c := &statusController{
@@ -86,22 +86,22 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	if err != nil {
 		return controller.Result{}, fmt.Errorf("reading the Shard: %w", err)
 	}
-	spec, silent, err := c.heard(ctx, key.Name)
+	spec, silent, err := c.lastReport(ctx, key.Name)
 	if err != nil {
 		return controller.Result{}, err
 	}
 	updated := stored.DeepCopy()
-	describe(updated, spec, silent)
+	setStatus(updated, spec, silent)
 	if !equality.Semantic.DeepEqual(stored.Status, updated.Status) {
 		if err := c.Client.Status().Update(ctx, updated); err != nil {
 			return controller.Result{}, fmt.Errorf("writing the status of the Shard: %w", err)
 		}
 	}
-	return controller.Result{RequeueAfter: lookAgain}, nil
+	return controller.Result{RequeueAfter: checkInterval}, nil
 }
 
-// heard returns what a shard last said of itself, nil if nothing, and for how long it has been silent.
-func (c *statusController) heard(ctx context.Context, shard string) (*shardingv1alpha1.ShardReportSpec, time.Duration, error) {
+// lastReport returns the last report of a shard and its age, or nil if there is none.
+func (c *statusController) lastReport(ctx context.Context, shard string) (*shardingv1alpha1.ShardReportSpec, time.Duration, error) {
 	if shard == c.Own {
 		spec, err := c.Reporter.Current(ctx)
 		return &spec, 0, err
@@ -113,33 +113,33 @@ func (c *statusController) heard(ctx context.Context, shard string) (*shardingv1
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the report of the shard: %w", err)
 	}
-	last, silent := c.Beats.Last(shard)
+	last, silent := c.Heartbeats.LastReport(shard)
 	if last == nil || last.Spec.Beat != report.Spec.Beat {
-		silent = 0 // the report is so new that it has not been taken in there
+		silent = 0 // the tracker has not received this report yet
 	}
 	return &report.Spec, silent, nil
 }
 
-// describe writes what was heard of a shard into its status. What others wrote there stays.
-func describe(shard *corev1alpha1.Shard, heard *shardingv1alpha1.ShardReportSpec, silent time.Duration) {
-	if heard == nil {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of; "+lookAfter)
+// setStatus writes a report to the status of a Shard. Other status fields are kept.
+func setStatus(shard *corev1alpha1.Shard, reported *shardingv1alpha1.ShardReportSpec, silent time.Duration) {
+	if reported == nil {
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has never reported; "+silentAdvice)
 		return
 	}
-	shard.Status.Capacity, shard.Status.Load = heard.Capacity, rough(heard.Load)
-	reported := &conditioned{heard.Conditions}
-	if schedulable := conditionsv1alpha1.Get(reported, corev1alpha1.ShardSchedulable); schedulable != nil {
+	shard.Status.Capacity, shard.Status.Load = reported.Capacity, roundDown(reported.Load)
+	conditions := &conditionList{reported.Conditions}
+	if schedulable := conditionsv1alpha1.Get(conditions, corev1alpha1.ShardSchedulable); schedulable != nil {
 		conditionsv1alpha1.Set(shard, *schedulable)
 	}
-	if silent > Patience {
-		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not been heard of for %s; "+lookAfter, Patience)
-	} else if ready := conditionsv1alpha1.Get(reported, conditionsv1alpha1.Ready); ready != nil {
+	if silent > Timeout {
+		conditionsv1alpha1.MarkUnknown(shard, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardSilent, "The shard has not reported for %s; "+silentAdvice, Timeout)
+	} else if ready := conditionsv1alpha1.Get(conditions, conditionsv1alpha1.Ready); ready != nil {
 		conditionsv1alpha1.Set(shard, *ready)
 	}
 }
 
-// rough returns quantities to two digits: every heartbeat has others, and every write of a Shard is read by all shards.
-func rough(load corev1.ResourceList) corev1.ResourceList {
+// roundDown rounds quantities down to two significant digits. This limits writes of Shard objects, which all shards watch.
+func roundDown(load corev1.ResourceList) corev1.ResourceList {
 	rounded := make(corev1.ResourceList, len(load))
 	for name, quantity := range load {
 		value, unit := quantity.Value(), int64(1)

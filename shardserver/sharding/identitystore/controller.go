@@ -1,9 +1,8 @@
-// Package identitycache writes down, in the logical cluster system:shard, which identities the exports of root have. Whoever
-// asks for objects of kcp's own exported APIs in all logical clusters at once needs these, and must not depend on root for
-// it.
+// Package identitystore stores the identity hashes of root's APIExports in a ConfigMap in the logical cluster system:shard.
+// Wildcard requests for kcp's own exported APIs need them and must not depend on root.
 //
-// A shard that is not root has written down those that its storage depends on before it served anything (package
-// handshake). Here others are added that root has published; those stay what they were, whatever root says.
+// Shards other than root store the identities that their storage depends on before they serve requests (package join). The
+// controller adds others that root has published, and never replaces the former.
 package identitystore
 
 import (
@@ -31,25 +30,25 @@ var (
 	exports    = apisv1alpha2.Resource("apiexports")
 	configMaps = schema.GroupResource{Resource: "configmaps"}
 
-	theCache = controller.Key{Cluster: logicalcluster.Shard, Namespace: join.Namespace, Name: join.Name}
+	storeRequest = controller.Key{Cluster: logicalcluster.Shard, Namespace: join.Namespace, Name: join.Name}
 )
 
-// askAgain is how long to wait before asking again what root has published, where that is not known yet.
-const askAgain = 5 * time.Second
+// retryInterval is the delay while the exports of root are not synced.
+const retryInterval = 5 * time.Second
 
-// Config is what the controller needs.
+// Config configures the controller.
 type Config struct {
 	Registry *storage.Registry
-	// Client writes through the shard's own API.
+	// Client is a loopback client.
 	Client client.Client
-	// Held are the identities that this shard stores objects by, if it is not root.
-	Held join.Identities
-	// Refused gets why those of root cannot be true, or nil when they can.
+	// Stored are the identities under which this shard stores objects. It is nil on the root shard.
+	Stored join.Identities
+	// Refused is called with the conflict of root's identities with those of this shard, or with nil.
 	Refused func(error)
 }
 
-// cacheController keeps the one ConfigMap.
-type cacheController struct {
+// storeController keeps the one ConfigMap.
+type storeController struct {
 	Config
 	exports    *storage.Reader[*apisv1alpha2.APIExport]
 	configMaps *storage.Reader[*core.ConfigMap]
@@ -57,7 +56,7 @@ type cacheController struct {
 
 // Controller returns the controller of this package.
 func Controller(cfg Config) controller.Controller {
-	cache := &cacheController{
+	c := &storeController{
 		Config:     cfg,
 		exports:    storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, exports).Everywhere(),
 		configMaps: storage.NewReader[*core.ConfigMap](cfg.Registry, configMaps),
@@ -66,10 +65,10 @@ func Controller(cfg Config) controller.Controller {
 		Name: "apiexport-identity-cache",
 		Inputs: []controller.Input{
 			{Resource: exports, Keys: ofRoot, Everywhere: true},
-			{Resource: configMaps, Keys: cacheItself},
+			{Resource: configMaps, Keys: ofConfigMap},
 		},
 		Workers:   1,
-		Reconcile: cache.reconcile,
+		Reconcile: c.reconcile,
 	}
 }
 
@@ -77,29 +76,29 @@ func ofRoot(event watch.Event) []controller.Key {
 	if export, ok := event.Object.(*apisv1alpha2.APIExport); !ok || logicalcluster.Of(export) != logicalcluster.Root {
 		return nil
 	}
-	return []controller.Key{theCache}
+	return []controller.Key{storeRequest}
 }
 
-func cacheItself(event watch.Event) []controller.Key {
+func ofConfigMap(event watch.Event) []controller.Key {
 	configMap, ok := event.Object.(*core.ConfigMap)
 	if !ok || configMap.Name != join.Name || configMap.Namespace != join.Namespace || logicalcluster.Of(configMap) != logicalcluster.Shard {
 		return nil
 	}
-	return []controller.Key{theCache}
+	return []controller.Key{storeRequest}
 }
 
-func (c *cacheController) reconcile(ctx context.Context, _ controller.Key) (controller.Result, error) {
-	heard, err := c.identities(ctx)
+func (c *storeController) reconcile(ctx context.Context, _ controller.Key) (controller.Result, error) {
+	published, err := c.identities(ctx)
 	if apierrors.IsServiceUnavailable(err) {
-		return controller.Result{RequeueAfter: askAgain}, nil
+		return controller.Result{RequeueAfter: retryInterval}, nil
 	}
-	if err != nil || len(heard) == 0 {
+	if err != nil || len(published) == 0 {
 		return controller.Result{}, err
 	}
-	identities, err := join.Merge(c.Held, heard)
+	identities, err := join.Merge(c.Stored, published)
 	c.Refused(err)
 	if err != nil {
-		identities = c.Held // which somebody may have changed
+		identities = c.Stored // restores them if somebody has changed the ConfigMap
 	}
 	wanted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: join.Namespace, Name: join.Name}, Data: identities}
 	stored, err := c.configMaps.Get(ctx, join.Namespace, join.Name)
@@ -113,13 +112,13 @@ func (c *cacheController) reconcile(ctx context.Context, _ controller.Key) (cont
 		err = c.Client.Update(ctx, wanted)
 	}
 	if err != nil {
-		return controller.Result{}, fmt.Errorf("writing down the identities of root's exports: %w", err)
+		return controller.Result{}, fmt.Errorf("storing the identities of root's exports: %w", err)
 	}
 	return controller.Result{}, nil
 }
 
-// identities returns the hashes by name of export, or nothing while one has none: a part of them would pass for all.
-func (c *cacheController) identities(ctx context.Context) (join.Identities, error) {
+// identities returns the hashes by name of the export, or nil if one is missing, because the stored set must be complete.
+func (c *storeController) identities(ctx context.Context) (join.Identities, error) {
 	all, err := c.exports.List(logicalcluster.With(ctx, logicalcluster.Root), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing the exports of root: %w", err)

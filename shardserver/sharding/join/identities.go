@@ -1,11 +1,9 @@
-// Package handshake gives a shard that is not root the identities by which the objects of kcp's own APIs are stored. The
-// secrets behind them are in root. The shard learns their hashes from the root shard when it starts for the first time,
-// writes them down in its own system:shard, and never asks again: it starts whether the root shard is there or not.
+// Package join joins a shard to an installation: it resolves the identity hashes under which objects of kcp's own APIs are
+// stored, and registers the shard in root. The identity secrets are in root. A shard reads their hashes from the root shard
+// at its first start and stores them in a ConfigMap in system:shard; later starts do not need the root shard.
 //
-// An identity that was written down is never replaced. A root shard that says something else is another installation, or
-// one that lost its secrets: objects of this shard would be out of reach.
-//
-// The package knows how identities are learned and kept. What is done with them is for the storage.
+// A stored identity is never replaced. A root shard with another identity belongs to another installation or has lost its
+// secrets; objects of this shard would not be accessible with it.
 package join
 
 import (
@@ -19,10 +17,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
-// Identities are the identity hashes of exports of root, by name of the export.
+// Identities maps the names of APIExports in root to their identity hashes.
 type Identities map[string]string
 
-// missing returns the names of those exports of this version of kcp's APIs that have no identity here.
+// missing returns the names of kcp's own exports that have no identity.
 func (i Identities) missing() []string {
 	var names []string
 	for _, export := range rootapis.Exports() {
@@ -33,7 +31,7 @@ func (i Identities) missing() []string {
 	return names
 }
 
-// Needed returns those that the storage of this shard depends on. They never change.
+// Needed returns the identities that the storage of this shard depends on. They never change.
 func (i Identities) Needed() Identities {
 	needed := Identities{}
 	for _, export := range rootapis.Exports() {
@@ -42,7 +40,7 @@ func (i Identities) Needed() Identities {
 	return needed
 }
 
-// ByResource returns the identities by the resources that the exports are of.
+// ByResource returns the identities by the resources of the exports.
 func (i Identities) ByResource() map[schema.GroupResource]string {
 	identities := map[schema.GroupResource]string{}
 	for _, export := range rootapis.Exports() {
@@ -53,22 +51,21 @@ func (i Identities) ByResource() map[schema.GroupResource]string {
 	return identities
 }
 
-// Merge adds to what is held what was heard, for names that have nothing yet. What contradicts is a *ConflictError, and
-// nothing is added then. It counts as a contradiction only where objects are stored by it: exports that people make in
-// root may come back with another identity, and theirs is taken then.
-func Merge(held, heard Identities) (Identities, error) {
+// Merge returns the stored identities with the remote ones added. If a remote identity differs from a stored one under which
+// objects are stored, it returns a *ConflictError. Identities of other exports in root may change and are replaced.
+func Merge(stored, remote Identities) (Identities, error) {
 	var conflicts []Conflict
-	merged := maps.Clone(held)
+	merged := maps.Clone(stored)
 	if merged == nil {
 		merged = Identities{}
 	}
-	needed := held.Needed()
-	for _, name := range slices.Sorted(maps.Keys(heard)) {
-		if before := needed[name]; before != "" && before != heard[name] {
-			conflicts = append(conflicts, Conflict{Export: name, Held: before, Heard: heard[name]})
+	needed := stored.Needed()
+	for _, name := range slices.Sorted(maps.Keys(remote)) {
+		if before := needed[name]; before != "" && before != remote[name] {
+			conflicts = append(conflicts, Conflict{Export: name, Stored: before, Remote: remote[name]})
 			continue
 		}
-		merged[name] = heard[name]
+		merged[name] = remote[name]
 	}
 	if len(conflicts) > 0 {
 		return nil, &ConflictError{Conflicts: conflicts}
@@ -76,16 +73,16 @@ func Merge(held, heard Identities) (Identities, error) {
 	return merged, nil
 }
 
-// Conflict is an export whose identity in root is not the one that this shard stores objects by.
-type Conflict struct{ Export, Held, Heard string }
+// Conflict is an export whose identity in root differs from the one under which this shard stores objects.
+type Conflict struct{ Export, Stored, Remote string }
 
-// ConflictError says that root is not the one that this shard belongs to.
+// ConflictError is returned for a root that is not the one of this shard.
 type ConflictError struct{ Conflicts []Conflict }
 
 func (e *ConflictError) Error() string {
 	var texts []string
 	for _, c := range e.Conflicts {
-		texts = append(texts, fmt.Sprintf("export %s has identity %s in root, but objects here are stored by %s", c.Export, c.Heard, c.Held))
+		texts = append(texts, fmt.Sprintf("export %s has identity %s in root, but objects of this shard are stored by %s", c.Export, c.Remote, c.Stored))
 	}
 	return "this shard belongs to another installation, or the identity secrets of root were lost (restore them from a backup): " + strings.Join(texts, "; ")
 }

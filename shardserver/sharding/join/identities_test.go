@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
-// whole returns identities of all exports that storage depends on, and changes.
+// whole returns identities of all exports that storage depends on, with changes.
 func whole(changes ...string) Identities {
 	all := Identities{}
 	for _, export := range rootapis.Exports() {
@@ -26,27 +26,27 @@ func whole(changes ...string) Identities {
 
 func TestMerge(t *testing.T) {
 	for name, tc := range map[string]struct {
-		held, heard, want Identities
-		conflict          string // part of the error
+		stored, remote, want Identities
+		conflict             string // part of the error
 	}{
-		"a new shard takes all":                               {nil, whole(), whole(), ""},
-		"an export of a later version is added":               {whole("migration.kcp.io", ""), whole(), whole(), ""},
-		"what people export in root is added":                 {whole(), whole("widgets", "x"), whole("widgets", "x"), ""},
-		"and may come back with another identity":             {whole("widgets", "x"), whole("widgets", "y"), whole("widgets", "y"), ""},
-		"what storage depends on is never replaced":           {whole(), whole("tenancy.kcp.io", "other"), nil, "export tenancy.kcp.io has identity other in root, but objects here are stored by hash of tenancy.kcp.io"},
-		"not even together with something new":                {whole("migration.kcp.io", ""), whole("tenancy.kcp.io", "other"), nil, "tenancy.kcp.io"},
-		"silence about an export does not take it":            {whole(), whole("topology.kcp.io", ""), whole(), ""},
-		"all that is wrong is said at once, in a fixed order": {whole(), whole("tenancy.kcp.io", "a", "cache.kcp.io", "b"), nil, "by hash of cache.kcp.io; export tenancy.kcp.io"},
+		"a new shard takes all":                       {nil, whole(), whole(), ""},
+		"an export of a later version is added":       {whole("migration.kcp.io", ""), whole(), whole(), ""},
+		"what people export in root is added":         {whole(), whole("widgets", "x"), whole("widgets", "x"), ""},
+		"and may come back with another identity":     {whole("widgets", "x"), whole("widgets", "y"), whole("widgets", "y"), ""},
+		"what storage depends on is never replaced":   {whole(), whole("tenancy.kcp.io", "other"), nil, "export tenancy.kcp.io has identity other in root, but objects of this shard are stored by hash of tenancy.kcp.io"},
+		"also not together with a new one":            {whole("migration.kcp.io", ""), whole("tenancy.kcp.io", "other"), nil, "tenancy.kcp.io"},
+		"a missing remote identity removes nothing":   {whole(), whole("topology.kcp.io", ""), whole(), ""},
+		"all conflicts are reported in a fixed order": {whole(), whole("tenancy.kcp.io", "a", "cache.kcp.io", "b"), nil, "by hash of cache.kcp.io; export tenancy.kcp.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := maps.Clone(tc.held)
-			got, err := Merge(tc.held, tc.heard)
+			before := maps.Clone(tc.stored)
+			got, err := Merge(tc.stored, tc.remote)
 			var conflict *ConflictError
 			if errors.As(err, &conflict) != (tc.conflict != "") || (tc.conflict != "" && !strings.Contains(err.Error(), tc.conflict)) {
 				t.Errorf("got error %v, want %q", err, tc.conflict)
 			}
-			if !maps.Equal(got, tc.want) || !maps.Equal(tc.held, before) {
-				t.Errorf("got %v, want %v; what is held became %v", got, tc.want, tc.held)
+			if !maps.Equal(got, tc.want) || !maps.Equal(tc.stored, before) {
+				t.Errorf("got %v, want %v; what is stored became %v", got, tc.want, tc.stored)
 			}
 		})
 	}

@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// checkInterval is the time between two looks at the registration of a shard that is registered.
+// checkInterval is the interval at which the registration is verified.
 const checkInterval = time.Minute
 
-// Registration keeps the Shard object of a shard in root as it should be.
+// Registration creates and updates the Shard object of this shard in root.
 type Registration struct {
 	// Root is the root shard.
 	Root *Root
-	// Held are the identities that this shard stores objects by. A root shard that has others is not registered with.
-	Held Identities
-	// Required tells that the shard is not healthy before it was registered once.
+	// Stored are the identities under which this shard stores objects. It does not register with a root with others.
+	Stored Identities
+	// Required makes the shard unhealthy until it has been registered.
 	Required bool
-	// Register brings the Shard object up to date. It makes one only if create says so: an administrator who deletes it
-	// while the shard runs wants nobody to be sent here any more.
+	// Register updates the Shard object, and creates it only if create is set: an administrator may delete it while the
+	// shard runs, to stop requests to the shard.
 	Register func(ctx context.Context, c client.Client, create bool) error
 
 	mu         sync.Mutex
@@ -32,16 +32,16 @@ type Registration struct {
 	published  error
 }
 
-// Run registers the shard and keeps it so until the context ends. A root shard that is away is asked again; the log tells
-// when what is wrong changes.
+// Run registers the shard and keeps its registration up to date until the context ends. It retries with backoff and logs
+// when the error changes.
 func (r *Registration) Run(ctx context.Context) {
 	retry := r.backoff()
 	for ctx.Err() == nil {
-		err := r.once(ctx)
+		err := r.registerOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		r.note(err)
+		r.setResult(err)
 		delay := wait.Jitter(checkInterval, 0.2)
 		if err != nil {
 			delay = retry.Step()
@@ -59,47 +59,47 @@ func (r *Registration) backoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 10 * time.Second}
 }
 
-func (r *Registration) once(ctx context.Context) error {
-	heard, err := r.Root.Identities(ctx)
+func (r *Registration) registerOnce(ctx context.Context) error {
+	remote, err := r.Root.Identities(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := Merge(r.Held, heard); err != nil {
+	if _, err := Merge(r.Stored, remote); err != nil {
 		return err
 	}
-	return r.Register(ctx, r.Root.Client, !r.done())
+	return r.Register(ctx, r.Root.Client, !r.wasRegistered())
 }
 
-func (r *Registration) note(err error) {
+func (r *Registration) setResult(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err == nil && (!r.registered || r.last != nil):
 		klog.InfoS("The shard is registered in root")
 	case err != nil && (r.last == nil || r.last.Error() != err.Error()):
-		klog.ErrorS(err, "The shard cannot be registered in root now")
+		klog.ErrorS(err, "Registering the shard in root failed")
 	}
 	r.registered, r.last = r.registered || err == nil, err
 }
 
-// Published notes what is wrong with the identities that the root shard has published, nil if nothing is.
-func (r *Registration) Published(err error) {
+// SetPublishedError sets the error of the identities that the root shard has published; nil if there is none.
+func (r *Registration) SetPublishedError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil && (r.published == nil || r.published.Error() != err.Error()) {
-		klog.ErrorS(err, "The root shard has published identities that cannot be those of this shard")
+		klog.ErrorS(err, "The identities that the root shard has published conflict with those of this shard")
 	}
 	r.published = err
 }
 
-func (r *Registration) done() bool {
+func (r *Registration) wasRegistered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.registered
 }
 
-// Foreign returns why root is that of another installation, nil if it is not known to be. Nothing may be told to such a root
-// or its caches, nor believed of them.
+// Foreign returns an error if root is known to belong to another installation. Nothing may be published to such a root or
+// its cache servers, and nothing that is read from them may be used.
 func (r *Registration) Foreign() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,8 @@ func (r *Registration) foreign() error {
 	return r.published
 }
 
-// Healthy returns why the shard should get no traffic: root is that of another installation, or the shard is new and root
-// does not know it yet. A root shard that is away is no such reason.
+// Healthy returns an error if the shard should get no traffic: root belongs to another installation, or the shard is new
+// and not registered yet. An unavailable root shard is not an error.
 func (r *Registration) Healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,24 +25,24 @@ const (
 	Name      = "apiexport-identity-cache"
 )
 
-// Store is what is needed of the storage of config maps. It is used directly: nothing is served yet.
+// Store is the storage of ConfigMaps. It is used directly because the API is not served yet.
 type Store interface {
 	rest.Getter
 	rest.Creater
 	rest.Updater
 }
 
-// Source says what identities the exports of root have.
+// Source returns the identities of the exports in root.
 type Source interface {
 	Identities(ctx context.Context) (Identities, error)
 }
 
-// Resolve returns the identities that are written down; while some are missing, it asks root, again and again until the
-// context ends, and writes down the answer. Before it asks, and each time the reason for waiting changes, waiting gets it.
-// A *ConflictError ends it, too.
+// Resolve returns the stored identities. If some are missing, it reads them from root, with retries until the context ends,
+// and stores them. It calls waiting before the first request and each time the reason for waiting changes. It does not
+// retry a *ConflictError.
 func Resolve(ctx context.Context, store Store, root Source, waiting func(error)) (Identities, error) {
 	retry := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.6, Jitter: 0.2, Steps: 10, Cap: 3 * time.Second}
-	asking := sync.OnceFunc(func() { waiting(errors.New("asking the root shard for the identities of its exports")) })
+	asking := sync.OnceFunc(func() { waiting(errors.New("reading the identities of the exports from the root shard")) })
 	last := ""
 	for {
 		identities, err := resolve(ctx, store, root, asking)
@@ -54,7 +54,7 @@ func Resolve(ctx context.Context, store Store, root Source, waiting func(error))
 		}
 		if err.Error() != last {
 			last = err.Error()
-			klog.InfoS("Waiting for the identities of the exports of root", "reason", last)
+			klog.InfoS("StartupServer for the identities of the exports of root", "reason", last)
 			waiting(err)
 		}
 		select {
@@ -64,26 +64,26 @@ func Resolve(ctx context.Context, store Store, root Source, waiting func(error))
 	}
 }
 
-// resolve calls asking before it asks root.
+// resolve calls asking before it sends a request to root.
 func resolve(ctx context.Context, store Store, root Source, asking func()) (Identities, error) {
 	inShard := request.WithNamespace(logicalcluster.With(ctx, logicalcluster.Shard), Namespace)
 	stored, err := read(inShard, store)
 	if err != nil {
 		return nil, err
 	}
-	held := Identities{}
+	identities := Identities{}
 	if stored != nil {
-		held = stored.Data
+		identities = stored.Data
 	}
-	if len(held.missing()) == 0 {
-		return held, nil
+	if len(identities.missing()) == 0 {
+		return identities, nil
 	}
 	asking()
-	heard, err := root.Identities(ctx)
+	remote, err := root.Identities(ctx)
 	if err != nil {
 		return nil, err
 	}
-	merged, err := Merge(held, heard)
+	merged, err := Merge(identities, remote)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,8 @@ func read(ctx context.Context, store Store) (*core.ConfigMap, error) {
 	return obj.(*core.ConfigMap), nil
 }
 
-// write stores the identities. Another replica that was faster is a conflict, after which what it wrote is read.
+// write stores the identities. If another replica has stored them concurrently it returns a conflict, and the retry reads
+// those.
 func write(ctx context.Context, store Store, stored *core.ConfigMap, identities Identities) error {
 	var err error
 	if stored == nil {
@@ -113,7 +114,7 @@ func write(ctx context.Context, store Store, stored *core.ConfigMap, identities 
 		_, _, err = store.Update(ctx, Name, rest.DefaultUpdatedObjectInfo(wanted), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("writing down the identities of the exports of root: %w", err)
+		return fmt.Errorf("storing the identities of the exports of root: %w", err)
 	}
 	return nil
 }

@@ -14,34 +14,34 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 )
 
-// requestTimeout bounds one request to the root shard, so that one that hangs is tried again.
+// requestTimeout bounds one request to the root shard, so that it is retried.
 const requestTimeout = 10 * time.Second
 
-// Root is the root shard, seen from another.
+// Root is a client of the root shard.
 type Root struct {
-	// Client sends requests to the logical cluster of their context, on the root shard.
+	// Client sends requests to the logical cluster of their context on the root shard.
 	Client client.Client
 }
 
-// NewRoot returns the root shard at the bare URL of config.
+// NewRoot returns a client of the root shard with the host of config.
 func NewRoot(config *rest.Config) (*Root, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = requestTimeout
 	c, err := loopback.NewClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("preparing to talk to the root shard at %s: %w", config.Host, err)
+		return nil, fmt.Errorf("creating a client of the root shard at %s: %w", config.Host, err)
 	}
 	return &Root{Client: c}, nil
 }
 
-// Identities asks for the identities of all exports that storage depends on. One that is not there yet is an error.
+// Identities returns the identities of all exports that storage depends on. A missing identity is an error.
 func (r *Root) Identities(ctx context.Context) (Identities, error) {
 	ctx = logicalcluster.With(ctx, logicalcluster.Root)
 	identities := Identities{}
 	for _, own := range rootapis.Exports() {
 		export := &apisv1alpha2.APIExport{}
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: own.Name}, export); err != nil {
-			return nil, fmt.Errorf("asking the root shard for the identity of export %s: %w", own.Name, err)
+			return nil, fmt.Errorf("reading the identity from the root shard of export %s: %w", own.Name, err)
 		}
 		if export.Status.IdentityHash == "" {
 			return nil, fmt.Errorf("export %s has no identity on the root shard yet", own.Name)

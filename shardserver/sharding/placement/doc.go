@@ -92,13 +92,13 @@ func Remote(cluster *corev1alpha1.LogicalCluster) (shard string, ok bool) {
 // Publisher returns the name of the shard that published what was read from elsewhere; it is stamped by the cache.
 func Publisher(of metav1.Object) string { return of.GetAnnotations()[publisherAnnotation] }
 
-// hasNews tells whether a report says what the workspace must know although nobody has asked.
-func hasNews(report *shardingv1alpha1.LogicalClusterReport) bool {
-	return report.Spec.State == shardingv1alpha1.LogicalClusterExists && (report.Spec.Deleting || !begun(report.Spec.Phase))
+// mustBeReported tells whether a report says what the workspace must know although nobody has asked.
+func mustBeReported(report *shardingv1alpha1.LogicalClusterReport) bool {
+	return report.Spec.State == shardingv1alpha1.LogicalClusterExists && (report.Spec.Deleting || !wasReady(report.Spec.Phase))
 }
 
 // begun tells whether a logical cluster in this phase was ready once, or need not be any more.
-func begun(phase corev1alpha1.LogicalClusterPhaseType) bool {
+func wasReady(phase corev1alpha1.LogicalClusterPhaseType) bool {
 	switch phase {
 	case "", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing:
 		return false

@@ -105,7 +105,7 @@ func TestWhatTheShardOfAWorkspaceAsks(t *testing.T) {
 		"nothing for a workspace that is gone and of which nobody speaks": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request, err := Question{
+			request, err := Requester{
 				Own: "here", Parent: parent, Cluster: cluster, Workspace: tc.workspace, Report: tc.report,
 				Template: func() (*corev1alpha1.LogicalCluster, error) { return &corev1alpha1.LogicalCluster{}, nil },
 			}.Request()
@@ -223,7 +223,7 @@ func TestWhatTheAskedShardDoes(t *testing.T) {
 		"does not let go what nobody has asked the end of": {request: requestFor("follow"), cluster: clusterIn(ready, dying), says: "Exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := Inquiry{Own: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: tc.request, LogicalCluster: tc.cluster, Full: tc.full}
+			i := Responder{Own: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: tc.request, LogicalCluster: tc.cluster, Full: tc.full}
 			if got := i.Step(); got != tc.step {
 				t.Errorf("step %q, want %q", got, tc.step)
 			}
@@ -242,7 +242,7 @@ func TestReservedNamesAreNotGiven(t *testing.T) {
 	for _, reserved := range []logicalcluster.Name{logicalcluster.Root, logicalcluster.Admin} {
 		request := requestFor("create")
 		request.Spec.Cluster = reserved.String()
-		i := Inquiry{Own: "there", Parent: parent, Workspace: "ws", Cluster: reserved, Request: request}
+		i := Responder{Own: "there", Parent: parent, Workspace: "ws", Cluster: reserved, Request: request}
 		if i.Step() != Nothing || i.Report().Spec.Reason != shardingv1alpha1.ReasonNameTaken {
 			t.Errorf("%s: %q, %+v", reserved, i.Step(), i.Report())
 		}
@@ -250,7 +250,7 @@ func TestReservedNamesAreNotGiven(t *testing.T) {
 }
 
 func TestANewLogicalClusterHasOnlyWhatMayBeAskedFor(t *testing.T) {
-	got := Inquiry{Own: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: requestFor("create")}.New()
+	got := Responder{Own: "there", Parent: parent, Workspace: "ws", Cluster: cluster, Request: requestFor("create")}.New()
 	want := map[string]string{
 		corev1alpha1.LogicalClusterPathAnnotationKey: "root:ws",
 		corev1alpha1.ShardAnnotationKey:              "there",

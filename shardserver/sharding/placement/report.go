@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Inquiry is what a shard knows of a logical cluster that another shard may have asked it for.
-type Inquiry struct {
+// Responder is what a shard knows of a logical cluster that another shard may have asked it for.
+type Responder struct {
 	// Own is the name of this shard.
 	Own string
 	// Parent and Workspace say for which workspace of another shard, Cluster is the logical cluster.
@@ -40,58 +40,58 @@ const (
 )
 
 // Step returns what to do now.
-func (i Inquiry) Step() Step {
-	request := i.request()
+func (r Responder) Step() Step {
+	request := r.request()
 	switch {
 	case request == nil:
 		return Nothing
-	case request.Spec.Delete && i.owned() && i.LogicalCluster.DeletionTimestamp == nil:
+	case request.Spec.Delete && r.owned() && r.LogicalCluster.DeletionTimestamp == nil:
 		return Delete
-	case !request.Spec.Delete && request.Spec.Template != nil && i.refusal() == nil && i.LogicalCluster == nil:
+	case !request.Spec.Delete && request.Spec.Template != nil && r.refusal() == nil && r.LogicalCluster == nil:
 		return Create
 	}
 	return Nothing
 }
 
 // Report returns what to publish, or nil where there is nothing to tell.
-func (i Inquiry) Report() *shardingv1alpha1.LogicalClusterReport {
-	request := i.request()
+func (r Responder) Report() *shardingv1alpha1.LogicalClusterReport {
+	request := r.request()
 	switch {
-	case i.reported() && (i.owned() || hasNews(i.exists())):
-		return i.exists()
+	case r.reported() && (r.owned() || mustBeReported(r.existingReport())):
+		return r.existingReport()
 	case request == nil:
 		return nil
 	case request.Spec.Delete || request.Spec.Template == nil:
-		return i.answer(shardingv1alpha1.LogicalClusterReportSpec{State: shardingv1alpha1.LogicalClusterGone})
+		return r.reply(shardingv1alpha1.LogicalClusterReportSpec{State: shardingv1alpha1.LogicalClusterGone})
 	}
-	if refusal := i.refusal(); refusal != nil {
-		return i.answer(*refusal)
+	if refusal := r.refusal(); refusal != nil {
+		return r.reply(*refusal)
 	}
 	return nil // it is about to be made
 }
 
 // Confirmed tells whether the workspace leads to the logical cluster. It is ready only then.
-func (i Inquiry) Confirmed() bool {
-	return i.owned() && i.request().Spec.Confirmed == i.LogicalCluster.UID
+func (r Responder) Confirmed() bool {
+	return r.owned() && r.request().Spec.Confirmed == r.LogicalCluster.UID
 }
 
 // Released tells whether the shard of the workspace knows of the end of the logical cluster.
-func (i Inquiry) Released() bool { return i.owned() && i.request().Spec.Delete }
+func (r Responder) Released() bool { return r.owned() && r.request().Spec.Delete }
 
 // Refused tells whether there is a request for a new logical cluster that is refused now.
-func (i Inquiry) Refused() bool {
-	request := i.request()
-	return request != nil && !request.Spec.Delete && request.Spec.Template != nil && i.refusal() != nil
+func (r Responder) Refused() bool {
+	request := r.request()
+	return request != nil && !request.Spec.Delete && request.Spec.Template != nil && r.refusal() != nil
 }
 
 // New returns the LogicalCluster that is asked for.
-func (i Inquiry) New() *corev1alpha1.LogicalCluster {
-	request := i.request()
+func (r Responder) New() *corev1alpha1.LogicalCluster {
+	request := r.request()
 	cluster := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: corev1alpha1.LogicalClusterName,
 			Annotations: map[string]string{
-				corev1alpha1.ShardAnnotationKey:      i.Own,
+				corev1alpha1.ShardAnnotationKey:      r.Own,
 				corev1alpha1.OwnerShardAnnotationKey: request.Annotations[publisherAnnotation],
 			},
 			Finalizers: []string{corev1alpha1.LogicalClusterDeletionFinalizer},
@@ -99,7 +99,7 @@ func (i Inquiry) New() *corev1alpha1.LogicalCluster {
 		Spec: *request.Spec.Template.DeepCopy(),
 	}
 	cluster.Spec.Owner = request.Spec.Owner.DeepCopy()
-	for _, key := range requested {
+	for _, key := range requestedAnnotations {
 		if value, ok := request.Spec.Annotations[key]; ok {
 			cluster.Annotations[key] = value
 		}
@@ -108,7 +108,7 @@ func (i Inquiry) New() *corev1alpha1.LogicalCluster {
 }
 
 // requested are the annotations that the shard of a workspace decides about.
-var requested = []string{
+var requestedAnnotations = []string{
 	corev1alpha1.LogicalClusterPathAnnotationKey,
 	corev1alpha1.LogicalClusterTypeAnnotationKey,
 	corev1alpha1.RequiredGroupsAnnotationKey,
@@ -116,10 +116,10 @@ var requested = []string{
 }
 
 // request returns the request if it was made to this shard and says of itself what its place says; else nil.
-func (i Inquiry) request() *shardingv1alpha1.LogicalClusterRequest {
-	request := i.Request
-	if request == nil || request.Spec.Shard != i.Own || request.Spec.Cluster != i.Cluster.String() ||
-		request.Spec.Owner.Cluster != i.Parent.String() || request.Spec.Owner.Name != i.Workspace || request.Annotations[publisherAnnotation] == "" {
+func (r Responder) request() *shardingv1alpha1.LogicalClusterRequest {
+	request := r.Request
+	if request == nil || request.Spec.Shard != r.Own || request.Spec.Cluster != r.Cluster.String() ||
+		request.Spec.Owner.Cluster != r.Parent.String() || request.Spec.Owner.Name != r.Workspace || request.Annotations[publisherAnnotation] == "" {
 		return nil
 	}
 	return request
@@ -127,46 +127,46 @@ func (i Inquiry) request() *shardingv1alpha1.LogicalClusterRequest {
 
 // owned tells whether the logical cluster was made for the workspace that the request is for, and asked for by the same
 // shard.
-func (i Inquiry) owned() bool {
-	request := i.request()
-	if request == nil || i.LogicalCluster == nil {
+func (r Responder) owned() bool {
+	request := r.request()
+	if request == nil || r.LogicalCluster == nil {
 		return false
 	}
-	shard, ok := Remote(i.LogicalCluster)
-	return ok && shard == request.Annotations[publisherAnnotation] && OwnedBy(i.LogicalCluster, request.Spec.Owner)
+	shard, ok := Remote(r.LogicalCluster)
+	return ok && shard == request.Annotations[publisherAnnotation] && OwnedBy(r.LogicalCluster, request.Spec.Owner)
 }
 
 // reported tells whether there is a logical cluster that was made for a workspace of that name on another shard.
-func (i Inquiry) reported() bool {
-	if i.LogicalCluster == nil {
+func (r Responder) reported() bool {
+	if r.LogicalCluster == nil {
 		return false
 	}
-	_, ok := Remote(i.LogicalCluster)
-	owner := i.LogicalCluster.Spec.Owner
-	return ok && owner.Cluster == i.Parent.String() && owner.Name == i.Workspace
+	_, ok := Remote(r.LogicalCluster)
+	owner := r.LogicalCluster.Spec.Owner
+	return ok && owner.Cluster == r.Parent.String() && owner.Name == r.Workspace
 }
 
 // refusal says why a new logical cluster is not made; nil if nothing speaks against it.
-func (i Inquiry) refusal() *shardingv1alpha1.LogicalClusterReportSpec {
+func (r Responder) refusal() *shardingv1alpha1.LogicalClusterReportSpec {
 	refuse := func(reason, message string) *shardingv1alpha1.LogicalClusterReportSpec {
 		return &shardingv1alpha1.LogicalClusterReportSpec{State: shardingv1alpha1.LogicalClusterRefused, Reason: reason, Message: message}
 	}
 	switch {
-	case i.Cluster == logicalcluster.Root || i.Cluster.IsSystem():
-		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is reserved", i.Cluster))
-	case i.LogicalCluster != nil && !i.owned():
-		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is taken", i.Cluster))
-	case i.LogicalCluster == nil && i.Full != "":
-		return refuse(shardingv1alpha1.ReasonShardFull, i.Full)
+	case r.Cluster == logicalcluster.Root || r.Cluster.IsSystem():
+		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is reserved", r.Cluster))
+	case r.LogicalCluster != nil && !r.owned():
+		return refuse(shardingv1alpha1.ReasonNameTaken, fmt.Sprintf("the name %q is taken", r.Cluster))
+	case r.LogicalCluster == nil && r.Full != "":
+		return refuse(shardingv1alpha1.ReasonShardFull, r.Full)
 	}
 	return nil
 }
 
 // exists describes the logical cluster.
-func (i Inquiry) exists() *shardingv1alpha1.LogicalClusterReport {
-	cluster := i.LogicalCluster
+func (r Responder) existingReport() *shardingv1alpha1.LogicalClusterReport {
+	cluster := r.LogicalCluster
 	shard, _ := Remote(cluster)
-	report := newReport(i.Parent, *cluster.Spec.Owner)
+	report := newReport(r.Parent, *cluster.Spec.Owner)
 	report.Spec = shardingv1alpha1.LogicalClusterReportSpec{
 		Owner:        *cluster.Spec.Owner,
 		Shard:        shard,
@@ -177,7 +177,7 @@ func (i Inquiry) exists() *shardingv1alpha1.LogicalClusterReport {
 		Initializers: slices.Clone(cluster.Status.Initializers),
 		Terminators:  slices.Clone(cluster.Status.Terminators),
 	}
-	for _, condition := range mirrored {
+	for _, condition := range mirroredConditions {
 		if found := conditionsv1alpha1.Get(cluster, condition); found != nil {
 			report.Spec.Conditions = append(report.Spec.Conditions, *found.DeepCopy())
 		}
@@ -186,12 +186,12 @@ func (i Inquiry) exists() *shardingv1alpha1.LogicalClusterReport {
 }
 
 // mirrored are the conditions of a logical cluster that its workspace shows, or is shown by.
-var mirrored = []conditionsv1alpha1.Type{corev1alpha1.APIBindingsInitialized, corev1alpha1.WorkspaceContentDeleted}
+var mirroredConditions = []conditionsv1alpha1.Type{corev1alpha1.APIBindingsInitialized, corev1alpha1.WorkspaceContentDeleted}
 
 // answer completes an answer to the request.
-func (i Inquiry) answer(spec shardingv1alpha1.LogicalClusterReportSpec) *shardingv1alpha1.LogicalClusterReport {
-	request := i.request()
-	report := newReport(i.Parent, request.Spec.Owner)
+func (r Responder) reply(spec shardingv1alpha1.LogicalClusterReportSpec) *shardingv1alpha1.LogicalClusterReport {
+	request := r.request()
+	report := newReport(r.Parent, request.Spec.Owner)
 	spec.Owner, spec.Shard = request.Spec.Owner, request.Annotations[publisherAnnotation]
 	report.Spec = spec
 	return report
@@ -201,8 +201,8 @@ func newReport(parent logicalcluster.Name, owner corev1alpha1.LogicalClusterOwne
 	return &shardingv1alpha1.LogicalClusterReport{ObjectMeta: metav1.ObjectMeta{Name: ReportName(parent, owner.Name)}}
 }
 
-// Describe returns the LogicalCluster of a report, as far as its workspace has to know it.
-func Describe(report *shardingv1alpha1.LogicalClusterReport, workspace *tenancyv1alpha1.Workspace) *corev1alpha1.LogicalCluster {
+// LogicalClusterFromReport returns the LogicalCluster of a report, as far as its workspace has to know it.
+func LogicalClusterFromReport(report *shardingv1alpha1.LogicalClusterReport, workspace *tenancyv1alpha1.Workspace) *corev1alpha1.LogicalCluster {
 	cluster := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, UID: report.Spec.UID, CreationTimestamp: workspace.CreationTimestamp},
 		Status: corev1alpha1.LogicalClusterStatus{

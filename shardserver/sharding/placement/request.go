@@ -10,8 +10,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Question is what the shard of a workspace knows of it and of one logical cluster.
-type Question struct {
+// Requester is what the shard of a workspace knows of it and of one logical cluster.
+type Requester struct {
 	// Own is the name of this shard.
 	Own string
 	// Parent contains the workspace, Cluster is the logical cluster that the question is about.
@@ -25,12 +25,12 @@ type Question struct {
 }
 
 // Request returns what to publish, or nil where there is nothing to ask. Its errors are those of Template.
-func (q Question) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
+func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	workspace := q.Workspace
 	if workspace == nil || !q.placed() || released(workspace) {
-		return q.askBack(), nil
+		return q.deletionRequest(), nil
 	}
-	request := q.to(workspace.Annotations[corev1alpha1.ShardAnnotationKey], Owner(q.Parent, workspace))
+	request := q.newRequest(workspace.Annotations[corev1alpha1.ShardAnnotationKey], Owner(q.Parent, workspace))
 	switch {
 	case workspace.DeletionTimestamp != nil && len(workspace.Finalizers) > 1:
 		// Everybody else's finalizers come first.
@@ -44,17 +44,17 @@ func (q Question) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 		}
 		request.Spec.Annotations, request.Spec.Template = template.Annotations, &template.Spec
 		return request, nil
-	case settled(workspace) && (q.answer() == nil || !hasNews(q.answer())):
+	case isWorkspaceReady(workspace) && (q.matchingReport() == nil || !mustBeReported(q.matchingReport())):
 		return nil, nil
 	}
-	if answer := q.answer(); answer != nil && workspace.Spec.Cluster != "" && !answer.Spec.Deleting {
-		request.Spec.Confirmed = answer.Spec.UID
+	if matching := q.matchingReport(); matching != nil && workspace.Spec.Cluster != "" && !matching.Spec.Deleting {
+		request.Spec.Confirmed = matching.Spec.UID
 	}
 	return request, nil
 }
 
 // placed tells whether the workspace leads to the logical cluster, on another shard.
-func (q Question) placed() bool {
+func (q Requester) placed() bool {
 	cluster, ok := Cluster(q.Workspace)
 	shard := q.Workspace.Annotations[corev1alpha1.ShardAnnotationKey]
 	return ok && cluster == q.Cluster && shard != "" && shard != q.Own
@@ -74,7 +74,7 @@ func released(workspace *tenancyv1alpha1.Workspace) bool {
 }
 
 // settled tells whether there is nothing that the workspace waits for.
-func settled(workspace *tenancyv1alpha1.Workspace) bool {
+func isWorkspaceReady(workspace *tenancyv1alpha1.Workspace) bool {
 	return workspace.DeletionTimestamp == nil && workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseReady
 }
 
@@ -83,25 +83,25 @@ func Ended(workspace *tenancyv1alpha1.Workspace) bool {
 	return conditionsv1alpha1.IsTrue(workspace, tenancyv1alpha1.LogicalClusterEnded)
 }
 
-// askBack asks for the end of a logical cluster that was made for a workspace of this shard and that no workspace leads to:
+// deletionRequest asks for the end of a logical cluster that was made for a workspace of this shard and that no workspace leads to:
 // because of an old request, or for a workspace that is gone or has gone on to another name.
-func (q Question) askBack() *shardingv1alpha1.LogicalClusterRequest {
+func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	report := q.Report
 	if report == nil || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.Own || report.Spec.Owner.Cluster != q.Parent.String() {
 		return nil
 	}
-	request := q.to(report.Annotations[publisherAnnotation], report.Spec.Owner)
+	request := q.newRequest(report.Annotations[publisherAnnotation], report.Spec.Owner)
 	request.Spec.Delete = true
 	return request
 }
 
-// answer returns the report if it is about the workspace's own logical cluster, by the shard that has it; else nil.
-func (q Question) answer() *shardingv1alpha1.LogicalClusterReport {
-	return Answer(q.Report, q.Own, q.Parent, q.Workspace)
+// matching returns the report if it is about the workspace's own logical cluster, by the shard that has it; else nil.
+func (q Requester) matchingReport() *shardingv1alpha1.LogicalClusterReport {
+	return MatchingReport(q.Report, q.Own, q.Parent, q.Workspace)
 }
 
-// Answer returns a report if it is from the shard that a workspace was placed on, and about that very workspace; else nil.
-func Answer(report *shardingv1alpha1.LogicalClusterReport, own string, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) *shardingv1alpha1.LogicalClusterReport {
+// MatchingReport returns a report if it is from the shard that a workspace was placed on, and about that very workspace; else nil.
+func MatchingReport(report *shardingv1alpha1.LogicalClusterReport, own string, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) *shardingv1alpha1.LogicalClusterReport {
 	if report == nil || report.Spec.Shard != own || report.Spec.Owner != Owner(parent, workspace) ||
 		report.Annotations[publisherAnnotation] != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
 		return nil
@@ -110,7 +110,7 @@ func Answer(report *shardingv1alpha1.LogicalClusterReport, own string, parent lo
 }
 
 // to returns a request that asks a shard for nothing but a report.
-func (q Question) to(shard string, owner corev1alpha1.LogicalClusterOwner) *shardingv1alpha1.LogicalClusterRequest {
+func (q Requester) newRequest(shard string, owner corev1alpha1.LogicalClusterOwner) *shardingv1alpha1.LogicalClusterRequest {
 	return &shardingv1alpha1.LogicalClusterRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: RequestName(owner.Name, q.Cluster)},
 		Spec:       shardingv1alpha1.LogicalClusterRequestSpec{Shard: shard, Cluster: q.Cluster.String(), Owner: owner},

@@ -25,18 +25,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// everything is the name in the key that stands for all objects of a logical cluster.
+// everything is the request name that stands for all objects of a logical cluster.
 const everything = "*"
 
-// Config is what the controller works with.
+// Config configures the controller.
 type Config struct {
 	Registry *storage.Registry
-	// Objects writes annotations, in the logical cluster of the context.
+	// Objects patches annotations in the logical cluster of the context.
 	Objects metadata.Interface
 }
 
-// marker brings the marks of a whole logical cluster up to date: they depend on each other.
-type marker struct {
+// replicationController reconciles the annotations of a logical cluster as a whole, as they depend on each other.
+type replicationController struct {
 	cfg      Config
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 	roles    *storage.Reader[*rbac.ClusterRole]
@@ -47,10 +47,10 @@ type marker struct {
 	offers *storage.Reader[*cachev1alpha1.ClusterCachedResource]
 }
 
-// Controller returns the controller. Its key is a logical cluster. The roles of system:admin, which all bindings may
-// refer to, are part of the server and do not change while it runs.
+// Controller returns the controller. It reconciles logical clusters. The roles of system:admin, which all bindings may
+// reference, are built in and do not change while the server runs.
 func Controller(cfg Config) controller.Controller {
-	m := &marker{
+	c := &replicationController{
 		cfg:      cfg,
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](cfg.Registry, corev1alpha1.Resource("logicalclusters")),
 		roles:    storage.NewReader[*rbac.ClusterRole](cfg.Registry, rbac.Resource("clusterroles")),
@@ -58,16 +58,16 @@ func Controller(cfg Config) controller.Controller {
 		exports:  storage.NewReader[*apisv1alpha2.APIExport](cfg.Registry, apisv1alpha2.Resource("apiexports")),
 		types:    storage.NewReader[*tenancyv1alpha1.WorkspaceType](cfg.Registry, tenancyv1alpha1.Resource("workspacetypes")),
 	}
-	followed := []schema.GroupResource{m.clusters.Resource(), m.roles.Resource(), m.bindings.Resource(), m.exports.Resource(), m.types.Resource()}
+	watched := []schema.GroupResource{c.clusters.Resource(), c.roles.Resource(), c.bindings.Resource(), c.exports.Resource(), c.types.Resource()}
 	if offers := cachev1alpha1.Resource("clustercachedresources"); isStored(cfg.Registry, offers) {
-		m.offers = storage.NewReader[*cachev1alpha1.ClusterCachedResource](cfg.Registry, offers)
-		followed = append(followed, offers)
+		c.offers = storage.NewReader[*cachev1alpha1.ClusterCachedResource](cfg.Registry, offers)
+		watched = append(watched, offers)
 	}
-	c := controller.Controller{Name: "replication-marks", Workers: 4, Reconcile: m.reconcile}
-	for _, resource := range followed {
-		c.Inputs = append(c.Inputs, controller.Input{Resource: resource, Keys: clusterOf})
+	out := controller.Controller{Name: "replication-changes", Workers: 4, Reconcile: c.reconcile}
+	for _, resource := range watched {
+		out.Inputs = append(out.Inputs, controller.Input{Resource: resource, Keys: clusterOf})
 	}
-	return c
+	return out
 }
 
 func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
@@ -75,7 +75,7 @@ func isStored(registry *storage.Registry, gr schema.GroupResource) bool {
 	return err == nil
 }
 
-// clusterOf maps an event to its logical cluster. What belongs to the shard itself stays there.
+// clusterOf maps an event to its logical cluster. Objects of system logical clusters are not replicated.
 func clusterOf(event watch.Event) []controller.Key {
 	keys := controller.ObjectKey(event)
 	if len(keys) == 0 || keys[0].Cluster.IsSystem() {
@@ -84,57 +84,57 @@ func clusterOf(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: keys[0].Cluster, Name: everything}}
 }
 
-func (m *marker) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
-	scope, err := m.observe(ctx)
+func (c *replicationController) reconcile(ctx context.Context, key controller.Key) (controller.Result, error) {
+	scope, err := c.observe(ctx)
 	if apierrors.IsNotFound(err) {
-		return controller.Result{}, nil // it is not there yet, or gone
+		return controller.Result{}, nil // it does not exist yet, or no longer
 	}
 	if err != nil || scope.cluster.DeletionTimestamp != nil {
 		return controller.Result{}, err
 	}
 	var errs []error
-	for _, mark := range scope.plan() {
-		if err := m.write(ctx, mark); err != nil {
-			errs = append(errs, fmt.Errorf("marking %s %q of %q for replication: %w", mark.resource, mark.name, key.Cluster, err))
+	for _, change := range scope.changes() {
+		if err := c.write(ctx, change); err != nil {
+			errs = append(errs, fmt.Errorf("setting the replicate annotation of %s %q in %q: %w", change.resource, change.name, key.Cluster, err))
 		}
 	}
 	return controller.Result{}, errors.Join(errs...)
 }
 
-func (m *marker) observe(ctx context.Context) (*scope, error) {
+func (c *replicationController) observe(ctx context.Context) (*scope, error) {
 	s := &scope{}
 	var err error
-	if s.cluster, err = m.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err != nil {
+	if s.cluster, err = c.clusters.Get(ctx, "", corev1alpha1.LogicalClusterName); err != nil {
 		return nil, err
 	}
-	if s.roles, err = m.roles.List(ctx, "", nil); err != nil {
+	if s.roles, err = c.roles.List(ctx, "", nil); err != nil {
 		return nil, err
 	}
-	if s.bindings, err = m.bindings.List(ctx, "", nil); err != nil {
+	if s.bindings, err = c.bindings.List(ctx, "", nil); err != nil {
 		return nil, err
 	}
-	if s.shared, err = m.shared(ctx, s); err != nil {
+	if s.shared, err = c.shared(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.exports, err = anyOf(ctx, m.exports); err != nil {
+	if s.exports, err = anyOf(ctx, c.exports); err != nil {
 		return nil, err
 	}
-	if s.types, err = anyOf(ctx, m.types); err != nil || m.offers == nil {
+	if s.types, err = anyOf(ctx, c.types); err != nil || c.offers == nil {
 		return s, err
 	}
-	s.offers, err = anyOf(ctx, m.offers)
+	s.offers, err = anyOf(ctx, c.offers)
 	return s, err
 }
 
-// shared returns the roles of system:admin that bindings refer to for want of one of their own.
-func (m *marker) shared(ctx context.Context, s *scope) ([]*rbac.ClusterRole, error) {
+// shared returns the roles of system:admin that bindings reference and that the logical cluster does not have itself.
+func (c *replicationController) shared(ctx context.Context, s *scope) ([]*rbac.ClusterRole, error) {
 	ctx = logicalcluster.With(ctx, logicalcluster.Admin)
 	var found []*rbac.ClusterRole
 	for _, binding := range s.bindings {
 		if named(s.roles, binding.RoleRef.Name) != nil || named(found, binding.RoleRef.Name) != nil {
 			continue
 		}
-		role, err := m.roles.Get(ctx, "", binding.RoleRef.Name)
+		role, err := c.roles.Get(ctx, "", binding.RoleRef.Name)
 		switch {
 		case err == nil:
 			found = append(found, role)
@@ -150,23 +150,23 @@ func anyOf[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) (bo
 	return len(all) > 0, err
 }
 
-// versions are those in which the marked resources are written.
+// versions are the API versions of the annotated resources.
 var versions = map[string]schema.GroupVersion{
 	"logicalclusters":     corev1alpha1.SchemeGroupVersion,
 	"clusterroles":        rbacv1.SchemeGroupVersion,
 	"clusterrolebindings": rbacv1.SchemeGroupVersion,
 }
 
-func (m *marker) write(ctx context.Context, of mark) error {
+func (c *replicationController) write(ctx context.Context, change labelChange) error {
 	var value any // null removes it
-	if of.value != "" {
-		value = of.value
+	if change.value != "" {
+		value = change.value
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{corev1alpha1.ReplicateAnnotationKey: value}}})
 	if err != nil {
 		return err
 	}
-	_, err = m.cfg.Objects.Resource(versions[of.resource].WithResource(of.resource)).Patch(ctx, of.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = c.cfg.Objects.Resource(versions[change.resource].WithResource(change.resource)).Patch(ctx, change.name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

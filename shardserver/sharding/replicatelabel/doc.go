@@ -1,6 +1,6 @@
-// Package marks marks the objects that other shards have to know of: RBAC by which they decide who may bind an export,
-// use a workspace type or enter a workspace, and the LogicalClusters that such things are found in. Other kinds travel
-// without a mark.
+// Package replicatelabel sets the replicate annotation on objects that other shards need: RBAC that grants the binding of
+// exports, the use of workspace types or access to workspaces, and the LogicalClusters that contain such exports and
+// types. Other kinds are replicated without it.
 //
-// It says what travels, not how: copying to the cache is not its matter.
+// Copying objects to the cache server does not belong here.
 package replicatelabel

@@ -42,7 +42,7 @@ func TestMarksFollowWhatTheyAreAbout(t *testing.T) {
 	logicalCluster := &corev1alpha1.LogicalCluster{ObjectMeta: named(corev1alpha1.LogicalClusterName)}
 	marked(logicalCluster, "")
 	admin := &rbacv1.ClusterRoleBinding{ObjectMeta: named("workspace-admin")}
-	if err := c.Get(in, client.ObjectKeyFromObject(admin), admin); err != nil || admin.Annotations[corev1alpha1.ReplicateAnnotationKey] != replicatelabel.OfAdministrators {
+	if err := c.Get(in, client.ObjectKeyFromObject(admin), admin); err != nil || admin.Annotations[corev1alpha1.ReplicateAnnotationKey] != replicatelabel.AdminBindingValue {
 		t.Errorf("the administrator is marked %v, %v", admin.Annotations, err)
 	}
 
@@ -79,5 +79,5 @@ func TestMarksFollowWhatTheyAreAbout(t *testing.T) {
 	}
 	marked(role, "")
 	marked(binding, "")
-	marked(admin, replicatelabel.OfAdministrators)
+	marked(admin, replicatelabel.AdminBindingValue)
 }

@@ -17,45 +17,45 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// Foresee gives the new bindings of a logical cluster that is about to begin the status that they will have, and returns
-// the locks that this relies on. It returns "" and leaves the bindings alone where that cannot be told.
-type Foresee func(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (locks string, err error)
+// Precompute sets the status of the new bindings of a new logical cluster in advance, and returns the reservations that this
+// depends on. It returns "" and does not change the bindings if the status cannot be computed.
+type Precompute func(ctx context.Context, cluster logicalcluster.Name, bindings []*apisv1alpha2.APIBinding) (reservations string, err error)
 
-// Config is what a Binder needs.
+// Config configures a Binder.
 type Config struct {
 	Registry *storage.Registry
 	Exports  *apiindex.Resolver
-	// Client writes through the shard's own API, as the shard itself.
+	// Client is a loopback client.
 	Client client.Client
-	// Foresee may be nil. Then every binding is looked at after it was made.
-	Foresee Foresee
+	// Precompute may be nil. Then the binding controller computes the status.
+	Precompute Precompute
 }
 
-// Binder makes default bindings. It is safe for concurrent use.
+// Binder creates default bindings. It is safe for concurrent use.
 type Binder struct {
 	cfg      Config
 	bindings *storage.Reader[*apisv1alpha2.APIBinding]
 }
 
-// NewBinder returns a Binder that reads what this shard stores.
+// NewBinder returns a Binder.
 func NewBinder(cfg Config) *Binder {
 	return &Binder{cfg: cfg, bindings: storage.NewReader[*apisv1alpha2.APIBinding](cfg.Registry, bindings)}
 }
 
-// Outcome is how far the default bindings of a logical cluster are. Nothing in it: all are there and complete.
+// Outcome is the state of the default bindings of a logical cluster. It is empty if all are complete.
 type Outcome struct {
-	// Missing are exports that do not exist, as "<path>:<name>". Looking again later may help.
+	// Missing are exports that do not exist, as "<path>:<name>". A retry may succeed.
 	Missing []string
-	// Refused says why bindings could not be made. Only a change of something helps.
+	// Refused are the errors of bindings that were denied or invalid. Retries do not help.
 	Refused []string
 	// Waiting are the names of bindings that are not complete yet.
 	Waiting []string
 }
 
-// Done tells whether all bindings are there and complete.
+// Done reports whether all bindings are complete.
 func (o Outcome) Done() bool { return len(o.Missing)+len(o.Refused)+len(o.Waiting) == 0 }
 
-// Problems returns what keeps bindings from being made, for people; nil if nothing does.
+// Problems returns messages about bindings that cannot be created.
 func (o Outcome) Problems() []string {
 	var problems []string
 	for _, export := range o.Missing {
@@ -64,11 +64,10 @@ func (o Outcome) Problems() []string {
 	return append(problems, o.Refused...)
 }
 
-// Maintain makes those of the bindings that types want maintained what they were: missing ones are made, changed ones
-// written over. It touches no other. An error is one of the moment.
+// Maintain creates missing maintained bindings and restores changed ones. It returns transient errors only.
 func (b *Binder) Maintain(ctx context.Context, aliases []workspacetype.Resolved) (Outcome, error) {
 	cluster, _ := logicalcluster.From(ctx)
-	all, err := wantedBy(cluster, aliases)
+	all, err := defaultBindings(cluster, aliases)
 	if err != nil {
 		return Outcome{Refused: []string{err.Error()}}, nil
 	}
@@ -81,15 +80,15 @@ func (b *Binder) Maintain(ctx context.Context, aliases []workspacetype.Resolved)
 		if !w.maintained {
 			continue
 		}
-		if err := outcome.take(w, existing, b.restore(ctx, w, w.in(existing))); err != nil {
+		if err := outcome.record(w, existing, b.restore(ctx, w, w.in(existing))); err != nil {
 			return outcome, err
 		}
 	}
 	return outcome, nil
 }
 
-// take notes what became of one binding. It returns errors of the moment.
-func (o *Outcome) take(w wanted, existing []*apisv1alpha2.APIBinding, err error) error {
+// record adds the result of one binding. It returns transient errors.
+func (o *Outcome) record(w defaultBinding, existing []*apisv1alpha2.APIBinding, err error) error {
 	switch {
 	case errors.Is(err, errMissing):
 		o.Missing = append(o.Missing, w.reference.String())
@@ -97,13 +96,13 @@ func (o *Outcome) take(w wanted, existing []*apisv1alpha2.APIBinding, err error)
 		o.Refused = append(o.Refused, err.Error())
 	case err != nil:
 		return err
-	case !w.completeIn(existing):
+	case !w.isCompleteIn(existing):
 		o.Waiting = append(o.Waiting, w.name)
 	}
 	return nil
 }
 
-// errMissing says that an export does not exist.
+// errMissing is returned for an export that does not exist.
 var errMissing = errors.New("the export does not exist")
 
 func (b *Binder) export(ctx context.Context, reference apiindex.Reference) (*apisv1alpha2.APIExport, error) {
@@ -114,10 +113,10 @@ func (b *Binder) export(ctx context.Context, reference apiindex.Reference) (*api
 	return export, err
 }
 
-// restore makes a binding that is not there, or that differs, what it shall be.
-func (b *Binder) restore(ctx context.Context, w wanted, found *apisv1alpha2.APIBinding) error {
+// restore creates a missing binding, or updates one that differs.
+func (b *Binder) restore(ctx context.Context, w defaultBinding, found *apisv1alpha2.APIBinding) error {
 	if found != nil && found.DeletionTimestamp != nil {
-		return nil // it is made anew when it is gone
+		return nil // it is created again after its deletion
 	}
 	export, err := b.export(ctx, w.reference)
 	if err != nil {
@@ -138,11 +137,11 @@ func (b *Binder) restore(ctx context.Context, w wanted, found *apisv1alpha2.APIB
 	return nil
 }
 
-func newBinding(w wanted, spec apisv1alpha2.APIBindingSpec) *apisv1alpha2.APIBinding {
+func newBinding(w defaultBinding, spec apisv1alpha2.APIBindingSpec) *apisv1alpha2.APIBinding {
 	return &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Spec: spec}
 }
 
-// create makes a binding, which becomes what was stored. One that is there already is as good.
+// create creates a binding and updates it from the response. An existing one is not an error.
 func (b *Binder) create(ctx context.Context, binding *apisv1alpha2.APIBinding) error {
 	name := binding.Name
 	if err := b.cfg.Client.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -1,7 +1,6 @@
-// Package defaultbindings gives logical clusters the APIBindings that their types ask for: once when they are
-// initialized, and again whenever they differ where a type says Maintain. It also knows which logical clusters a changed
-// type, export or binding concerns.
+// Package defaultbindings creates the default APIBindings of workspace types in logical clusters: at initialization, and
+// again whenever they differ if a type has lifecycle Maintain. TypeIndex maps events of types, exports and bindings to the
+// logical clusters that they affect.
 //
-// It makes bindings and looks at how far they are; what a binding brings is for the controllers of bindings. The status of
-// logical clusters is written by the controllers of package tenancy, which ask this one what to say there.
+// Reconciling APIBindings belongs to their controllers, the status of logical clusters to package tenancy.
 package defaultbindings

@@ -13,40 +13,40 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// noLocks is what stands in the annotation of a logical cluster in which nothing belongs to anybody.
-const noLocks = "{}"
+// noReservations is the annotation value of a logical cluster without reservations.
+const noReservations = "{}"
 
-// Locks returns what a new logical cluster is made with in its annotation ResourceBindingsAnnotationKey: what will belong
-// to the bindings of its types. Where that cannot be told yet it is empty, and the bindings take what is theirs later.
-func (b *Binder) Locks(ctx context.Context, cluster logicalcluster.Name, aliases []workspacetype.Resolved) string {
-	all, err := wantedBy(cluster, aliases)
-	if err != nil || len(all) == 0 || b.cfg.Foresee == nil {
-		return noLocks
+// Reservations returns the value of ResourceBindingsAnnotationKey of a new logical cluster: the resources of the bindings of
+// its types. If it cannot be computed yet it is empty, and the bindings acquire their resources later.
+func (b *Binder) Reservations(ctx context.Context, cluster logicalcluster.Name, aliases []workspacetype.Resolved) string {
+	all, err := defaultBindings(cluster, aliases)
+	if err != nil || len(all) == 0 || b.cfg.Precompute == nil {
+		return noReservations
 	}
-	var born []*apisv1alpha2.APIBinding
+	var created []*apisv1alpha2.APIBinding
 	for _, w := range all {
 		export, err := b.export(ctx, w.reference)
 		if err != nil {
-			return noLocks
+			return noReservations
 		}
-		born = append(born, newBinding(w, specOf(w.reference, export, true)))
+		created = append(created, newBinding(w, specOf(w.reference, export, true)))
 	}
-	locks, err := b.cfg.Foresee(ctx, cluster, born)
+	reservations, err := b.cfg.Precompute(ctx, cluster, created)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("The bindings of a new logical cluster cannot be foreseen", "cluster", cluster, "err", err)
+		klog.FromContext(ctx).V(2).Info("Precomputing the bindings of a new logical cluster failed", "cluster", cluster, "err", err)
 	}
-	if err != nil || locks == "" {
-		return noLocks
+	if err != nil || reservations == "" {
+		return noReservations
 	}
-	return locks
+	return reservations
 }
 
-// Initialize makes the bindings that the types of the context's logical cluster ask for and that it does not have. What
-// is there is left as it is. Bindings of a logical cluster that was made with their locks are complete at once. An error
-// is one of the moment.
+// Initialize creates the missing default bindings of the context's logical cluster. Existing ones are not changed. If the
+// logical cluster was created with their reservations, the bindings are complete immediately. It returns transient errors
+// only.
 func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCluster, aliases []workspacetype.Resolved) (Outcome, error) {
 	name, _ := logicalcluster.From(ctx)
-	all, err := wantedBy(name, aliases)
+	all, err := defaultBindings(name, aliases)
 	if err != nil {
 		return Outcome{Refused: []string{err.Error()}}, nil
 	}
@@ -55,50 +55,50 @@ func (b *Binder) Initialize(ctx context.Context, cluster *corev1alpha1.LogicalCl
 		return Outcome{}, fmt.Errorf("listing APIBindings: %w", err)
 	}
 	var outcome Outcome
-	var born []*apisv1alpha2.APIBinding
-	of := map[string]wanted{}
+	var created []*apisv1alpha2.APIBinding
+	of := map[string]defaultBinding{}
 	for _, w := range all {
 		if w.in(existing) != nil {
-			_ = outcome.take(w, existing, nil)
+			_ = outcome.record(w, existing, nil)
 			continue
 		}
 		export, err := b.export(ctx, w.reference)
 		switch {
 		case errors.Is(err, errMissing):
-			_ = outcome.take(w, existing, err)
+			_ = outcome.record(w, existing, err)
 		case err != nil:
 			return outcome, err
 		default:
-			born, of[w.name] = append(born, newBinding(w, specOf(w.reference, export, true))), w
+			created, of[w.name] = append(created, newBinding(w, specOf(w.reference, export, true))), w
 		}
 	}
-	if len(born) == len(all) {
-		if err := b.foresee(ctx, name, cluster, born); err != nil {
+	if len(created) == len(all) {
+		if err := b.precompute(ctx, name, cluster, created); err != nil {
 			return outcome, err
 		}
 	}
-	for _, binding := range born {
+	for _, binding := range created {
 		w := of[binding.Name]
 		err := b.create(ctx, binding)
-		if err := outcome.take(w, append(existing, binding), err); err != nil {
+		if err := outcome.record(w, append(existing, binding), err); err != nil {
 			return outcome, err
 		}
 	}
 	return outcome, nil
 }
 
-// foresee gives new bindings the status that they will have, if the logical cluster was made with the locks for it.
-func (b *Binder) foresee(ctx context.Context, name logicalcluster.Name, cluster *corev1alpha1.LogicalCluster, born []*apisv1alpha2.APIBinding) error {
-	held := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
-	if b.cfg.Foresee == nil || held == "" || held == noLocks {
+// precompute sets the status of new bindings if the logical cluster was created with their reservations.
+func (b *Binder) precompute(ctx context.Context, name logicalcluster.Name, cluster *corev1alpha1.LogicalCluster, created []*apisv1alpha2.APIBinding) error {
+	existing := cluster.Annotations[corev1alpha1.ResourceBindingsAnnotationKey]
+	if b.cfg.Precompute == nil || existing == "" || existing == noReservations {
 		return nil
 	}
-	locks, err := b.cfg.Foresee(ctx, name, born)
+	reservations, err := b.cfg.Precompute(ctx, name, created)
 	if err != nil {
-		return fmt.Errorf("finding out what new APIBindings bind: %w", err)
+		return fmt.Errorf("precomputing the status of new APIBindings: %w", err)
 	}
-	if locks != held { // something has changed since: they are looked at one by one
-		for _, binding := range born {
+	if reservations != existing { // something has changed since: the binding controller computes each status
+		for _, binding := range created {
 			binding.Status = apisv1alpha2.APIBindingStatus{}
 		}
 	}

@@ -18,12 +18,12 @@ import (
 )
 
 // beats are what others have reported; those that are silent have a report without being alive.
-type beats struct {
+type fakeHeartbeats struct {
 	reports map[string]shardingv1alpha1.ShardReportSpec
 	silent  map[string]bool
 }
 
-func (b beats) Last(shard string) (*shardingv1alpha1.ShardReport, time.Duration) {
+func (b fakeHeartbeats) LastReport(shard string) (*shardingv1alpha1.ShardReport, time.Duration) {
 	spec, ok := b.reports[shard]
 	if !ok {
 		return nil, 0
@@ -31,15 +31,15 @@ func (b beats) Last(shard string) (*shardingv1alpha1.ShardReport, time.Duration)
 	return &shardingv1alpha1.ShardReport{ObjectMeta: metav1.ObjectMeta{Name: shard}, Spec: spec}, time.Second
 }
 
-func (b beats) Alive(shard string) *shardingv1alpha1.ShardReport {
+func (b fakeHeartbeats) LiveReport(shard string) *shardingv1alpha1.ShardReport {
 	if b.silent[shard] {
 		return nil
 	}
-	report, _ := b.Last(shard)
+	report, _ := b.LastReport(shard)
 	return report
 }
 
-func holding(load, capacity int64) shardingv1alpha1.ShardReportSpec {
+func reportWithLoad(load, capacity int64) shardingv1alpha1.ShardReportSpec {
 	spec := shardingv1alpha1.ShardReportSpec{Load: corev1.ResourceList{heartbeat.LogicalClusters: *resource.NewQuantity(load, resource.DecimalSI)}}
 	if capacity > 0 {
 		spec.Capacity = corev1.ResourceList{heartbeat.LogicalClusters: *resource.NewQuantity(capacity, resource.DecimalSI)}
@@ -47,8 +47,8 @@ func holding(load, capacity int64) shardingv1alpha1.ShardReportSpec {
 	return spec
 }
 
-func saying(condition conditionsv1alpha1.Type, message string) shardingv1alpha1.ShardReportSpec {
-	spec := holding(0, 0)
+func reportWithCondition(condition conditionsv1alpha1.Type, message string) shardingv1alpha1.ShardReportSpec {
+	spec := reportWithLoad(0, 0)
 	spec.Conditions = conditionsv1alpha1.Conditions{{Type: condition, Status: corev1.ConditionFalse, Message: message}}
 	return spec
 }
@@ -73,21 +73,21 @@ func TestChoose(t *testing.T) {
 		want     string
 		closed   string
 	}{
-		"takes this shard where it is alone":        {shards: three[:1], own: holding(5, 0), want: "own"},
-		"takes the emptier of two":                  {shards: three[:2], own: holding(5, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(4, 0)}, want: "alpha"},
-		"compares shares where all have a capacity": {shards: three[:2], own: holding(5, 100), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(4, 10)}, want: "own"},
-		"takes what the selector names":             {shards: three, selector: "name=alpha", others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(100, 0)}, want: "alpha"},
-		"takes no shard that has never reported":    {shards: three, own: holding(100, 0), want: "own"},
-		"takes no shard that is silent":             {shards: three[:2], own: holding(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(0, 0)}, silent: "alpha", want: "own"},
-		"takes no shard that is full":               {shards: three[:2], own: holding(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(10, 10)}, want: "own"},
-		"takes no shard that is not healthy":        {shards: three[:2], own: holding(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": saying(conditionsv1alpha1.Ready, "ill")}, want: "own"},
-		"takes no shard that says so":               {shards: three[:2], own: holding(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": saying(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
-		"takes no shard that was closed":            {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(100, 0)}, want: "alpha"},
-		"takes no shard that is excluded":           {shards: three[:2], own: holding(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(0, 0)}, excluded: "alpha", want: "own"},
+		"takes this shard where it is alone":        {shards: three[:1], own: reportWithLoad(5, 0), want: "own"},
+		"takes the emptier of two":                  {shards: three[:2], own: reportWithLoad(5, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 0)}, want: "alpha"},
+		"compares shares where all have a capacity": {shards: three[:2], own: reportWithLoad(5, 100), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(4, 10)}, want: "own"},
+		"takes what the selector names":             {shards: three, selector: "name=alpha", others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
+		"takes no shard that has never reported":    {shards: three, own: reportWithLoad(100, 0), want: "own"},
+		"takes no shard that is silent":             {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, silent: "alpha", want: "own"},
+		"takes no shard that is full":               {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(10, 10)}, want: "own"},
+		"takes no shard that is not healthy":        {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(conditionsv1alpha1.Ready, "ill")}, want: "own"},
+		"takes no shard that says so":               {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithCondition(corev1alpha1.ShardSchedulable, "no memory")}, want: "own"},
+		"takes no shard that was closed":            {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey), three[1]}, others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(100, 0)}, want: "alpha"},
+		"takes no shard that is excluded":           {shards: three[:2], own: reportWithLoad(100, 0), others: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, excluded: "alpha", want: "own"},
 		"says nothing more where no shard matches":  {shards: three, selector: "name=x", closed: "No available shards to schedule the workspace"},
 		"says which was closed":                     {shards: []*corev1alpha1.Shard{shardNamed("own", corev1alpha1.UnschedulableAnnotationKey)}, closed: `No available shards to schedule the workspace: shard "own" is closed by its annotation experimental.core.kcp.io/unschedulable`},
 		"says why those that match take none, in order": {
-			shards: three, own: saying(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": holding(3, 3)},
+			shards: three, own: reportWithCondition(corev1alpha1.ShardSchedulable, "no memory"), others: map[string]shardingv1alpha1.ShardReportSpec{"beta": reportWithLoad(3, 3)},
 			closed: `No available shards to schedule the workspace: shard "alpha" has not reported lately; shard "beta" is full: it has 3 of 3 logical clusters; shard "own" takes no new workspaces: no memory`,
 		},
 	} {
@@ -96,9 +96,9 @@ func TestChoose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := New("own", beats{tc.others, map[string]bool{tc.silent: true}})
+			s := New("own", fakeHeartbeats{tc.others, map[string]bool{tc.silent: true}})
 			got, err := s.Choose(tc.shards, selector, tc.own, tc.excluded)
-			var none *ErrNone
+			var none *NoShardError
 			if tc.want == "" {
 				if !errors.As(err, &none) || err.Error() != tc.closed {
 					t.Errorf("got %v, %v; want %s", got, err, tc.closed)
@@ -113,12 +113,12 @@ func TestChoose(t *testing.T) {
 }
 
 func TestWhatWasSentCountsUntilTheNextReport(t *testing.T) {
-	reports := beats{reports: map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(0, 0), "beta": holding(0, 0)}}
+	reports := fakeHeartbeats{reports: map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0), "beta": reportWithLoad(0, 0)}}
 	s := New("own", reports)
 	all := []*corev1alpha1.Shard{shardNamed("own"), shardNamed("alpha"), shardNamed("beta")}
 	on := map[string]int{}
 	for range 300 {
-		shard, err := s.Choose(all, labels.Everything(), holding(0, 0), "")
+		shard, err := s.Choose(all, labels.Everything(), reportWithLoad(0, 0), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,21 +130,21 @@ func TestWhatWasSentCountsUntilTheNextReport(t *testing.T) {
 		}
 	}
 	// What is in a report is not counted again.
-	counted := holding(100, 0)
+	counted := reportWithLoad(100, 0)
 	counted.Beat = 1
 	reports.reports["alpha"] = counted
-	if got := s.placed("alpha", counted); got != 0 {
+	if got := s.pending("alpha", counted); got != 0 {
 		t.Errorf("%d are counted twice", got)
 	}
 }
 
 func TestAShardOpens(t *testing.T) {
-	s := New("own", beats{})
+	s := New("own", fakeHeartbeats{})
 	hear := func(spec shardingv1alpha1.ShardReportSpec) bool {
-		return s.Heard(&shardingv1alpha1.ShardReport{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}, Spec: spec})
+		return s.ObserveReport(&shardingv1alpha1.ShardReport{ObjectMeta: metav1.ObjectMeta{Name: "alpha"}, Spec: spec})
 	}
 	var got []string
-	for _, spec := range []shardingv1alpha1.ShardReportSpec{holding(0, 1), holding(0, 1), holding(1, 1), holding(0, 1)} {
+	for _, spec := range []shardingv1alpha1.ShardReportSpec{reportWithLoad(0, 1), reportWithLoad(0, 1), reportWithLoad(1, 1), reportWithLoad(0, 1)} {
 		if hear(spec) {
 			got = append(got, "opens")
 		} else {
@@ -154,29 +154,29 @@ func TestAShardOpens(t *testing.T) {
 	if strings.Join(got, " ") != "opens - - opens" {
 		t.Errorf("got %v", got)
 	}
-	s = New("own", beats{map[string]shardingv1alpha1.ShardReportSpec{"alpha": holding(0, 0)}, map[string]bool{"alpha": true}})
-	hear(holding(0, 0))
-	if _, err := s.Choose([]*corev1alpha1.Shard{shardNamed("alpha")}, labels.Everything(), holding(0, 0), ""); err == nil {
+	s = New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alpha": reportWithLoad(0, 0)}, map[string]bool{"alpha": true}})
+	hear(reportWithLoad(0, 0))
+	if _, err := s.Choose([]*corev1alpha1.Shard{shardNamed("alpha")}, labels.Everything(), reportWithLoad(0, 0), ""); err == nil {
 		t.Error("a shard that is silent was chosen")
 	}
-	if !hear(holding(0, 0)) || hear(holding(0, 0)) {
+	if !hear(reportWithLoad(0, 0)) || hear(reportWithLoad(0, 0)) {
 		t.Error("a shard that was refused as it was silent opens with its next report, once")
 	}
-	s.Gone("alpha")
-	if len(s.sent) != 0 {
-		t.Errorf("a shard that is gone is remembered: %v", s.sent)
+	s.Remove("alpha")
+	if len(s.entries) != 0 {
+		t.Errorf("a shard that is gone is remembered: %v", s.entries)
 	}
 }
 
 func TestAShardIsLostWhenItWasHeardOfAndIsSilent(t *testing.T) {
-	s := New("own", beats{map[string]shardingv1alpha1.ShardReportSpec{"alive": holding(0, 0), "silent": holding(0, 0)}, map[string]bool{"silent": true}})
+	s := New("own", fakeHeartbeats{map[string]shardingv1alpha1.ShardReportSpec{"alive": reportWithLoad(0, 0), "silent": reportWithLoad(0, 0)}, map[string]bool{"silent": true}})
 	for name, want := range map[string]bool{"own": false, "alive": false, "silent": true, "never heard of": false} {
-		if got := s.Lost(name); got != want {
+		if got := s.IsLost(name); got != want {
 			t.Errorf("shard %s: lost %t", name, got)
 		}
 	}
-	s.since = time.Now().Add(-2 * patience)
-	if !s.Lost("never heard of") {
+	s.since = time.Now().Add(-2 * initialReportTimeout)
+	if !s.IsLost("never heard of") {
 		t.Error("a shard that never reports is waited for")
 	}
 }

@@ -24,10 +24,10 @@ import (
 
 var bindings = apisv1alpha2.Resource("apibindings")
 
-// Concerned finds the logical clusters whose default bindings an event may change. It keeps the name of every logical
-// cluster under its type, and of each type in use what it extends and binds. Its methods are Input.Keys of a controller
-// that works on LogicalClusters. It is safe for concurrent use.
-type Concerned struct {
+// TypeIndex maps events to the logical clusters whose default bindings they may affect. It indexes the names of all logical
+// clusters by type, and the extended types and bound exports of each type in use. Its methods map events to requests of a
+// controller of LogicalClusters. It is safe for concurrent use.
+type TypeIndex struct {
 	types    *workspacetype.Resolver
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
 
@@ -36,20 +36,20 @@ type Concerned struct {
 	leaves map[string]*leaf
 	// typeOf is the leaf of each logical cluster.
 	typeOf map[logicalcluster.Name]string
-	// seen are the states of types and exports that the last event told, by "<resource>/<name>".
+	// seen are the last observed states of types and exports, by "<resource>/<name>".
 	seen map[logicalcluster.Name]map[string]string
 }
 
 // leaf is a type of logical clusters.
 type leaf struct {
 	members sets.Set[logicalcluster.Name]
-	// broken tells that what it extends cannot be found out; any type may mend that.
+	// broken is set if the extended types cannot be resolved; an event of any type may change that.
 	broken bool
-	// aliases are the types that it counts as.
+	// aliases are the type and all types it extends.
 	aliases sets.Set[typeKey]
-	// exports are the names, without path, of what it binds.
+	// exports are the names, without path, of the bound exports.
 	exports sets.Set[string]
-	// maintained tells whether it maintains any binding.
+	// maintained reports whether it maintains any binding.
 	maintained bool
 }
 
@@ -58,9 +58,9 @@ type typeKey struct {
 	name    string
 }
 
-// NewConcerned returns one that knows nothing yet: LogicalCluster must get all events.
-func NewConcerned(registry *storage.Registry, types *workspacetype.Resolver) *Concerned {
-	return &Concerned{
+// NewTypeIndex returns an empty index. LogicalCluster must be called with all events of LogicalClusters.
+func NewTypeIndex(registry *storage.Registry, types *workspacetype.Resolver) *TypeIndex {
+	return &TypeIndex{
 		types:    types,
 		clusters: storage.NewReader[*corev1alpha1.LogicalCluster](registry, corev1alpha1.Resource("logicalclusters")),
 		leaves:   map[string]*leaf{},
@@ -69,8 +69,8 @@ func NewConcerned(registry *storage.Registry, types *workspacetype.Resolver) *Co
 	}
 }
 
-// LogicalCluster takes note of a logical cluster, and returns it.
-func (c *Concerned) LogicalCluster(event watch.Event) []controller.Key {
+// LogicalCluster indexes a logical cluster, and returns it.
+func (c *TypeIndex) LogicalCluster(event watch.Event) []controller.Key {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
 		return nil
@@ -81,18 +81,18 @@ func (c *Concerned) LogicalCluster(event watch.Event) []controller.Key {
 	defer c.mu.Unlock()
 	switch {
 	case event.Type == watch.Deleted:
-		c.forget(name)
+		c.remove(name)
 		delete(c.seen, name)
 	case reference == "":
-		c.forget(name)
+		c.remove(name)
 	default:
-		c.remember(name, reference)
+		c.add(name, reference)
 	}
 	return []controller.Key{key(name)}
 }
 
-// WorkspaceType returns the logical clusters of a type, if what the type says has changed.
-func (c *Concerned) WorkspaceType(event watch.Event) []controller.Key {
+// WorkspaceType returns the logical clusters of a type, if its state has changed.
+func (c *TypeIndex) WorkspaceType(event watch.Event) []controller.Key {
 	changed, ok := event.Object.(*tenancyv1alpha1.WorkspaceType)
 	if !ok {
 		return nil
@@ -100,7 +100,7 @@ func (c *Concerned) WorkspaceType(event watch.Event) []controller.Key {
 	of := typeKey{logicalcluster.Of(changed), changed.Name}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.news(of.cluster, "type/"+of.name, stateOf(changed), event.Type) {
+	if !c.changed(of.cluster, "type/"+of.name, stateOf(changed), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
@@ -113,15 +113,15 @@ func (c *Concerned) WorkspaceType(event watch.Event) []controller.Key {
 	return c.unfinished(affected)
 }
 
-// Export returns the logical clusters whose types name an export, if what the export says has changed.
-func (c *Concerned) Export(event watch.Event) []controller.Key {
+// Export returns the logical clusters whose types bind an export, if its state has changed.
+func (c *TypeIndex) Export(event watch.Event) []controller.Key {
 	export, ok := event.Object.(*apisv1alpha2.APIExport)
 	if !ok {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.news(logicalcluster.Of(export), "export/"+export.Name, stateOf(export), event.Type) {
+	if !c.changed(logicalcluster.Of(export), "export/"+export.Name, stateOf(export), event.Type) {
 		return nil
 	}
 	var affected []logicalcluster.Name
@@ -133,8 +133,8 @@ func (c *Concerned) Export(event watch.Event) []controller.Key {
 	return c.unfinished(affected)
 }
 
-// Binding returns the logical cluster of a binding, if that waits for bindings or maintains any.
-func (c *Concerned) Binding(event watch.Event) []controller.Key {
+// Binding returns the logical cluster of a binding, if it waits for bindings or maintains any.
+func (c *TypeIndex) Binding(event watch.Event) []controller.Key {
 	binding, ok := event.Object.(*apisv1alpha2.APIBinding)
 	if !ok {
 		return nil
@@ -144,8 +144,7 @@ func (c *Concerned) Binding(event watch.Event) []controller.Key {
 	return c.unfinished([]logicalcluster.Name{logicalcluster.Of(binding)})
 }
 
-// stateOf names the state of an object: its generation, and its resource version where it is a copy of what another
-// shard has, whose generation says nothing.
+// stateOf returns the generation of an object, or the resource version of a replica, whose generation is not meaningful.
 func stateOf(object metav1.Object) string {
 	if _, copied := object.GetAnnotations()[cacheclient.ShardAnnotation]; copied {
 		return object.GetResourceVersion()
@@ -153,8 +152,8 @@ func stateOf(object metav1.Object) string {
 	return strconv.FormatInt(object.GetGeneration(), 10)
 }
 
-// news tells whether an event is about another state of an object than the one before.
-func (c *Concerned) news(cluster logicalcluster.Name, object, state string, event watch.EventType) bool {
+// changed reports whether the state of an object differs from that of the previous event.
+func (c *TypeIndex) changed(cluster logicalcluster.Name, object, state string, event watch.EventType) bool {
 	if event == watch.Deleted {
 		if delete(c.seen[cluster], object); len(c.seen[cluster]) == 0 {
 			delete(c.seen, cluster)
@@ -170,16 +169,16 @@ func (c *Concerned) news(cluster logicalcluster.Name, object, state string, even
 }
 
 // unfinished returns those of the logical clusters that wait for their first bindings, or that maintain any.
-func (c *Concerned) unfinished(names []logicalcluster.Name) []controller.Key {
+func (c *TypeIndex) unfinished(names []logicalcluster.Name) []controller.Key {
 	var keys []controller.Key
 	for _, name := range names {
 		cluster, err := c.clusters.Get(logicalcluster.With(context.Background(), name), "", corev1alpha1.LogicalClusterName)
 		if apierrors.IsNotFound(err) {
-			c.forget(name)
+			c.remove(name)
 			continue
 		}
 		if err != nil {
-			klog.ErrorS(err, "Reading a logical cluster that an event concerns", "cluster", name)
+			klog.ErrorS(err, "Reading the logical cluster of an event failed", "cluster", name)
 			continue
 		}
 		of := c.leaves[c.typeOf[name]]
@@ -190,17 +189,17 @@ func (c *Concerned) unfinished(names []logicalcluster.Name) []controller.Key {
 	return keys
 }
 
-// Awaited tells whether a logical cluster is being initialized and waits for its default bindings.
+// Awaited reports whether a logical cluster is being initialized and waits for its default bindings.
 func Awaited(cluster *corev1alpha1.LogicalCluster) bool {
 	return cluster.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing &&
 		slices.Contains(cluster.Status.Initializers, corev1alpha1.SystemAPIBindingsInitializer)
 }
 
-func (c *Concerned) remember(name logicalcluster.Name, reference string) {
+func (c *TypeIndex) add(name logicalcluster.Name, reference string) {
 	if c.typeOf[name] == reference {
 		return
 	}
-	c.forget(name)
+	c.remove(name)
 	of := c.leaves[reference]
 	if of == nil {
 		of = &leaf{members: sets.New[logicalcluster.Name]()}
@@ -211,7 +210,7 @@ func (c *Concerned) remember(name logicalcluster.Name, reference string) {
 	c.typeOf[name] = reference
 }
 
-func (c *Concerned) forget(name logicalcluster.Name) {
+func (c *TypeIndex) remove(name logicalcluster.Name) {
 	reference, ok := c.typeOf[name]
 	if !ok {
 		return
@@ -223,8 +222,8 @@ func (c *Concerned) forget(name logicalcluster.Name) {
 	}
 }
 
-// resolve finds out what a type in use counts as and binds.
-func (c *Concerned) resolve(reference string, of *leaf) {
+// resolve resolves the extended types and the bound exports of a type in use.
+func (c *TypeIndex) resolve(reference string, of *leaf) {
 	of.broken, of.maintained = false, false
 	of.aliases, of.exports = sets.New[typeKey](), sets.New[string]()
 	aliases, err := c.aliases(reference)
@@ -241,7 +240,7 @@ func (c *Concerned) resolve(reference string, of *leaf) {
 	}
 }
 
-func (c *Concerned) aliases(text string) ([]workspacetype.Resolved, error) {
+func (c *TypeIndex) aliases(text string) ([]workspacetype.Resolved, error) {
 	reference, err := workspacetype.ParseReference(text)
 	if err != nil {
 		return nil, err
@@ -253,9 +252,8 @@ func (c *Concerned) aliases(text string) ([]workspacetype.Resolved, error) {
 	return c.types.Aliases(context.Background(), leaf)
 }
 
-// Sizes returns how many logical clusters, types in use, and logical clusters with types or exports are known: what the
-// memory follows.
-func (c *Concerned) Sizes() (clusters, types, providers int) {
+// Sizes returns the number of logical clusters, of types in use, and of logical clusters with types or exports.
+func (c *TypeIndex) Sizes() (clusters, types, providers int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.typeOf), len(c.leaves), len(c.seen)

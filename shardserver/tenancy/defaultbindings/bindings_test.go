@@ -31,7 +31,7 @@ func typed(cluster string, mode tenancyv1alpha1.APIBindingLifecycleMode, exports
 	return of
 }
 
-func TestWantedBy(t *testing.T) {
+func TestDefaultBindings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		aliases []workspacetype.Resolved
 		want    string
@@ -45,7 +45,7 @@ func TestWantedBy(t *testing.T) {
 		"an alias that binds nothing has no say in the others'": {[]workspacetype.Resolved{typed("abc", maintain), typed("abc", once, "x")}, "abc:x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all, err := wantedBy(logicalcluster.MustParseName("consumer"), tc.aliases)
+			all, err := defaultBindings(logicalcluster.MustParseName("consumer"), tc.aliases)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,8 +94,8 @@ func TestSpecOf(t *testing.T) {
 	}
 }
 
-func TestCompleteIn(t *testing.T) {
-	w := wanted{name: "x-abcde", reference: apiindex.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
+func TestIsCompleteIn(t *testing.T) {
+	w := defaultBinding{name: "x-abcde", reference: apiindex.Reference{Path: logicalcluster.Root.Path(), Name: "x"}}
 	binding := func(name, path, export, at string, conditions ...conditionsv1alpha1.Type) *apisv1alpha2.APIBinding {
 		b := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		b.Spec.Reference.Export = &apisv1alpha2.ExportBindingReference{Path: path, Name: export}
@@ -126,7 +126,7 @@ func TestCompleteIn(t *testing.T) {
 		"another spelling that is another cluster": {[]*apisv1alpha2.APIBinding{binding("x-abcde", "root", "x", "abc"), binding("other", "abd", "x", "abd", initial)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := w.completeIn(tc.bindings); got != tc.want {
+			if got := w.isCompleteIn(tc.bindings); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})

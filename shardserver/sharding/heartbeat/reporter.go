@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Names of what a shard has a load and a capacity of.
+// Resource names in the load and the capacity of a shard.
 const (
 	LogicalClusters corev1.ResourceName = "logicalclusters"
 	Objects         corev1.ResourceName = "objects"
@@ -25,42 +25,42 @@ const (
 )
 
 const (
-	// memoryFull is how much of its memory a shard needs when it takes nothing more, in percent: the rest is for garbage
-	// and for what its logical clusters grow by. When it needs less than memoryFits, it takes more again.
-	memoryFull = 75
-	memoryFits = 70
-	// measureTimeout bounds a look at etcd for a caller who has no time to wait.
+	// memoryHighPercent is the percentage of its memory limit above which a shard accepts no more logical clusters: the rest
+	// is for garbage and for the growth of existing ones. Below memoryLowPercent it accepts them again.
+	memoryHighPercent = 75
+	memoryLowPercent  = 70
+	// measureTimeout bounds the etcd requests of callers without a context.
 	measureTimeout = 2 * time.Second
 )
 
-// ReporterConfig is what a Reporter needs. Of what is 0, the shard may hold any amount.
+// ReporterConfig configures a Reporter. Capacities of 0 are unlimited.
 type ReporterConfig struct {
 	Registry                       *storage.Registry
-	Keys                           Keys
+	Keys                           KeyCounter
 	MaxLogicalClusters, MaxObjects int64
 	// MemoryLimit is that of the Go runtime (GOMEMLIMIT), in bytes; math.MaxInt64 without a limit.
 	MemoryLimit int64
-	// Healthy returns why the shard should get no traffic.
+	// Healthy returns an error if the shard should get no traffic.
 	Healthy func() error
 }
 
-// Reporter says how this shard is.
+// Reporter creates the reports of this shard.
 type Reporter struct {
 	cfg   ReporterConfig
 	meter meter
 
-	mu         sync.Mutex
-	beat       int64
-	conditions conditionsv1alpha1.Conditions
-	tight      bool // memory is short
+	mu          sync.Mutex
+	beat        int64
+	conditions  conditionsv1alpha1.Conditions
+	memoryShort bool // memory is short
 }
 
-// NewReporter returns a reporter that has measured nothing yet.
+// NewReporter returns a Reporter.
 func NewReporter(cfg ReporterConfig) *Reporter {
 	return &Reporter{cfg: cfg, meter: meter{keys: cfg.Keys, registry: cfg.Registry}}
 }
 
-// Report returns the next heartbeat of this shard, without Complete.
+// Report returns the next report of this shard. The field Complete is not set.
 func (r *Reporter) Report(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) {
 	spec, err := r.Current(ctx)
 	if err != nil {
@@ -68,41 +68,41 @@ func (r *Reporter) Report(ctx context.Context) (shardingv1alpha1.ShardReportSpec
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.beat = max(r.beat+1, time.Now().UnixMilli()) // also after a restart, or in another replica
+	r.beat = max(r.beat+1, time.Now().UnixMilli()) // increases after a restart and across replicas, too
 	spec.Beat = r.beat
 	return spec, nil
 }
 
-// Current returns the same without a beat: how the shard is now.
+// Current returns the current state of the shard: a report without a beat.
 func (r *Reporter) Current(ctx context.Context) (shardingv1alpha1.ShardReportSpec, error) {
 	load, err := r.meter.measure(ctx)
 	if err != nil {
 		return shardingv1alpha1.ShardReportSpec{}, fmt.Errorf("measuring the load of this shard: %w", err)
 	}
-	return shardingv1alpha1.ShardReportSpec{Capacity: r.capacity(), Load: quantities(load), Conditions: r.judge(load)}, nil
+	return shardingv1alpha1.ShardReportSpec{Capacity: r.capacity(), Load: quantities(load), Conditions: r.setConditions(load)}, nil
 }
 
-// Full returns why the shard takes no new logical clusters now; nothing if it does.
+// Full returns the reason why the shard accepts no new logical clusters, or "".
 func (r *Reporter) Full() string {
 	return r.full(r.Load())
 }
 
-// Load returns how much the shard holds, to the best of what is known.
+// Load returns the load of the shard, or the previous one if it cannot be measured now.
 func (r *Reporter) Load() Load {
 	ctx, cancel := context.WithTimeout(context.Background(), measureTimeout)
 	defer cancel()
 	load, err := r.meter.measure(ctx)
 	if err != nil {
-		klog.V(2).InfoS("The load of this shard could not be measured", "err", err)
+		klog.V(2).InfoS("Measuring the load of this shard failed", "err", err)
 	}
 	return load
 }
 
-func (r *Reporter) judge(load Load) conditionsv1alpha1.Conditions {
+func (r *Reporter) setConditions(load Load) conditionsv1alpha1.Conditions {
 	full := r.full(load)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	to := &conditioned{r.conditions}
+	to := &conditionList{r.conditions}
 	if err := r.cfg.Healthy(); err != nil {
 		conditionsv1alpha1.MarkFalse(to, conditionsv1alpha1.Ready, corev1alpha1.ReasonShardNotHealthy, conditionsv1alpha1.SeverityError, "%s", err.Error())
 	} else {
@@ -120,29 +120,29 @@ func (r *Reporter) judge(load Load) conditionsv1alpha1.Conditions {
 func (r *Reporter) full(load Load) string {
 	switch {
 	case r.cfg.MaxLogicalClusters > 0 && load.LogicalClusters >= r.cfg.MaxLogicalClusters:
-		return fmt.Sprintf("The shard holds the %d logical clusters that it is to hold at most", r.cfg.MaxLogicalClusters)
+		return fmt.Sprintf("The shard holds the %d logical clusters of its capacity", r.cfg.MaxLogicalClusters)
 	case r.cfg.MaxObjects > 0 && load.Objects >= r.cfg.MaxObjects:
-		return fmt.Sprintf("The shard holds the %d objects that it is to hold at most", r.cfg.MaxObjects)
-	case r.short(load.Memory):
+		return fmt.Sprintf("The shard holds the %d objects of its capacity", r.cfg.MaxObjects)
+	case r.isMemoryShort(load.Memory):
 		limit := bytes(r.cfg.MemoryLimit)
-		return fmt.Sprintf("The shard needs more than %d percent of the memory that it may use, %s", memoryFits, limit.String())
+		return fmt.Sprintf("The shard needs more than %d percent of its memory limit of %s", memoryLowPercent, limit.String())
 	}
 	return ""
 }
 
-// short tells whether memory is, and remembers it, so that the answer does not change with every collection of garbage.
-func (r *Reporter) short(needed int64) bool {
+// isMemoryShort reports whether memory is short, with a hysteresis, so that the result does not change with every collection.
+func (r *Reporter) isMemoryShort(needed int64) bool {
 	if r.cfg.MemoryLimit <= 0 || r.cfg.MemoryLimit == math.MaxInt64 {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bound := r.cfg.MemoryLimit / 100 * memoryFull
-	if r.tight {
-		bound = r.cfg.MemoryLimit / 100 * memoryFits
+	bound := r.cfg.MemoryLimit / 100 * memoryHighPercent
+	if r.memoryShort {
+		bound = r.cfg.MemoryLimit / 100 * memoryLowPercent
 	}
-	r.tight = needed > bound
-	return r.tight
+	r.memoryShort = needed > bound
+	return r.memoryShort
 }
 
 func (r *Reporter) capacity() corev1.ResourceList {
@@ -169,8 +169,8 @@ func quantities(load Load) corev1.ResourceList {
 
 func bytes(count int64) resource.Quantity { return *resource.NewQuantity(count, resource.BinarySI) }
 
-// conditioned is a list of conditions that can be set.
-type conditioned struct{ conditions conditionsv1alpha1.Conditions }
+// conditionList is a conditions setter.
+type conditionList struct{ conditions conditionsv1alpha1.Conditions }
 
-func (c *conditioned) GetConditions() conditionsv1alpha1.Conditions   { return c.conditions }
-func (c *conditioned) SetConditions(to conditionsv1alpha1.Conditions) { c.conditions = to }
+func (c *conditionList) GetConditions() conditionsv1alpha1.Conditions   { return c.conditions }
+func (c *conditionList) SetConditions(to conditionsv1alpha1.Conditions) { c.conditions = to }

@@ -54,7 +54,7 @@ func TestWhatTravels(t *testing.T) {
 		"who may use a type":                    {ruled(false, resources("tenancy.kcp.io", "workspacetypes", "use")), both("tenancy.kcp.io")},
 		"who may initialize":                    {ruled(false, resources("tenancy.kcp.io", "workspacetypes", "initialize")), both("tenancy.kcp.io")},
 		"not who may list types":                {ruled(false, resources("tenancy.kcp.io", "workspacetypes", "list")), nil},
-		"who may do everything":                 {ruled(false, resources("*", "*", "*")), both(OfAdministrators)},
+		"who may do everything":                 {ruled(false, resources("*", "*", "*")), both(AdminBindingValue)},
 		"not who may enter what nobody knows":   {ruled(false, enter), nil},
 		"who may enter what others know":        {ruled(true, enter), map[string]string{"role": "core.kcp.io", "binding": "core.kcp.io", "cluster": "apis.kcp.io"}},
 		"a cluster with a type":                 {with(ruled(false, rbac.PolicyRule{}), func(s *scope) { s.types = true }), map[string]string{"cluster": "tenancy.kcp.io"}},
@@ -76,7 +76,7 @@ func TestWhatTravels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got map[string]string
-			for _, mark := range tc.in.plan() {
+			for _, mark := range tc.in.changes() {
 				if got == nil {
 					got = map[string]string{}
 				}

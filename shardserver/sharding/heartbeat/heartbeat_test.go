@@ -41,7 +41,7 @@ func TestMemoryIsShortUntilThereIsClearlyEnough(t *testing.T) {
 		needed int64
 		short  bool
 	}{{74 << 20, false}, {76 << 20, true}, {72 << 20, true}, {69 << 20, false}, {72 << 20, false}} {
-		if got := r.short(step.needed); got != step.short {
+		if got := r.isMemoryShort(step.needed); got != step.short {
 			t.Errorf("step %d, %d bytes needed: got %v", i, step.needed, got)
 		}
 	}
@@ -50,21 +50,21 @@ func TestMemoryIsShortUntilThereIsClearlyEnough(t *testing.T) {
 func TestConditionsOfAReport(t *testing.T) {
 	var ill error
 	r := NewReporter(ReporterConfig{MaxLogicalClusters: 1, Healthy: func() error { return ill }})
-	first := &conditioned{r.judge(Load{})}
+	first := &conditionList{r.setConditions(Load{})}
 	if !conditionsv1alpha1.IsTrue(first, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsTrue(first, corev1alpha1.ShardSchedulable) {
 		t.Errorf("a healthy shard with room says %+v", first.conditions)
 	}
 	ill = errors.New("belongs elsewhere")
-	second := &conditioned{r.judge(Load{LogicalClusters: 1})}
+	second := &conditionList{r.setConditions(Load{LogicalClusters: 1})}
 	if conditionsv1alpha1.GetMessage(second, conditionsv1alpha1.Ready) != ill.Error() || conditionsv1alpha1.GetReason(second, corev1alpha1.ShardSchedulable) != corev1alpha1.ReasonShardFull {
 		t.Errorf("an ill and full shard says %+v", second.conditions)
 	}
 }
 
-func TestBeats(t *testing.T) {
+func TestTracker(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := NewBeats(storage.NewRegistry())
-	b.now = func() time.Time { return now }
+	tracker := NewTracker(storage.NewRegistry())
+	tracker.now = func() time.Time { return now }
 	report := func(shard string, beat int64) *shardingv1alpha1.ShardReport {
 		report := &shardingv1alpha1.ShardReport{Spec: shardingv1alpha1.ShardReportSpec{Beat: beat}}
 		report.Name = shard
@@ -72,66 +72,66 @@ func TestBeats(t *testing.T) {
 	}
 	replace := func(reports ...*shardingv1alpha1.ShardReport) {
 		t.Helper()
-		if err := b.onReplace(t.Context(), reports, ""); err != nil {
+		if err := tracker.onReplace(t.Context(), reports, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
 	update := func(r *shardingv1alpha1.ShardReport) {
 		t.Helper()
-		if err := b.onUpdate(t.Context(), r); err != nil {
+		if err := tracker.onUpdate(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	replace(report("alpha", 1), report("beta", 1))
-	now = now.Add(Patience)
-	if b.Alive("alpha") == nil || b.Alive("nobody") != nil {
-		t.Error("a shard is alive until patience ends, and one that was never heard of is not")
+	now = now.Add(Timeout)
+	if tracker.LiveReport("alpha") == nil || tracker.LiveReport("nobody") != nil {
+		t.Error("a shard is live until the timeout, and one that never reported is not")
 	}
 	now = now.Add(time.Second)
 	update(report("alpha", 2))
-	update(report("beta", 1)) // the same report again is no sign of life
-	if b.Alive("alpha") == nil || b.Alive("beta") != nil {
-		t.Error("only a new beat is a sign of life")
+	update(report("beta", 1)) // the same beat again does not count
+	if tracker.LiveReport("alpha") == nil || tracker.LiveReport("beta") != nil {
+		t.Error("only a new beat makes a shard live")
 	}
-	if last, silent := b.Last("beta"); last == nil || silent != Patience+time.Second {
-		t.Errorf("of a silent shard, the last report stays known: %v, silent for %s", last, silent)
+	if last, silent := tracker.LastReport("beta"); last == nil || silent != Timeout+time.Second {
+		t.Errorf("the last report of a silent shard is kept: %v, silent for %s", last, silent)
 	}
 	replace(report("alpha", 2))
-	if last, _ := b.Last("beta"); last != nil {
-		t.Error("what a new watch does not bring is forgotten")
+	if last, _ := tracker.LastReport("beta"); last != nil {
+		t.Error("a report that is missing after a relist is kept")
 	}
-	if err := b.onDelete(t.Context(), report("alpha", 3)); err != nil {
+	if err := tracker.onDelete(t.Context(), report("alpha", 3)); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.shards) != 0 {
-		t.Errorf("what is deleted is forgotten, got %v", b.shards)
+	if len(tracker.shards) != 0 {
+		t.Errorf("a deleted report is kept: %v", tracker.shards)
 	}
 }
 
 func TestStatusOfAShard(t *testing.T) {
 	spec := &shardingv1alpha1.ShardReportSpec{Capacity: NewReporter(ReporterConfig{MaxObjects: 5}).capacity()}
-	to := &conditioned{}
+	to := &conditionList{}
 	conditionsv1alpha1.MarkTrue(to, conditionsv1alpha1.Ready)
 	conditionsv1alpha1.MarkFalse(to, corev1alpha1.ShardSchedulable, corev1alpha1.ReasonShardFull, conditionsv1alpha1.SeverityWarning, "full")
 	conditionsv1alpha1.MarkTrue(to, "Invented")
 	spec.Conditions = to.conditions
 
 	shard := &corev1alpha1.Shard{}
-	describe(shard, nil, 0)
+	setStatus(shard, nil, 0)
 	if conditionsv1alpha1.GetReason(shard, conditionsv1alpha1.Ready) != corev1alpha1.ReasonShardSilent {
 		t.Errorf("a shard that never reported: %+v", shard.Status)
 	}
-	describe(shard, spec, time.Second)
+	setStatus(shard, spec, time.Second)
 	if !conditionsv1alpha1.IsTrue(shard, conditionsv1alpha1.Ready) || !conditionsv1alpha1.IsFalse(shard, corev1alpha1.ShardSchedulable) || len(shard.Status.Conditions) != 2 || shard.Status.Capacity.Name(Objects, "").Value() != 5 {
 		t.Errorf("a shard that reports: %+v", shard.Status)
 	}
-	describe(shard, spec, Patience+time.Second)
+	setStatus(shard, spec, Timeout+time.Second)
 	silent := shard.Status.DeepCopy()
 	if !conditionsv1alpha1.IsUnknown(shard, conditionsv1alpha1.Ready) {
 		t.Errorf("a silent shard: %+v", shard.Status)
 	}
-	describe(shard, spec, 2*Patience)
-	if got := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); *got != *conditionsv1alpha1.Get(&conditioned{silent.Conditions}, conditionsv1alpha1.Ready) {
+	setStatus(shard, spec, 2*Timeout)
+	if got := conditionsv1alpha1.Get(shard, conditionsv1alpha1.Ready); *got != *conditionsv1alpha1.Get(&conditionList{silent.Conditions}, conditionsv1alpha1.Ready) {
 		t.Errorf("longer silence changes the condition to %+v", got)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// wanted is a binding that the types of a logical cluster ask for.
-type wanted struct {
-	// name is that of the binding.
+// defaultBinding is a default binding of the types of a logical cluster.
+type defaultBinding struct {
+	// name is the name of the APIBinding.
 	name      string
 	reference apiindex.Reference
-	// maintained tells that some type wants it to stay as it is.
+	// maintained is set if a type with lifecycle Maintain has it.
 	maintained bool
 }
 
-// wantedBy returns what the aliases of a logical cluster ask for, in their order. An export that is named twice by the
-// same path is one binding, and maintained if one of the two is.
-func wantedBy(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]wanted, error) {
-	var all []wanted
+// defaultBindings returns the default bindings of the aliases of a logical cluster, in their order. Duplicates of the same
+// path and export are merged, and are maintained if one of them is.
+func defaultBindings(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]defaultBinding, error) {
+	var all []defaultBinding
 	for _, alias := range aliases {
 		for _, entry := range alias.Spec.DefaultAPIBindings {
 			reference, err := apiindex.NewReference(alias.Cluster, entry.Path, entry.Export)
@@ -31,9 +31,9 @@ func wantedBy(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]
 				return nil, err
 			}
 			name := apiindex.DefaultBindingName(cluster, reference.Path, reference.Name)
-			at := slices.IndexFunc(all, func(w wanted) bool { return w.name == name })
+			at := slices.IndexFunc(all, func(w defaultBinding) bool { return w.name == name })
 			if at < 0 {
-				all = append(all, wanted{name: name, reference: reference})
+				all = append(all, defaultBinding{name: name, reference: reference})
 				at = len(all) - 1
 			}
 			all[at].maintained = all[at].maintained || maintains(alias)
@@ -42,7 +42,7 @@ func wantedBy(cluster logicalcluster.Name, aliases []workspacetype.Resolved) ([]
 	return all, nil
 }
 
-// Maintained tells whether any of the types wants bindings to stay as they are.
+// Maintained reports whether any of the types maintains bindings.
 func Maintained(aliases []workspacetype.Resolved) bool {
 	return slices.ContainsFunc(aliases, maintains)
 }
@@ -52,8 +52,8 @@ func maintains(alias workspacetype.Resolved) bool {
 	return len(alias.Spec.DefaultAPIBindings) > 0 && mode != nil && *mode == tenancyv1alpha1.APIBindingLifecycleModeMaintain
 }
 
-// specOf returns what a binding to an export shall say: all claims of the export are accepted. The selector that a claim
-// has by default is that of the answer either way; keepDefault repeats it in the claim.
+// specOf returns the spec of a binding to an export: all claims of the export are accepted, with their default selectors.
+// keepDefault also copies the default selector to the claim.
 func specOf(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDefault bool) apisv1alpha2.APIBindingSpec {
 	spec := apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{
 		Export: &apisv1alpha2.ExportBindingReference{Path: reference.Path.String(), Name: reference.Name},
@@ -74,8 +74,8 @@ func specOf(reference apiindex.Reference, export *apisv1alpha2.APIExport, keepDe
 	return spec
 }
 
-// in returns the binding that was made for it, or nil.
-func (w wanted) in(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
+// in returns the APIBinding of that name, or nil.
+func (w defaultBinding) in(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding {
 	for _, binding := range bindings {
 		if binding.Name == w.name {
 			return binding
@@ -84,16 +84,15 @@ func (w wanted) in(bindings []*apisv1alpha2.APIBinding) *apisv1alpha2.APIBinding
 	return nil
 }
 
-// completeIn tells whether one of the bindings has bound what is wanted. It need not be the one that was made for it: what
-// a user has bound under another name, or by another path, serves as well.
-func (w wanted) completeIn(bindings []*apisv1alpha2.APIBinding) bool {
+// isCompleteIn reports whether one of the bindings binds the export. Bindings of users with another name or path count, too.
+func (w defaultBinding) isCompleteIn(bindings []*apisv1alpha2.APIBinding) bool {
 	own := w.in(bindings)
 	return slices.ContainsFunc(bindings, func(binding *apisv1alpha2.APIBinding) bool {
 		return (w.namedBy(binding) || sameExport(own, binding)) && complete(binding)
 	})
 }
 
-func (w wanted) namedBy(binding *apisv1alpha2.APIBinding) bool {
+func (w defaultBinding) namedBy(binding *apisv1alpha2.APIBinding) bool {
 	reference, err := apiindex.ReferenceOf(binding)
 	return err == nil && reference == w.reference
 }
@@ -103,7 +102,7 @@ func sameExport(a, b *apisv1alpha2.APIBinding) bool {
 		a.Spec.Reference.Export != nil && b.Spec.Reference.Export != nil && a.Spec.Reference.Export.Name == b.Spec.Reference.Export.Name
 }
 
-// complete tells whether a binding has bound everything once, and whether the provider sees what it accepted.
+// complete reports whether a binding is initially bound and its accepted claims are applied.
 func complete(binding *apisv1alpha2.APIBinding) bool {
 	if !conditionsv1alpha1.IsTrue(binding, apisv1alpha2.InitialBindingCompleted) {
 		return false

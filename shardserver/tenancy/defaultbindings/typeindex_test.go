@@ -15,10 +15,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// TestConcernedForgets: what is remembered of logical clusters, types and exports goes with them.
-func TestConcernedForgets(t *testing.T) {
+// TestTypeIndexRemovesDeletedObjects checks that entries are removed with their logical clusters, types and exports.
+func TestTypeIndexRemovesDeletedObjects(t *testing.T) {
 	registry := storage.NewRegistry()
-	c := NewConcerned(registry, workspacetype.NewResolver(workspacetype.Stored(registry, workspacetype.NewIndex(registry))))
+	c := NewTypeIndex(registry, workspacetype.NewResolver(workspacetype.Stored(registry, workspacetype.NewIndex(registry))))
 	event := func(eventType watch.EventType, i int) {
 		in := map[string]string{logicalcluster.AnnotationKey: fmt.Sprintf("cluster%d", i)}
 		cluster := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{
@@ -28,7 +28,7 @@ func TestConcernedForgets(t *testing.T) {
 		export := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "export", Annotations: in}}
 		of := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "type", Annotations: in}}
 		if keys := c.LogicalCluster(watch.Event{Type: eventType, Object: cluster}); len(keys) != 1 || keys[0].Name != "cluster" {
-			t.Fatalf("a logical cluster concerns %v", keys)
+			t.Fatalf("a logical cluster is mapped to %v", keys)
 		}
 		c.Export(watch.Event{Type: eventType, Object: export})
 		c.WorkspaceType(watch.Event{Type: eventType, Object: of})
@@ -38,12 +38,12 @@ func TestConcernedForgets(t *testing.T) {
 		event(watch.Modified, i)
 	}
 	if clusters, types, providers := c.Sizes(); clusters != 100 || types != 10 || providers != 100 {
-		t.Errorf("knows %d logical clusters, %d types, %d providers", clusters, types, providers)
+		t.Errorf("has %d logical clusters, %d types, %d providers", clusters, types, providers)
 	}
 	for i := range 100 {
 		event(watch.Deleted, i)
 	}
 	if clusters, types, providers := c.Sizes(); clusters+types+providers != 0 {
-		t.Errorf("still knows %d logical clusters, %d types, %d providers", clusters, types, providers)
+		t.Errorf("still has %d logical clusters, %d types, %d providers", clusters, types, providers)
 	}
 }

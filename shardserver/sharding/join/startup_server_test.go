@@ -15,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-func TestThePortIsGivenBack(t *testing.T) {
+func TestStartupServerLeavesThePortOpen(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,32 +30,32 @@ func TestThePortIsGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := Wait(&genericapiserver.SecureServingInfo{Listener: listener, Cert: content})
+	server, err := NewStartupServer(&genericapiserver.SecureServingInfo{Listener: listener, Cert: content})
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting.Because(errors.New("root sleeps"))
+	server.SetReason(errors.New("root is unavailable"))
 	for path, want := range map[string]struct {
 		code int
 		body string
 	}{
 		"/livez":             {http.StatusOK, "ok"},
 		"/livez/ping":        {http.StatusOK, "ok"},
-		"/readyz?verbose":    {http.StatusInternalServerError, "root sleeps"},
-		"/healthz":           {http.StatusInternalServerError, "root sleeps"},
+		"/readyz?verbose":    {http.StatusInternalServerError, "root is unavailable"},
+		"/healthz":           {http.StatusInternalServerError, "root is unavailable"},
 		"/clusters/root/api": {http.StatusServiceUnavailable, "starting"},
 	} {
-		if code, body := ask(t, "https://"+listener.Addr().String()+path); code != want.code || !strings.Contains(body, want.body) {
+		if code, body := get(t, "https://"+listener.Addr().String()+path); code != want.code || !strings.Contains(body, want.body) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	if err := waiting.Stop(); err != nil {
+	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	next := &http.Server{Handler: http.NotFoundHandler()}
 	ended := make(chan error, 1)
 	go func() { ended <- next.Serve(listener) }()
-	if code, _ := ask(t, "http://"+listener.Addr().String()+"/livez"); code != http.StatusNotFound {
+	if code, _ := get(t, "http://"+listener.Addr().String()+"/livez"); code != http.StatusNotFound {
 		t.Errorf("the next server of the port answers %d", code)
 	}
 	_ = next.Close()
@@ -64,7 +64,7 @@ func TestThePortIsGivenBack(t *testing.T) {
 	}
 }
 
-func ask(t *testing.T, url string) (int, string) {
+func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestNothingIsAskedAboutResourcesThatAreKnownToBeEmpty(t *testing.T) {
+func TestNoRequestsAreSentForEmptyResources(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
@@ -26,19 +26,19 @@ func TestNothingIsAskedAboutResourcesThatAreKnownToBeEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty, other := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	knows := context.WithValue(t.Context(), emptyKey{}, map[schema.GroupVersionResource]bool{empty: true, other: false})
+	knows := context.WithValue(t.Context(), emptyResourcesKey{}, map[schema.GroupVersionResource]bool{empty: true, other: false})
 	for name, tc := range map[string]struct {
 		ctx      context.Context
 		resource schema.GroupVersionResource
 		requests int64
 	}{
-		"a known empty resource costs nothing": {knows, empty, 0},
-		"one that holds something is asked":    {knows, other, 2},
-		"without knowledge all are asked":      {t.Context(), empty, 2},
+		"an empty resource":                               {knows, empty, 0},
+		"a resource with objects":                         {knows, other, 2},
+		"without information all resources are requested": {t.Context(), empty, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests.Store(0)
-			in := knowing{client}.Resource(tc.resource).Namespace("n")
+			in := skipEmptyClient{client}.Resource(tc.resource).Namespace("n")
 			if err := in.DeleteCollection(tc.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 				t.Fatal(err)
 			}

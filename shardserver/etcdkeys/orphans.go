@@ -1,0 +1,164 @@
+package etcdkeys
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// identityLength is the length of the hex-encoded identity hash of an APIExport.
+const identityLength = 64
+
+// orphans are the prefixes of storages with keys that are not registered, as of one state of the registry.
+type orphans struct {
+	prefixes []string
+	// stale is closed when the registry changes.
+	stale <-chan struct{}
+}
+
+// PurgeOrphans deletes all keys of the context's logical cluster under custom resources: the instances of definitions
+// that were removed without their instances. It is the last step of the deletion of a logical cluster, after the deletion
+// of everything that is served. Each key is deleted in a revision of its own, as watches expect.
+func (s *Scanner) PurgeOrphans(ctx context.Context) (removed int, err error) {
+	cluster, ok := logicalcluster.From(ctx)
+	if !ok || cluster.IsWildcard() || cluster.IsSystem() {
+		return 0, fmt.Errorf("purging orphans of %q: not a single user logical cluster", cluster)
+	}
+	prefixes, err := s.customPrefixes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i, prefix := range prefixes {
+		prefixes[i] = s.prefixOf(prefix, cluster.String())
+	}
+	counts, err := s.countPrefixes(ctx, prefixes)
+	if err != nil {
+		return 0, err
+	}
+	for i, keys := range counts {
+		if keys == 0 {
+			continue
+		}
+		klog.FromContext(ctx).Info("Purging orphaned keys of a deleted logical cluster", "cluster", cluster, "prefix", prefixes[i], "keys", keys)
+		n, err := s.deletePrefix(ctx, prefixes[i])
+		removed += n
+		if err != nil {
+			return removed, fmt.Errorf("purging orphans of %q: %w", cluster, err)
+		}
+	}
+	return removed, nil
+}
+
+// deletePrefix deletes all keys below a prefix.
+func (s *Scanner) deletePrefix(ctx context.Context, prefix string) (removed int, err error) {
+	client, err := s.connect()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		page, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(keysPerRequest))
+		if err != nil || len(page.Kvs) == 0 {
+			return removed, err
+		}
+		for _, kv := range page.Kvs {
+			if _, err := client.Delete(ctx, string(kv.Key)); err != nil {
+				return removed, err
+			}
+			removed++
+		}
+	}
+}
+
+// customPrefixes returns the prefixes of all custom resources that may have keys.
+func (s *Scanner) customPrefixes(ctx context.Context) ([]string, error) {
+	stale := s.cfg.Registry.Changed()
+	var prefixes []string
+	builtin, registered := map[string]bool{}, map[string]bool{}
+	for _, resource := range s.cfg.Registry.All() {
+		builtin[resource.Prefix] = true
+	}
+	for _, resource := range s.cfg.Registry.Stored() {
+		registered[resource.Prefix] = true
+		if !builtin[resource.Prefix] {
+			prefixes = append(prefixes, resource.Prefix)
+		}
+	}
+	known := s.cachedOrphans()
+	if known == nil {
+		found, err := s.findOrphans(ctx, registered)
+		if err != nil {
+			return nil, fmt.Errorf("finding orphaned storages: %w", err)
+		}
+		known = &orphans{prefixes: found, stale: stale}
+		s.mu.Lock()
+		s.orphans = known
+		s.mu.Unlock()
+	}
+	return append(prefixes, known.prefixes...), nil
+}
+
+// cachedOrphans returns the result of the previous scan, or nil if the registry has changed since.
+func (s *Scanner) cachedOrphans() *orphans {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.orphans == nil {
+		return nil
+	}
+	select {
+	case <-s.orphans.stale:
+		return nil
+	default:
+		return s.orphans
+	}
+}
+
+// findOrphans skips from storage to storage, with one request for each, independent of the number of its keys.
+func (s *Scanner) findOrphans(ctx context.Context, registered map[string]bool) ([]string, error) {
+	client, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	root := s.prefix + "/"
+	var found []string
+	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
+		page, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		if err != nil || len(page.Kvs) == 0 {
+			return found, err
+		}
+		prefix, custom := storagePrefixOf(strings.TrimPrefix(string(page.Kvs[0].Key), root), registered)
+		if custom && !registered[prefix] {
+			found = append(found, prefix)
+		}
+		from = clientv3.GetPrefixRangeEnd(root + strings.TrimPrefix(prefix, "/") + "/")
+	}
+}
+
+// storagePrefixOf returns the storage prefix "/<group>/<resource>[/<customresources or identity>]" of a key, and whether
+// it is that of a custom resource.
+func storagePrefixOf(key string, registered map[string]bool) (prefix string, custom bool) {
+	segments := strings.Split(key, "/")
+	if len(segments) < 3 {
+		return "/" + key, false
+	}
+	prefix = "/" + strings.Join(segments[:2], "/")
+	if registered[prefix] || !isStorageVariant(segments[2]) {
+		return prefix, false
+	}
+	return prefix + "/" + segments[2], true
+}
+
+// isStorageVariant reports whether the third segment of a key distinguishes storages of one resource; otherwise it is the
+// logical cluster.
+func isStorageVariant(segment string) bool {
+	if segment == "customresources" {
+		return true
+	}
+	_, err := hex.DecodeString(segment)
+	return err == nil && len(segment) == identityLength
+}
