@@ -26,7 +26,7 @@ const (
 // bound is how far the default bindings of a logical cluster that is being initialized are.
 type bound struct {
 	done bool
-	// again is when to look again, whatever happens until then; zero to wait for events.
+	// again is the requeue delay; zero to wait for events.
 	requeueAfter time.Duration
 }
 

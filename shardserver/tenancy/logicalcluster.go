@@ -93,9 +93,9 @@ type clusterScope struct {
 	observed string
 	// shard is the Shard object of this shard, or nil while it is not synced.
 	shard *corev1alpha1.Shard
-	// patient says that what there is to write can wait for what is about to happen.
+	// deferWrite delays the status write because the status will change soon.
 	deferWrite bool
-	// inquiry is what the shard of the workspace asks, where that is another one; else nil.
+	// responder is the state of the request of the workspace's shard, if that is another one; else nil.
 	responder *placement.Responder
 }
 
@@ -166,8 +166,8 @@ func (c *logicalClusterController) observe(ctx context.Context, key controller.K
 	}, nil
 }
 
-// begin starts initialization. Admission answers with the initializers and terminators that the spec asks for, so this
-// is a write of its own.
+// startInitialization starts initialization. The status strategy copies initializers and terminators from the spec, so
+// this is a separate write.
 func (c *logicalClusterController) startInitialization(ctx context.Context, scope *clusterScope) error {
 	scope.setURL()
 	if !notStarted(scope.cluster.Status.Phase) {

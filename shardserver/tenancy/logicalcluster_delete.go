@@ -22,17 +22,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// When a deletion looks again, if no event tells earlier that something is gone.
+// Requeue delays of a deletion without events.
 const (
 	remainingRetryInterval = 3 * time.Second
 	finalizerRetryInterval = 8 * time.Second
 )
 
-// looks bounds how often all deletions together look again without an event. Each would every few seconds; of ten thousand at
-// once that is more than processors can do, and nothing would ever be deleted for the looking.
+// retryLimiter limits the rate at which all deletions together are requeued without an event, so that many concurrent
+// deletions do not starve the workers.
 type retryLimiter struct{ limiter *rate.Limiter }
 
-// Looks that a processor hardly notices; and how long one waits at most, for not everything that goes is an event.
+// Limits of the retries, and the maximum additional delay: not all removals cause events.
 const (
 	retriesPerSecond = 50
 	retryBurst       = 150
@@ -43,7 +43,7 @@ func newRetryLimiter() retryLimiter {
 	return retryLimiter{rate.NewLimiter(retriesPerSecond, retryBurst)}
 }
 
-// behind takes a look, and returns by how much it has to wait for those of others.
+// delay reserves a retry, and returns the additional delay that the rate limit requires.
 func (l retryLimiter) delay(now time.Time) time.Duration {
 	look := l.limiter.ReserveN(now, 1)
 	if delay := look.DelayFrom(now); delay <= maxRetryDelay {
@@ -53,10 +53,10 @@ func (l retryLimiter) delay(now time.Time) time.Duration {
 	return maxRetryDelay
 }
 
-// delete empties a logical cluster and then lets go of it. Terminators hold the LogicalCluster, not its content. The
-// order is: what the tenant made, child workspaces and namespaces among it; then bindings, so that providers see what
-// they have there until it is gone; then RBAC, by which tenants could still watch; then whatever appeared meanwhile; then
-// the finalizer.
+// delete deletes the content of a logical cluster and then removes the finalizer. Terminators block the removal of the
+// LogicalCluster, not of its content. The order is: tenant content, including child workspaces and namespaces; then
+// bindings, so that providers see their objects until they are removed; then RBAC, which tenants need for watches; then
+// everything that was created meanwhile; then the finalizer.
 func (c *logicalClusterController) delete(ctx context.Context, scope *clusterScope) (controller.Result, error) {
 	cluster := scope.cluster
 	if !controllerutil.ContainsFinalizer(cluster, corev1alpha1.LogicalClusterDeletionFinalizer) {
@@ -92,9 +92,9 @@ func (c *logicalClusterController) delete(ctx context.Context, scope *clusterSco
 	return controller.Result{}, c.release(ctx, scope)
 }
 
-// deferContentStatus tells whether what is left has only just begun to go: nearly always it is gone before anybody reads of it, the
-// bindings with their finalizer among it, and two writes are spared, here and in the mirroring Workspace. Where deletions are
-// behind, nearly always is later by as much.
+// deferContentStatus reports whether the deletion of the remaining objects has just started. They are usually removed
+// within a moment, so the condition is not written, which saves two writes, here and to the Workspace. delay is the
+// additional delay of the retry limiter.
 func deferContentStatus(cluster *corev1alpha1.LogicalCluster, left *content.Remaining, now time.Time, delay time.Duration) bool {
 	if len(cluster.Status.Terminators) > 0 || conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted) != nil {
 		return false
@@ -102,11 +102,11 @@ func deferContentStatus(cluster *corev1alpha1.LogicalCluster, left *content.Rema
 	return left.Since().IsZero() || age(metav1.NewTime(left.Since()), now) < contentStatusInterval+delay
 }
 
-// contentStatusInterval is how long the counts of the condition may lag behind. Each object that goes wakes the deletion up, and
-// writing every count down would cost two writes for each: one here, one in the mirroring Workspace.
+// contentStatusInterval is the minimum time between two updates of the counts in the condition. Each removed object
+// triggers a reconcile, and each update costs two writes, here and to the Workspace.
 const contentStatusInterval = 2 * time.Second
 
-// hasRecentCounts tells whether the condition has counts that are fresh enough.
+// hasRecentCounts reports whether the counts in the condition are recent.
 func hasRecentCounts(cluster *corev1alpha1.LogicalCluster, now time.Time, delay time.Duration) bool {
 	condition := conditionsv1alpha1.Get(cluster, corev1alpha1.WorkspaceContentDeleted)
 	return condition != nil && condition.Reason == corev1alpha1.ReasonSomeResourcesRemain && age(condition.LastTransitionTime, now) < contentStatusInterval+delay
@@ -166,7 +166,7 @@ func isLogicalCluster(resource *storage.Resource) bool {
 	return resource.GVR.GroupResource() == logicalClusters
 }
 
-// release takes our finalizer off. The status is written only if the object stays for somebody else's.
+// release removes the finalizer of this controller. The status is written only if other finalizers remain.
 func (c *logicalClusterController) release(ctx context.Context, scope *clusterScope) error {
 	controllerutil.RemoveFinalizer(scope.cluster, corev1alpha1.LogicalClusterDeletionFinalizer)
 	if len(scope.cluster.Status.Terminators) == 0 {

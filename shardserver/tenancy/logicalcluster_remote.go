@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// confirmationGracePeriod is for how long a logical cluster with nothing left to initialize says nothing: the shard of its
-	// workspace confirms it while it is initialized, or a moment later.
+	// confirmationGracePeriod is the time for which an initialized logical cluster does not report that it waits for
+	// the confirmation of the workspace's shard.
 	confirmationGracePeriod = 2 * time.Second
-	// releaseRetryInterval is when an empty logical cluster that its workspace's shard has to let go is looked at without an event.
+	// releaseRetryInterval is the requeue delay of an empty logical cluster that waits for the workspace's shard.
 	releaseRetryInterval = 30 * time.Second
 )
 
-// needsConfirmation tells whether a logical cluster could be ready, but for the word of the workspace's shard that the workspace
-// leads to it: it may have been made because of an old request.
+// needsConfirmation reports whether an initialized logical cluster waits for the confirmation of the workspace's shard
+// that the workspace has it: it may have been created because of an old request.
 func (s *clusterScope) needsConfirmation() bool {
 	return s.responder != nil && initializing(s.cluster) && len(s.cluster.Status.Initializers) == 0 && !s.responder.Confirmed()
 }
@@ -40,7 +40,8 @@ func (c *logicalClusterController) awaitConfirmation(ctx context.Context, scope 
 	return result, nil
 }
 
-// held tells whether an empty logical cluster has to stay until the shard of its workspace knows of its end.
+// awaitsRelease reports whether an empty logical cluster must stay until the shard of its workspace has observed its
+// deletion.
 func (c *logicalClusterController) awaitsRelease(ctx context.Context, scope *clusterScope) (bool, error) {
 	if scope.responder == nil || scope.responder.Released() {
 		return false, nil

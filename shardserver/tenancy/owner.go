@@ -25,9 +25,9 @@ func creator(annotations map[string]string) (*authenticationv1.UserInfo, error) 
 	return info, nil
 }
 
-// adminUserName returns the user name by which the creator of a workspace is known inside it, or "" for nobody. A service
-// account comes from another logical cluster: its own name would be that of an account of the new one, which anybody
-// there may make, so it goes by its name across logical clusters. One whose origin is not known is nobody.
+// adminUserName returns the user name of the creator of a workspace inside of it, or "". A service account belongs to
+// another logical cluster, and tenants may create one of the same name in the new one, so its global name is used. A
+// service account without a known origin has none.
 func adminUserName(createdBy *authenticationv1.UserInfo) string {
 	if createdBy == nil {
 		return ""

@@ -26,10 +26,10 @@ func unschedulable(format string, args ...any) *refusal {
 	return &refusal{tenancyv1alpha1.ReasonUnschedulable, fmt.Sprintf(format, args...)}
 }
 
-// choose returns one of the shards that match and take new logical clusters.
+// chooseFunc returns one of the shards that match and accept new logical clusters.
 type chooseFunc func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error)
 
-// place decides on which shard a workspace lives. A decision that was written down stays.
+// selectShard returns the shard of a workspace: the stored one, or a new one.
 func selectShard(workspace *tenancyv1alpha1.Workspace, all []*corev1alpha1.Shard, choose chooseFunc) (*corev1alpha1.Shard, *refusal) {
 	if chosen := chosenShard(workspace, all); chosen != "" {
 		shard := shardByName(all, chosen)
@@ -73,7 +73,7 @@ func shardSelector(workspace *tenancyv1alpha1.Workspace) (labels.Selector, error
 	return metav1.LabelSelectorAsSelector(workspace.Spec.Location.Selector)
 }
 
-// usable refuses a shard to which no URL can lead.
+// validateShard returns a refusal for a shard without a valid external URL.
 func validateShard(shard *corev1alpha1.Shard) (*corev1alpha1.Shard, *refusal) {
 	external := externalURL(shard)
 	if parsed, err := url.Parse(external); err != nil || parsed.Scheme == "" || parsed.Host == "" {

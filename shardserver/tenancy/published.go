@@ -56,8 +56,8 @@ type requestSource struct {
 	reports    *storage.Reader[*shardingv1alpha1.LogicalClusterReport]
 }
 
-// ofWorkspace maps a workspace that is placed on another shard to the request for its logical cluster, and to the one
-// before it, which it may have gone on from.
+// ofWorkspace maps a workspace that is scheduled on another shard to the requests for its current and its previous
+// logical cluster.
 func (a *requestSource) ofWorkspace(event watch.Event) []controller.Key {
 	workspace, ok := event.Object.(*tenancyv1alpha1.Workspace)
 	if !ok || workspace.Spec.Mount != nil {
@@ -76,7 +76,7 @@ func (a *requestSource) ofWorkspace(event watch.Event) []controller.Key {
 	return keys
 }
 
-// ofReport maps a report to this shard to the request that it answers.
+// ofReport maps a report for this shard to the request.
 func (a *requestSource) ofReport(event watch.Event) []controller.Key {
 	report, ok := event.Object.(*shardingv1alpha1.LogicalClusterReport)
 	if !ok || report.Spec.Shard != a.cfg.ShardName {
@@ -89,9 +89,9 @@ func (a *requestSource) ofReport(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: parent, Name: placement.RequestName(workspace, logicalcluster.Of(report))}}
 }
 
-// desired returns the request. What cannot be taken back, the word that a logical cluster belongs to a workspace or to none,
-// is given only after requestSource storage itself.
-func (a *requestSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
+// desired returns the request. Deletion and confirmation are final, so they are decided with a consistent read of the
+// workspace.
+func (a *requestSource) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
 	request, err := a.request(ctx, key, a.workspaces.Get)
 	if err == nil && request != nil && (request.Spec.Delete || request.Spec.Confirmed != "") {
 		request, err = a.request(ctx, key, a.workspaces.GetLatest)
@@ -140,10 +140,10 @@ func (a *requestSource) template(ctx context.Context, parent logicalcluster.Name
 	return cluster, err
 }
 
-// reportSource derives the reports of this shard from what it is asked and from its logical clusters.
+// reportSource derives the reports of this shard from the requests of others and from its logical clusters.
 type reportSource struct{ requestReader }
 
-// ofCluster maps a logical cluster that was made for a workspace on another shard to the report on it.
+// ofCluster maps a logical cluster of a workspace on another shard to its report.
 func (a *reportSource) ofCluster(event watch.Event) []controller.Key {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {

@@ -19,10 +19,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// fullRetryInterval is when a shard that is full looks again whether it can do what it was asked for.
+// fullRetryInterval is the requeue delay of a request while this shard is full.
 const fullRetryInterval = 10 * time.Second
 
-// requestReader reads what other shards ask this one for, and what there is to say about it.
+// requestReader reads the requests of other shards to this one, and the logical clusters that they are for.
 type requestReader struct {
 	cfg      Config
 	requests *storage.Reader[*shardingv1alpha1.LogicalClusterRequest]
@@ -37,7 +37,7 @@ func newRequestReader(cfg Config) requestReader {
 	}
 }
 
-// asked maps a request to this shard to the report about it.
+// reportOfRequest maps a request to this shard to its report.
 func (i requestReader) reportOfRequest(event watch.Event) []controller.Key {
 	request, ok := event.Object.(*shardingv1alpha1.LogicalClusterRequest)
 	if !ok || request.Spec.Shard != i.cfg.ShardName {
@@ -50,7 +50,7 @@ func (i requestReader) reportOfRequest(event watch.Event) []controller.Key {
 	return []controller.Key{{Cluster: cluster, Name: placement.ReportName(logicalcluster.Of(request), workspace)}}
 }
 
-// about maps a request to this shard to the LogicalCluster that it is about.
+// clusterOfRequest maps a request to this shard to its LogicalCluster.
 func (i requestReader) clusterOfRequest(event watch.Event) []controller.Key {
 	keys := i.reportOfRequest(event)
 	for at := range keys {
@@ -59,8 +59,8 @@ func (i requestReader) clusterOfRequest(event watch.Event) []controller.Key {
 	return keys
 }
 
-// read returns the inquiry that a report, given by its key, would answer. That there is no logical cluster is only believed
-// after requestSource storage itself, and that there is no request only where all are known.
+// read returns the Responder for a report. A missing logical cluster is verified with a consistent read; a missing
+// request is an error while requests are not synced.
 func (i requestReader) read(ctx context.Context, key controller.Key) (*placement.Responder, error) {
 	parent, workspace, ok := placement.ParseReportName(key.Name)
 	if !ok {
@@ -90,8 +90,8 @@ func (i requestReader) read(ctx context.Context, key controller.Key) (*placement
 	return responder, nil
 }
 
-// requestOf returns what is known of the request for a logical cluster that a workspace on another shard owns; nil for
-// any other. That nothing was asked for is no proof that nothing will be.
+// responderFor returns the Responder for a logical cluster of a workspace on another shard; nil for any other. The
+// request may be missing because it is not published yet.
 func (i requestReader) responderFor(ctx context.Context, cluster *corev1alpha1.LogicalCluster) (*placement.Responder, error) {
 	if _, ok := placement.Remote(cluster); !ok {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// ofShardReport maps the report of a shard that takes logical clusters again to the workspaces that have no place.
+// ofShardReport maps the report of a shard that accepts logical clusters again to the unscheduled workspaces.
 func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key {
 	report, ok := event.Object.(*shardingv1alpha1.ShardReport)
 	if !ok {
@@ -40,7 +40,7 @@ func (c *workspaceController) ofShardReport(event watch.Event) []controller.Key 
 	return keys
 }
 
-// choose returns what chooses a shard for a workspace that has none.
+// choose returns the function that selects a shard for an unscheduled workspace.
 func (c *workspaceController) choose(ctx context.Context) chooseFunc {
 	return func(all []*corev1alpha1.Shard, selector labels.Selector) (*corev1alpha1.Shard, error) {
 		return c.scheduler.Choose(all, selector, c.ownReport(ctx), "")

@@ -57,8 +57,8 @@ func newWorkspaceController(cfg Config) controller.Controller {
 	}
 }
 
-// ofCluster maps an event of a LogicalCluster to the Workspace that owns it and, as its path may have changed, to those
-// it contains.
+// ofCluster maps a LogicalCluster to the Workspace that owns it and, as its path may have changed, to the workspaces it
+// contains.
 func (c *workspaceController) ofCluster(event watch.Event) []controller.Key {
 	cluster, ok := event.Object.(*corev1alpha1.LogicalCluster)
 	if !ok {
@@ -83,7 +83,7 @@ type workspaceScope struct {
 	stored, workspace *tenancyv1alpha1.Workspace
 	// observed is the resource version at the start of the reconcile.
 	observed string
-	// made is the LogicalCluster that this pass has made, or nil.
+	// created is the LogicalCluster that this reconcile has created, or nil.
 	created *corev1alpha1.LogicalCluster
 	shards  []*corev1alpha1.Shard
 	facts   workspaceFacts
@@ -139,8 +139,8 @@ func (c *workspaceController) reconcile(ctx context.Context, key controller.Key)
 	return controller.Result{RequeueAfter: requeueAfter}, nil
 }
 
-// waitForCache waits for the watch caches to see what was written, which has already queued the next look: that shall not find
-// what was there before, nor make a LogicalCluster again.
+// waitForCache waits until the watch caches have the written objects, because the writes have enqueued the workspace:
+// the next reconcile must not work on the previous state, nor create the LogicalCluster twice.
 func (c *workspaceController) waitForCache(ctx context.Context, scope *workspaceScope) {
 	if made := scope.created; made != nil {
 		_, _ = c.clusters.GetNotOlderThan(logicalcluster.With(ctx, logicalcluster.Of(made)), "", made.Name, made.ResourceVersion)
@@ -150,8 +150,8 @@ func (c *workspaceController) waitForCache(ctx context.Context, scope *workspace
 	}
 }
 
-// unschedulableRetryInterval is when placement is tried again although nothing that was watched has changed: a missing type may have
-// appeared.
+// unschedulableRetryInterval is the requeue delay of a workspace that cannot be scheduled: a missing type may have been
+// created.
 const unschedulableRetryInterval = time.Minute
 
 // observeCluster reads the LogicalCluster of a scheduled workspace.
@@ -170,8 +170,8 @@ func (c *workspaceController) observeCluster(ctx context.Context, scope *workspa
 	return nil
 }
 
-// clusterOf returns the LogicalCluster of that name if it belongs to the workspace, else nil. Absence is only believed
-// after requestSource storage itself.
+// clusterOf returns the LogicalCluster of that name if it belongs to the workspace, else nil. A NotFound of the watch
+// cache is verified with a consistent read.
 func (c *workspaceController) clusterOf(ctx context.Context, scope *workspaceScope, name string) (*corev1alpha1.LogicalCluster, error) {
 	parsed, err := logicalcluster.ParseName(name)
 	if err != nil {
@@ -201,7 +201,7 @@ func owns(scope *workspaceScope, cluster *corev1alpha1.LogicalCluster) bool {
 	return owner != nil && !remotely && owner.UID == scope.stored.UID && owner.Cluster == scope.parent.String() && owner.Name == scope.stored.Name
 }
 
-// isRemote tells whether the workspace was placed on another shard that exists.
+// isRemote reports whether the workspace is scheduled on another shard that exists.
 func (c *workspaceController) isRemote(scope *workspaceScope) bool {
 	chosen := chosenShard(scope.workspace, scope.shards)
 	return chosen != c.cfg.ShardName && shardByName(scope.shards, chosen) != nil

@@ -19,8 +19,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 )
 
-// When a mount is looked at again. The object that it refers to may be of any kind that a tenant has defined, so that
-// following it would take a watch per kind; a look is a read from the watch cache.
+// Requeue delays of mounts. The mounted object may be of any kind that a tenant has defined, so it is polled instead of
+// watched.
 const (
 	mountRefreshInterval = 10 * time.Second
 	mountRetryInterval   = 2 * time.Second

@@ -22,9 +22,10 @@ import (
 )
 
 const (
-	// acceptTimeout is for how long a workspace waits for the answer of a shard that is silent.
+	// acceptTimeout is how long a workspace waits for the report of a silent shard before it is scheduled on another
+	// one.
 	acceptTimeout = 20 * time.Second
-	// reportRetryInterval is when a workspace that waits for another shard is looked at although no answer came.
+	// reportRetryInterval is the requeue delay of a workspace that waits for a report.
 	reportRetryInterval = 10 * time.Second
 )
 
@@ -50,7 +51,7 @@ func (c *workspaceController) report(ctx context.Context, scope *workspaceScope)
 	return readReport(ctx, c.reports, scope.workspace.Annotations[corev1alpha1.ShardAnnotationKey], scope.parent, scope.workspace.Name, cluster)
 }
 
-// remoteState is what becomes of a workspace that another shard was asked to give a logical cluster.
+// remoteState is the state of the request for a logical cluster on another shard.
 type remoteState string
 
 const (
@@ -61,7 +62,7 @@ const (
 	disappeared remoteState = "disappeared" // the logical cluster was there
 )
 
-// judge reads the report about a workspace that was placed on another shard.
+// remoteStateOf derives the state from the report on a workspace that is scheduled on another shard.
 func remoteStateOf(workspace *tenancyv1alpha1.Workspace, parent logicalcluster.Name, own string, report *shardingv1alpha1.LogicalClusterReport) remoteState {
 	matching := placement.MatchingReport(report, own, parent, workspace)
 	if report != nil && placement.Publisher(report) != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
@@ -123,8 +124,8 @@ func (c *workspaceController) awaitRemote(ctx context.Context, scope *workspaceS
 	return nil
 }
 
-// reschedule moves a workspace that has no logical cluster yet to another shard than the one that does not give it. If there
-// is none, it goes on waiting.
+// reschedule schedules a workspace without a logical cluster on another shard than the one that refused it. If there is
+// none, the workspace stays as it is.
 func (c *workspaceController) reschedule(ctx context.Context, scope *workspaceScope, not *corev1alpha1.Shard) error {
 	selector, err := shardSelector(scope.workspace)
 	if err != nil {
@@ -152,14 +153,14 @@ func (c *workspaceController) reserveRemote(ctx context.Context, scope *workspac
 	return c.updateWorkspace(ctx, scope)
 }
 
-// discardClusterName chooses a new name for the logical cluster of a workspace. The old one is not used again.
+// discardClusterName removes the reserved name of the logical cluster. It is not used again.
 func discardClusterName(workspace *tenancyv1alpha1.Workspace) {
 	old := workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey]
 	setMapEntry(&workspace.Annotations, tenancyv1alpha1.WorkspacePreviousClusterAnnotationKey, old)
 	delete(workspace.Annotations, tenancyv1alpha1.WorkspaceClusterAnnotationKey)
 }
 
-// waitingTime returns how long the workspace has shown that it waits.
+// waitingTime returns how long the condition of the workspace has been waiting for a shard.
 func waitingTime(workspace *tenancyv1alpha1.Workspace, now time.Time) time.Duration {
 	condition := conditionsv1alpha1.Get(workspace, tenancyv1alpha1.WorkspaceScheduled)
 	if condition == nil || condition.Reason != tenancyv1alpha1.ReasonWaitingForShard {

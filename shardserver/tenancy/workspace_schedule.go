@@ -65,7 +65,8 @@ func (c *workspaceController) schedule(ctx context.Context, scope *workspaceScop
 	return fmt.Errorf("placing workspace %q: %d names of logical clusters in a row were taken", scope.workspace.Name, maxNames)
 }
 
-// findCreatedCluster finds the LogicalCluster that an earlier pass has made on this shard, as far as the watch cache has it.
+// findCreatedCluster returns the LogicalCluster that an earlier reconcile has created on this shard, if the watch cache
+// has it.
 func (c *workspaceController) findCreatedCluster(ctx context.Context, scope *workspaceScope) (bool, error) {
 	name, reserved := placement.Cluster(scope.workspace)
 	if !reserved || c.isRemote(scope) {
@@ -102,7 +103,8 @@ func (c *workspaceController) reserve(ctx context.Context, scope *workspaceScope
 	return name, nil
 }
 
-// note notes in a workspace where it is placed, and under which name. A name that was chosen before stays.
+// setPlacement sets the shard and the name of the logical cluster of a workspace. A name that was reserved before is
+// kept.
 func setPlacement(workspace *tenancyv1alpha1.Workspace, shard *corev1alpha1.Shard) logicalcluster.Name {
 	name, err := logicalcluster.ParseName(workspace.Annotations[tenancyv1alpha1.WorkspaceClusterAnnotationKey])
 	if err != nil || name.IsSystem() {

@@ -24,7 +24,7 @@ type workspaceFacts struct {
 	refused *refusal
 	// cluster is the LogicalCluster of this shard, or that of a report; nil if there is none.
 	cluster *corev1alpha1.LogicalCluster
-	// elsewhere tells that the logical cluster is on another shard, which has no news of it.
+	// remote is set if the logical cluster is on another shard that has not reported it.
 	remote bool
 	// waiting is the message while the workspace waits for another shard, or "".
 	waiting string
@@ -33,7 +33,7 @@ type workspaceFacts struct {
 	now   time.Time
 }
 
-// setStatus brings the status of a workspace that is not being deleted up to date. It returns when to look again, or 0.
+// setStatus updates the status of a workspace that is not being deleted. It returns the requeue delay, or 0.
 func setStatus(workspace *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
 	var requeueAfter time.Duration
 	switch {
@@ -68,12 +68,12 @@ func markDisappeared(workspace *tenancyv1alpha1.Workspace) {
 		"logical cluster %q of the workspace cannot be found", workspace.Spec.Cluster)
 }
 
-// statusGracePeriod is how long the server's own initializers may take before the workspace shows that they are at it. Nearly
-// always they are done sooner, and a write that nobody would see is spared: one in eight of those that a workspace takes.
+// statusGracePeriod is how long the system initializers may take before the workspace shows them. They usually complete
+// sooner, which saves a write.
 const statusGracePeriod = 2 * time.Second
 
-// age returns how long ago something happened. What is in the future has another replica's clock, or this one's before it
-// was set right, and is older than anybody waits: else all would wait for the clock.
+// age returns the time since a timestamp. Timestamps in the future come from another clock, and count as very old:
+// nothing must wait until the clocks agree.
 func age(of metav1.Time, now time.Time) time.Duration {
 	if age := now.Sub(of.Time); age >= 0 {
 		return age
@@ -81,7 +81,7 @@ func age(of metav1.Time, now time.Time) time.Duration {
 	return math.MaxInt64
 }
 
-// deferStatus tells for how long a new workspace may go on as it is, because it will be Ready in a moment.
+// deferStatus returns the time for which the status of a new workspace is not updated because it will be Ready soon.
 func deferStatus(stored *tenancyv1alpha1.Workspace, facts workspaceFacts) time.Duration {
 	if facts.waiting != "" && facts.refused == nil && len(stored.Status.Conditions) == 0 {
 		return max(0, statusGracePeriod-age(stored.CreationTimestamp, facts.now)) // most shards answer at once

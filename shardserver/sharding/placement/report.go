@@ -13,23 +13,23 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Responder is what a shard knows of a logical cluster that another shard may have asked it for.
+// Responder is the state of a shard that another shard may have requested a logical cluster from.
 type Responder struct {
 	// Own is the name of this shard.
 	Own string
-	// Parent and Workspace say for which workspace of another shard, Cluster is the logical cluster.
+	// Parent and Workspace identify the workspace on another shard, Cluster the logical cluster.
 	Parent    logicalcluster.Name
 	Workspace string
 	Cluster   logicalcluster.Name
-	// Request is what stands under the name for these, whoever is asked; nil if nothing does.
+	// Request is the published request of that name, for any shard; nil if there is none.
 	Request *shardingv1alpha1.LogicalClusterRequest
-	// LogicalCluster is as it is stored, consistently where it is missing; nil if there is none.
+	// LogicalCluster is the stored object; nil if a consistent read has found none.
 	LogicalCluster *corev1alpha1.LogicalCluster
-	// Full says why this shard takes no new logical clusters; empty if it does.
+	// Full is the reason why this shard accepts no new logical clusters, or "".
 	Full string
 }
 
-// Step is what a shard does about an inquiry.
+// Step is the next action of the requested shard.
 type Step string
 
 // Steps.
@@ -39,7 +39,7 @@ const (
 	Delete  Step = "Delete"
 )
 
-// Step returns what to do now.
+// Step returns the next action.
 func (r Responder) Step() Step {
 	request := r.request()
 	switch {
@@ -53,7 +53,7 @@ func (r Responder) Step() Step {
 	return Nothing
 }
 
-// Report returns what to publish, or nil where there is nothing to tell.
+// Report returns the report to publish, or nil.
 func (r Responder) Report() *shardingv1alpha1.LogicalClusterReport {
 	request := r.request()
 	switch {
@@ -70,21 +70,21 @@ func (r Responder) Report() *shardingv1alpha1.LogicalClusterReport {
 	return nil // it is about to be made
 }
 
-// Confirmed tells whether the workspace leads to the logical cluster. It is ready only then.
+// Confirmed reports whether the shard of the workspace has confirmed the logical cluster. It becomes Ready only then.
 func (r Responder) Confirmed() bool {
 	return r.owned() && r.request().Spec.Confirmed == r.LogicalCluster.UID
 }
 
-// Released tells whether the shard of the workspace knows of the end of the logical cluster.
+// Released reports whether the shard of the workspace has requested the deletion.
 func (r Responder) Released() bool { return r.owned() && r.request().Spec.Delete }
 
-// Refused tells whether there is a request for a new logical cluster that is refused now.
+// Refused reports whether there is a request for a new logical cluster that is refused.
 func (r Responder) Refused() bool {
 	request := r.request()
 	return request != nil && !request.Spec.Delete && request.Spec.Template != nil && r.refusal() != nil
 }
 
-// New returns the LogicalCluster that is asked for.
+// New returns the requested LogicalCluster.
 func (r Responder) New() *corev1alpha1.LogicalCluster {
 	request := r.request()
 	cluster := &corev1alpha1.LogicalCluster{
@@ -107,7 +107,7 @@ func (r Responder) New() *corev1alpha1.LogicalCluster {
 	return cluster
 }
 
-// requested are the annotations that the shard of a workspace decides about.
+// requestedAnnotations are the annotations that are copied from a request.
 var requestedAnnotations = []string{
 	corev1alpha1.LogicalClusterPathAnnotationKey,
 	corev1alpha1.LogicalClusterTypeAnnotationKey,
@@ -115,7 +115,7 @@ var requestedAnnotations = []string{
 	tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey,
 }
 
-// request returns the request if it was made to this shard and says of itself what its place says; else nil.
+// request returns the request if it is for this shard and its spec matches its name; else nil.
 func (r Responder) request() *shardingv1alpha1.LogicalClusterRequest {
 	request := r.Request
 	if request == nil || request.Spec.Shard != r.Own || request.Spec.Cluster != r.Cluster.String() ||
@@ -125,7 +125,7 @@ func (r Responder) request() *shardingv1alpha1.LogicalClusterRequest {
 	return request
 }
 
-// owned tells whether the logical cluster was made for the workspace that the request is for, and asked for by the same
+// owned reports whether the logical cluster belongs to the workspace of the request, and was requested by the same
 // shard.
 func (r Responder) owned() bool {
 	request := r.request()
@@ -136,7 +136,7 @@ func (r Responder) owned() bool {
 	return ok && shard == request.Annotations[publisherAnnotation] && OwnedBy(r.LogicalCluster, request.Spec.Owner)
 }
 
-// reported tells whether there is a logical cluster that was made for a workspace of that name on another shard.
+// reported reports whether the logical cluster belongs to a workspace of that name on another shard.
 func (r Responder) reported() bool {
 	if r.LogicalCluster == nil {
 		return false
@@ -146,7 +146,7 @@ func (r Responder) reported() bool {
 	return ok && owner.Cluster == r.Parent.String() && owner.Name == r.Workspace
 }
 
-// refusal says why a new logical cluster is not made; nil if nothing speaks against it.
+// refusal returns the reason why the logical cluster is not created, or nil.
 func (r Responder) refusal() *shardingv1alpha1.LogicalClusterReportSpec {
 	refuse := func(reason, message string) *shardingv1alpha1.LogicalClusterReportSpec {
 		return &shardingv1alpha1.LogicalClusterReportSpec{State: shardingv1alpha1.LogicalClusterRefused, Reason: reason, Message: message}
@@ -162,7 +162,7 @@ func (r Responder) refusal() *shardingv1alpha1.LogicalClusterReportSpec {
 	return nil
 }
 
-// exists describes the logical cluster.
+// existingReport returns the report on the existing logical cluster.
 func (r Responder) existingReport() *shardingv1alpha1.LogicalClusterReport {
 	cluster := r.LogicalCluster
 	shard, _ := Remote(cluster)
@@ -185,10 +185,10 @@ func (r Responder) existingReport() *shardingv1alpha1.LogicalClusterReport {
 	return report
 }
 
-// mirrored are the conditions of a logical cluster that its workspace shows, or is shown by.
+// mirroredConditions are the conditions of a logical cluster that are copied to its workspace.
 var mirroredConditions = []conditionsv1alpha1.Type{corev1alpha1.APIBindingsInitialized, corev1alpha1.WorkspaceContentDeleted}
 
-// answer completes an answer to the request.
+// reply returns a report on the request.
 func (r Responder) reply(spec shardingv1alpha1.LogicalClusterReportSpec) *shardingv1alpha1.LogicalClusterReport {
 	request := r.request()
 	report := newReport(r.Parent, request.Spec.Owner)
@@ -201,7 +201,7 @@ func newReport(parent logicalcluster.Name, owner corev1alpha1.LogicalClusterOwne
 	return &shardingv1alpha1.LogicalClusterReport{ObjectMeta: metav1.ObjectMeta{Name: ReportName(parent, owner.Name)}}
 }
 
-// LogicalClusterFromReport returns the LogicalCluster of a report, as far as its workspace has to know it.
+// LogicalClusterFromReport returns the LogicalCluster of a report, with the fields that the workspace controller reads.
 func LogicalClusterFromReport(report *shardingv1alpha1.LogicalClusterReport, workspace *tenancyv1alpha1.Workspace) *corev1alpha1.LogicalCluster {
 	cluster := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, UID: report.Spec.UID, CreationTimestamp: workspace.CreationTimestamp},

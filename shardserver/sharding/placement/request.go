@@ -10,21 +10,21 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Requester is what the shard of a workspace knows of it and of one logical cluster.
+// Requester is the state of the shard of a workspace that requests a logical cluster from another shard.
 type Requester struct {
 	// Own is the name of this shard.
 	Own string
-	// Parent contains the workspace, Cluster is the logical cluster that the question is about.
+	// Parent contains the workspace, Cluster is the requested logical cluster.
 	Parent, Cluster logicalcluster.Name
-	// Workspace is as it is stored, consistently; nil if there is none of that name.
+	// Workspace is the stored workspace from a consistent read; nil if there is none of that name.
 	Workspace *tenancyv1alpha1.Workspace
-	// Report is what another shard says of the logical cluster and the workspace, or nil.
+	// Report is the published report on the logical cluster, or nil.
 	Report *shardingv1alpha1.LogicalClusterReport
-	// Template returns the LogicalCluster that the workspace asks for.
+	// Template returns the desired LogicalCluster of the workspace.
 	Template func() (*corev1alpha1.LogicalCluster, error)
 }
 
-// Request returns what to publish, or nil where there is nothing to ask. Its errors are those of Template.
+// Request returns the request to publish, or nil. Its errors are those of Template.
 func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	workspace := q.Workspace
 	if workspace == nil || !q.placed() || released(workspace) {
@@ -53,14 +53,14 @@ func (q Requester) Request() (*shardingv1alpha1.LogicalClusterRequest, error) {
 	return request, nil
 }
 
-// placed tells whether the workspace leads to the logical cluster, on another shard.
+// placed reports whether the logical cluster of the workspace is on another shard.
 func (q Requester) placed() bool {
 	cluster, ok := Cluster(q.Workspace)
 	shard := q.Workspace.Annotations[corev1alpha1.ShardAnnotationKey]
 	return ok && cluster == q.Cluster && shard != "" && shard != q.Own
 }
 
-// released tells whether a workspace that is being deleted has been told that its logical cluster is gone.
+// released reports whether the finalizer of a workspace that is being deleted is removed.
 func released(workspace *tenancyv1alpha1.Workspace) bool {
 	if workspace.DeletionTimestamp == nil {
 		return false
@@ -73,18 +73,18 @@ func released(workspace *tenancyv1alpha1.Workspace) bool {
 	return true
 }
 
-// settled tells whether there is nothing that the workspace waits for.
+// isWorkspaceReady reports whether the workspace is Ready and not being deleted.
 func isWorkspaceReady(workspace *tenancyv1alpha1.Workspace) bool {
 	return workspace.DeletionTimestamp == nil && workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseReady
 }
 
-// Ended tells whether it is written down in a workspace that its logical cluster on another shard was deleted.
+// Ended reports whether the workspace has the condition that its logical cluster on another shard was deleted.
 func Ended(workspace *tenancyv1alpha1.Workspace) bool {
 	return conditionsv1alpha1.IsTrue(workspace, tenancyv1alpha1.LogicalClusterEnded)
 }
 
-// deletionRequest asks for the end of a logical cluster that was made for a workspace of this shard and that no workspace leads to:
-// because of an old request, or for a workspace that is gone or has gone on to another name.
+// deletionRequest requests the deletion of a logical cluster that was created for a workspace of this shard and that no
+// workspace has: because of an old request, or for a workspace that was deleted or has another name now.
 func (q Requester) deletionRequest() *shardingv1alpha1.LogicalClusterRequest {
 	report := q.Report
 	if report == nil || report.Spec.State != shardingv1alpha1.LogicalClusterExists || report.Spec.Shard != q.Own || report.Spec.Owner.Cluster != q.Parent.String() {
@@ -100,7 +100,7 @@ func (q Requester) matchingReport() *shardingv1alpha1.LogicalClusterReport {
 	return MatchingReport(q.Report, q.Own, q.Parent, q.Workspace)
 }
 
-// MatchingReport returns a report if it is from the shard that a workspace was placed on, and about that very workspace; else nil.
+// MatchingReport returns a report if it is from the shard of a workspace, and on that workspace; else nil.
 func MatchingReport(report *shardingv1alpha1.LogicalClusterReport, own string, parent logicalcluster.Name, workspace *tenancyv1alpha1.Workspace) *shardingv1alpha1.LogicalClusterReport {
 	if report == nil || report.Spec.Shard != own || report.Spec.Owner != Owner(parent, workspace) ||
 		report.Annotations[publisherAnnotation] != workspace.Annotations[corev1alpha1.ShardAnnotationKey] {
@@ -109,7 +109,7 @@ func MatchingReport(report *shardingv1alpha1.LogicalClusterReport, own string, p
 	return report
 }
 
-// to returns a request that asks a shard for nothing but a report.
+// newRequest returns a request that only requests a report.
 func (q Requester) newRequest(shard string, owner corev1alpha1.LogicalClusterOwner) *shardingv1alpha1.LogicalClusterRequest {
 	return &shardingv1alpha1.LogicalClusterRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: RequestName(owner.Name, q.Cluster)},

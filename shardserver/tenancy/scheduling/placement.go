@@ -1,7 +1,5 @@
-// Package placement decides on which shard a new logical cluster lives: by selector, by what shards report of their health
-// and of the room they have, and so that they fill evenly.
-//
-// It remembers what shards reported, and nothing about workspaces or logical clusters.
+// Package scheduling selects the shard of a new logical cluster: by label selector, health and free capacity, and so
+// that shards fill evenly. It tracks the load of shards, and nothing about workspaces or logical clusters.
 package scheduling
 
 import (
@@ -19,13 +17,13 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/sharding/heartbeat"
 )
 
-// NoShardError says that no shard takes the logical cluster.
+// NoShardError is returned if no shard accepts the logical cluster.
 type NoShardError struct {
-	// Closed says why shards that match do not, sorted.
+	// Reasons are the sorted reasons why matching shards do not accept it.
 	Reasons []string
 }
 
-// Error is worded as the reference does, for a condition.
+// Error returns the message of kcp, for a condition.
 func (e *NoShardError) Error() string {
 	const message = "No available shards to schedule the workspace"
 	if len(e.Reasons) == 0 {
@@ -34,16 +32,16 @@ func (e *NoShardError) Error() string {
 	return message + ": " + strings.Join(e.Reasons, "; ")
 }
 
-// candidate is a shard that takes new logical clusters.
+// candidate is a shard that accepts new logical clusters.
 type candidate struct {
 	shard *corev1alpha1.Shard
-	// load is how many logical clusters it has or will have in a moment, of capacity; no bound is 0.
+	// load is the number of logical clusters including pending ones; capacity is 0 if unlimited.
 	load, capacity int64
 }
 
-// Choose returns one of the shards that match and take new logical clusters: of two random ones the one with less in it,
-// so that many who choose by the same old figures do not all choose the same. own is what this shard knows of itself; the
-// shard called excluded is left out. The error is an *NoShardError.
+// Choose returns one of the matching shards that accept new logical clusters: the less loaded one of two random ones,
+// so that concurrent decisions by the same reports are spread. own is the report of this shard; the shard called
+// excluded is skipped. The error is a *NoShardError.
 func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, own shardingv1alpha1.ShardReportSpec, excluded string) (*corev1alpha1.Shard, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +71,7 @@ func (s *Scheduler) Choose(all []*corev1alpha1.Shard, selector labels.Selector, 
 	return chosen.shard, nil
 }
 
-// candidate returns a shard with its load, or why it takes nothing.
+// candidate returns a shard with its load, or the reason why it accepts none.
 func (s *Scheduler) candidate(shard *corev1alpha1.Shard, own shardingv1alpha1.ShardReportSpec) (c candidate, closed string) {
 	report := own
 	if shard.Name != s.own {
@@ -90,7 +88,7 @@ func (s *Scheduler) candidate(shard *corev1alpha1.Shard, own shardingv1alpha1.Sh
 	return c, closed
 }
 
-// Closed returns why a shard that reports this takes no new logical clusters, or "".
+// UnschedulableReason returns the reason why a shard with this report accepts no new logical clusters, or "".
 func UnschedulableReason(report shardingv1alpha1.ShardReportSpec) string {
 	for _, condition := range report.Conditions {
 		if condition.Status != corev1.ConditionFalse {
@@ -118,7 +116,7 @@ func logicalClusters(of corev1.ResourceList) int64 {
 	return amount.Value()
 }
 
-// better returns the emptier of two random candidates, or the only one.
+// pickLessLoaded returns the less loaded one of two random candidates, or the only one.
 func (s *Scheduler) pickLessLoaded(open []candidate) candidate {
 	if len(open) == 1 {
 		return open[0]
@@ -135,7 +133,7 @@ func (s *Scheduler) pickLessLoaded(open []candidate) candidate {
 	return a
 }
 
-// emptier compares by share of the capacity where both have one.
+// lessLoadedThan compares the used share of the capacity if both have one, else the load.
 func (c candidate) lessLoadedThan(than candidate) bool {
 	if c.capacity > 0 && than.capacity > 0 {
 		return float64(c.load)/float64(c.capacity) < float64(than.load)/float64(than.capacity)

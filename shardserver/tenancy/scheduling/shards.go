@@ -7,19 +7,19 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 )
 
-// HeartbeatTracker knows what other shards last reported of themselves (package health).
+// HeartbeatTracker tracks the last reports of other shards (package heartbeat).
 type HeartbeatTracker interface {
-	// Last returns the last report of a shard, or nil if none is known, and how long ago it came.
+	// LastReport returns the last report of a shard and its age, or nil if there is none.
 	LastReport(shard string) (*shardingv1alpha1.ShardReport, time.Duration)
-	// Alive returns the last report of a shard, or nil if it has been silent for too long.
+	// LiveReport returns the last report of a shard, or nil if it is too old.
 	LiveReport(shard string) *shardingv1alpha1.ShardReport
 }
 
-// initialReportTimeout is for how long nobody gives up a shard of which nothing was ever heard.
+// initialReportTimeout is the time after the start at which a shard that has never reported counts as lost.
 const initialReportTimeout = time.Minute
 
-// Scheduler chooses among shards, and remembers what it sent to each that is in no report yet. It is safe for concurrent use,
-// and bounded by the number of shards.
+// Scheduler selects shards, and tracks the logical clusters that it assigned to each and that are in no report yet. It
+// is safe for concurrent use, and has one entry per shard.
 type Scheduler struct {
 	own        string
 	heartbeats HeartbeatTracker
@@ -30,23 +30,23 @@ type Scheduler struct {
 	entries map[string]*entry
 }
 
-// sent is what was sent to a shard since a report.
+// entry tracks one shard.
 type entry struct {
-	// load is what the report says; placed was added to it.
+	// load is the load of the last report; pending is the number of logical clusters assigned since.
 	load, pending int64
 	beat          int64
-	// open tells whether the shard took logical clusters by its last report, refused whether somebody was told since then
-	// that it does not, for whatever reason.
+	// open reports whether the shard accepts logical clusters by its last report, refused whether a workspace was
+	// refused since then.
 	open, refused bool
 }
 
-// New returns what chooses for the shard called own.
+// New returns a Scheduler for the shard called own.
 func New(own string, heartbeats HeartbeatTracker) *Scheduler {
 	return &Scheduler{own: own, heartbeats: heartbeats, pick: random, since: time.Now(), entries: map[string]*entry{}}
 }
 
-// Heard takes note of a report, and tells whether a shard that took no logical clusters, for all that was known, does now:
-// it was full or ill, or nothing was heard of it.
+// ObserveReport processes a report, and returns whether a shard that accepted no logical clusters before accepts them
+// now.
 func (s *Scheduler) ObserveReport(report *shardingv1alpha1.ShardReport) (opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +59,14 @@ func (s *Scheduler) ObserveReport(report *shardingv1alpha1.ShardReport) (opened 
 	return to.open && closed
 }
 
-// Gone forgets a shard.
+// Remove removes a shard.
 func (s *Scheduler) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.entries, name)
 }
 
-// Lost tells whether a shard has been silent for so long that nobody should wait for it.
+// IsLost reports whether a shard has been silent for so long that workspaces should not wait for it.
 func (s *Scheduler) IsLost(name string) bool {
 	if name == s.own || s.heartbeats.LiveReport(name) != nil {
 		return false
@@ -87,8 +87,8 @@ func (s *Scheduler) entry(name string) *entry {
 	return s.entries[name]
 }
 
-// placed returns how many logical clusters were sent to a shard that this report of it does not count yet. This shard's
-// own reports have no beat: those that count something else are new.
+// pending returns the number of logical clusters assigned to a shard that its report does not include yet. Reports of
+// this shard have no beat; they are new if the load differs.
 func (s *Scheduler) pending(name string, report shardingv1alpha1.ShardReportSpec) int64 {
 	to := s.entry(name)
 	if load := logicalClusters(report.Load); to.beat != report.Beat || to.load != load {
