@@ -118,7 +118,7 @@ func TestANewShardWaitsForRoot(t *testing.T) {
 		if code, body := beta.get(t, "/livez"); code != http.StatusOK {
 			return fmt.Errorf("/livez: %d %s", code, body)
 		}
-		if code, body := beta.get(t, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "asking the root shard") {
+		if code, body := beta.get(t, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "from the root shard") {
 			return fmt.Errorf("/readyz: %d %s", code, body)
 		}
 		if code, _ := beta.get(t, "/clusters/root/api"); code != http.StatusServiceUnavailable {

@@ -91,7 +91,7 @@ func (a *requestSource) ofReport(event watch.Event) []controller.Key {
 
 // desired returns the request. Deletion and confirmation are final, so they are decided with a consistent read of the
 // workspace.
-func (a *requestSource) wanted(ctx context.Context, key controller.Key) (runtime.Object, error) {
+func (a *requestSource) desired(ctx context.Context, key controller.Key) (runtime.Object, error) {
 	request, err := a.request(ctx, key, a.workspaces.Get)
 	if err == nil && request != nil && (request.Spec.Delete || request.Spec.Confirmed != "") {
 		request, err = a.request(ctx, key, a.workspaces.GetLatest)
