@@ -106,6 +106,10 @@ test-e2e: ## End to end: development cluster, operator, pods, front proxy.
 conformance: ## Kubernetes' own end-to-end specs, Helm, kubectl and controller-runtime in workspaces, through the front proxy.
 	@hack/conformance.sh
 
+.PHONY: next
+next: ## Build and test against the newest release or pre-release of the next Kubernetes, in a scratch copy; hack/next.sh --help.
+	@hack/next.sh
+
 FUZZ_TIME ?= 5s
 
 .PHONY: fuzz
