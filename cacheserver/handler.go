@@ -27,21 +27,21 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/store"
 )
 
-// HandlerConfig is what a cache is made of, wherever it is served.
+// HandlerConfig configures a cache, wherever it is served.
 type HandlerConfig struct {
 	Store store.Config
-	// Name tells this cache from others of the installation; it is needed with a Parent alone.
+	// Name identifies this cache in the installation; required with a Parent.
 	Name string
-	// Parent leads to the cache above this one; nil makes this one the top.
+	// Parent is the parent cache; nil: none.
 	Parent *rest.Config
-	// Silence is how long a shard whose Shard object is gone may be silent before what it published is removed.
+	// Silence is how long a shard without a Shard object may go without a report before its objects are deleted.
 	Silence time.Duration
-	// MinWatch is the least time that a watch stays open for; MaxBody the size of the largest object, in bytes.
+	// MinWatch is the shortest timeout of a watch, MaxBody the size limit of an object in bytes.
 	MinWatch time.Duration
 	MaxBody  int64
-	// Bounds are how much each shard may have.
+	// Bounds are the limits of each shard.
 	Bounds store.Bounds
-	// AlwaysAllow are paths that need no authorization.
+	// AlwaysAllow are the paths without authorization.
 	AlwaysAllow []string
 }
 
@@ -52,7 +52,7 @@ const (
 	DefaultMaxBody  = 3 << 20
 )
 
-// DefaultBounds are those of a cache that is told no others: one shard alone does not fill an etcd of the usual size.
+// DefaultBounds are the default limits: one shard alone does not fill an etcd of the default quota.
 var DefaultBounds = store.Bounds{Objects: client.DefaultMaxObjects, Bytes: 256 << 20}
 
 // requestInfos reads paths that have lost their scope.
@@ -129,21 +129,21 @@ func (h *Handler) Run(ctx context.Context) {
 	running.Go(func() { h.backend.Run(ctx) })
 	running.Go(func() { h.collector.Run(ctx) })
 	if h.parent != nil {
-		running.Go(func() { h.backend.Lead(ctx, "hierarchy", h.carry) })
+		running.Go(func() { h.backend.Lead(ctx, "hierarchy", h.syncParent) })
 	}
 	running.Wait()
 }
 
-// carry brings objects to the parent and takes others from it, until the context ends.
-func (h *Handler) carry(ctx context.Context) {
+// syncParent synchronizes objects with the parent cache until the context ends.
+func (h *Handler) syncParent(ctx context.Context) {
 	own := newLoopback(h)
 	defer own.Stop()
 	here, err := own.Client()
 	if err != nil {
-		klog.ErrorS(err, "Nothing is carried to the parent cache")
+		klog.ErrorS(err, "Connecting to this cache failed: it is not synchronized with its parent")
 		return
 	}
-	hierarchy.New(hierarchy.Config{Name: h.config.Name, Here: here, Parent: h.parent, Silence: h.config.Silence}).Run(ctx)
+	hierarchy.New(hierarchy.Config{Name: h.config.Name, Local: here, Parent: h.parent, ShardTimeout: h.config.Silence}).Run(ctx)
 	h.parent.CloseIdle()
 }
 

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	// Prefix is where caches are served. A server for caches alone answers without it, too.
+	// Prefix is the path of caches. A standalone cache server also serves without it.
 	Prefix = "/services/cache"
-	// IncarnationHeader carries a name of the store behind a cache in every answer. A watch that sends it is refused with 410
-	// when the store is another one by now, so that a resource version of a lost store is never gone on from.
+	// IncarnationHeader identifies the store of a cache in every response. The server rejects a watch with the header of
+	// another store with 410, so that a watch never resumes at a resource version of a lost store.
 	IncarnationHeader = "Kcp-Cache-Incarnation"
 
-	// requestTimeout bounds everything but watches.
+	// requestTimeout bounds all requests except watches.
 	requestTimeout = time.Minute
-	// maxError bounds how much of the body of an error is read, in bytes.
+	// maxError bounds the body of an error in bytes.
 	maxError = 1 << 20
 )
 
-// Client speaks to one cache as one shard. It may be used by many goroutines.
+// Client reads and writes one cache as one shard. It is safe for concurrent use.
 type Client struct {
 	base  url.URL
 	http  *http.Client
@@ -46,8 +46,8 @@ type Client struct {
 }
 
 // New returns a client that writes as the shard. The path of config.Host is cut off at "/clusters/" or "/services/", so
-// that the kubeconfig of a shard that embeds its cache does. It opens no connection. shard may be empty for clients that
-// only read.
+// that the kubeconfig of a shard that embeds its cache works. It opens no connection. shard may be empty for clients
+// that only read.
 func New(config *rest.Config, shard string) (*Client, error) {
 	unlimited := rest.CopyConfig(config)
 	unlimited.QPS, unlimited.RateLimiter, unlimited.Timeout = -1, nil, 0
@@ -75,18 +75,18 @@ func FromKubeconfig(path, shard string) (*Client, error) {
 	return New(config, shard)
 }
 
-// Address returns the URL that the cache is reached at.
+// Address returns the URL of the cache.
 func (c *Client) Address() string { return c.base.String() }
 
-// As returns the same client, over the same connections, writing as another shard.
+// As returns the same client, with the same connections, writing as another shard.
 func (c *Client) As(shard string) *Client {
 	return &Client{base: c.base, http: c.http, shard: shard, clock: c.clock}
 }
 
-// CloseIdle closes connections that no request uses. Watches end with their contexts.
+// CloseIdle closes idle connections. Watches end with their contexts.
 func (c *Client) CloseIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
-// List returns all objects of a resource, of all shards and logical clusters, and where a watch goes on.
+// List returns all objects of a resource of all shards and logical clusters, and the position at which a watch resumes.
 func (c *Client) List(ctx context.Context, gvr schema.GroupVersionResource) ([]*Object, Position, error) {
 	return c.list(ctx, gvr, "*", logicalcluster.Wildcard)
 }
@@ -120,7 +120,7 @@ func (c *Client) list(ctx context.Context, gvr schema.GroupVersionResource, shar
 	return objects, Position{ResourceVersion: list.Metadata.ResourceVersion, Incarnation: header.Get(IncarnationHeader)}, nil
 }
 
-// Get returns one object, of the shard that its key names.
+// Get returns one object of the shard of the key.
 func (c *Client) Get(ctx context.Context, gvr schema.GroupVersionResource, key Key) (*Object, error) {
 	return c.object(ctx, http.MethodGet, gvr, key, nil)
 }
@@ -140,8 +140,8 @@ func (c *Client) Update(ctx context.Context, gvr schema.GroupVersionResource, cl
 	return c.write(ctx, http.MethodPut, gvr, key, obj)
 }
 
-// Delete takes an object back, at once, whatever finalizers it has. Unless it is empty, uid must be that of the object.
-// The shard of the key is the client's own if it is empty.
+// Delete deletes an object at once, regardless of finalizers. Unless empty, uid is a precondition. If the shard of the
+// key is empty, it is that of the client.
 func (c *Client) Delete(ctx context.Context, gvr schema.GroupVersionResource, key Key, uid types.UID) error {
 	if key.Shard == "" {
 		key.Shard = c.shard
@@ -214,7 +214,7 @@ func (c *Client) url(gvr schema.GroupVersionResource, key Key, query url.Values)
 	return address.String()
 }
 
-// do sends a request and reads the whole answer. Answers that are no success are API errors.
+// do sends a request and reads the whole response. Failures are API errors.
 func (c *Client) do(ctx context.Context, verb, address string, body []byte) ([]byte, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -225,7 +225,7 @@ func (c *Client) do(ctx context.Context, verb, address string, body []byte) ([]b
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, nil, fmt.Errorf("reading the response: %w", err)
 	}
 	return answer, response.Header, nil
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// clock compares the clock of this process with that of the cache, by what the latest answer says.
+// clock estimates the difference between the clocks of this process and the cache from the last response.
 type clock struct{ ahead atomic.Int64 }
 
-// ClockAhead returns by how much the clock of this process is ahead of the cache's, to the second and what an answer takes;
-// less than 0 if it is behind, 0 before the first answer. Several replicas of a cache may have a clock each.
+// ClockAhead returns how far the clock of this process is ahead of the cache's, in whole seconds and at least the
+// uncertainty of a response; negative if it is behind, 0 before the first response. Replicas of a cache may differ.
 func (c *Client) ClockAhead() time.Duration { return time.Duration(c.clock.ahead.Load()) }
 
-// compare takes in the answer to a request. What it says of its time may be of any moment in between, and is cut to the
-// second: where that explains the difference, there is none.
+// compare evaluates a response. Its Date is some moment between sent and received, truncated to the second: a
+// difference within that counts as none.
 func (c *clock) compare(answer http.Header, sent, received time.Time) {
 	begin, err := http.ParseTime(answer.Get("Date"))
 	if err != nil {

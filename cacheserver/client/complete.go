@@ -11,24 +11,23 @@ import (
 	shardingv1alpha1 "github.com/atoll-dev/atoll/api/sharding/v1alpha1"
 )
 
-// Reports is the resource by which shards say how they are, and whether their part of a cache is complete.
+// Reports is the resource of the heartbeats of shards, which report whether their part of a cache is complete.
 var Reports = shardingv1alpha1.SchemeGroupVersion.WithResource("shardreports")
 
-// Shards is the resource of the objects that make a shard one of the installation. Those of the root shard count.
+// Shards is the resource of the registered shards. Only those of the root shard count.
 var Shards = corev1alpha1.SchemeGroupVersion.WithResource("shards")
 
-// Completeness knows of each shard since when its part of a cache is complete. Feed it with the stream of Reports. It
-// answers what streams of other resources need to know before they take the absence of an object for its end: streams
-// run apart, so that the report of a shard may be known before the objects that it speaks of, or be one of a store that
-// was lost in the meantime.
+// Completeness tracks since when the part of each shard in a cache is complete. It is updated by a reflector of
+// Reports. Handlers of other resources need it before they take the absence of an object for its deletion: reflectors
+// are independent, so the report of a shard may arrive before its objects, or be that of a store that was lost since.
 type Completeness struct {
 	lock        sync.Mutex
 	incarnation string
-	// since holds the resource version by which everything a shard publishes was written.
+	// since is the resource version by which a shard had published everything.
 	since map[string]uint64
 }
 
-// OnReplace takes the list of all reports.
+// OnReplace applies the list of all reports.
 func (c *Completeness) OnReplace(reports []*Object, at Position) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -44,7 +43,7 @@ func (c *Completeness) OnReplace(reports []*Object, at Position) {
 	c.incarnation = at.Incarnation
 }
 
-// OnEvent takes one change of a report.
+// OnEvent applies one change of a report.
 func (c *Completeness) OnEvent(change watch.EventType, report *Object, at Position) {
 	if report == nil {
 		return
@@ -64,7 +63,7 @@ func (c *Completeness) OnEvent(change watch.EventType, report *Object, at Positi
 
 func (c *Completeness) set(report *Object) {
 	if report.Name != report.Shard {
-		return // a report speaks for its writer alone
+		return // a shard reports only for itself
 	}
 	if !complete(report) {
 		delete(c.since, report.Shard)
@@ -78,7 +77,7 @@ func (c *Completeness) set(report *Object) {
 	}
 }
 
-// At tells whether a stream at that position has seen everything that the shard publishes.
+// At returns whether a reflector at that position has seen all objects of the shard.
 func (c *Completeness) At(shard string, at Position) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -90,7 +89,7 @@ func (c *Completeness) At(shard string, at Position) bool {
 	return err == nil && reached >= since
 }
 
-// Now tells whether the shard says that its part is complete, as far as is known.
+// Now returns whether the last report of the shard is complete.
 func (c *Completeness) Now(shard string) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()

@@ -1,7 +1,6 @@
-// Package garbage removes from a cache what shards published that are not there any more. Shards take back their own
-// objects as long as they live; this is for those that do not.
+// Package garbage deletes from a cache the objects of removed shards. Running shards delete their own objects.
 //
-// It runs in every replica: what it does is done once, and changes nothing the second time.
+// It runs in every replica: deleting is idempotent.
 package garbage
 
 import (
@@ -24,65 +23,65 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// RootShard is the shard whose word about which shards there are counts.
+// RootShard is the shard whose Shard objects define which shards exist.
 const RootShard = "root"
 
-// maxInterval bounds the time between two looks, however long a shard may be silent.
+// maxInterval bounds the time between two collections.
 const maxInterval = time.Minute
 
-// Collector looks for shards that are gone.
+// Collector deletes the objects of removed shards.
 type Collector struct {
 	backend         *store.Backend
 	shards, reports *store.Store
-	silence         time.Duration
+	shardTimeout    time.Duration
 	now             func() time.Time
-	// seen holds when each shard without a Shard object was first seen so, and how its report was then.
+	// seen is since when each shard has had no Shard object, and its report then.
 	seen map[string]observation
 }
 
 type observation struct {
-	since time.Time
-	beat  string
+	since     time.Time
+	heartbeat string
 }
 
-// New returns the collector of a cache. shards and reports are the stores of client.Shards and client.Reports; silence is
-// how long a shard may be silent after its Shard object is gone.
-func New(backend *store.Backend, shards, reports *store.Store, silence time.Duration) *Collector {
-	return &Collector{backend: backend, shards: shards, reports: reports, silence: silence, now: time.Now, seen: map[string]observation{}}
+// New returns the collector of a cache. shards and reports are the stores of client.Shards and client.Reports;
+// shardTimeout is how long a shard without a Shard object may go without a report.
+func New(backend *store.Backend, shards, reports *store.Store, shardTimeout time.Duration) *Collector {
+	return &Collector{backend: backend, shards: shards, reports: reports, shardTimeout: shardTimeout, now: time.Now, seen: map[string]observation{}}
 }
 
-// Run looks until the context ends.
+// Run collects until the context ends.
 func (c *Collector) Run(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Looking for garbage in the cache failed; another try follows")
+		if err := c.collect(ctx); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Garbage collection of the cache failed, will retry")
 		}
-	}, min(c.silence/10, maxInterval), 0.1, true)
+	}, min(c.shardTimeout/10, maxInterval), 0.1, true)
 }
 
-// state is what a cache says about its shards.
+// state is the observed state of all shards.
 type state struct {
-	// present are the shards that have objects, registered those that the root shard knows.
+	// present are the shards that have objects, registered those with a Shard object of the root shard.
 	present, registered sets.Set[string]
-	// trusted tells whether registered is all there is: the root shard has published everything.
+	// trusted is whether registered is complete: the root shard has published everything.
 	trusted bool
-	// beats tell one report of a shard from another. A shard without a report has none.
-	beats map[string]string
+	// heartbeats are the resource versions of reports. A shard without a report has none.
+	heartbeats map[string]string
 }
 
-func (c *Collector) pass(ctx context.Context) error {
+func (c *Collector) collect(ctx context.Context) error {
 	parts, err := c.backend.Parts(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.count(ctx, parts); err != nil {
+	if err := c.recordMetrics(ctx, parts); err != nil {
 		return err
 	}
 	now, err := c.read(ctx, parts)
 	if err != nil {
 		return err
 	}
-	for _, shard := range sets.List(c.gone(now)) {
+	for _, shard := range sets.List(c.expired(now)) {
 		if err := c.remove(ctx, shard, parts); err != nil {
 			return err
 		}
@@ -91,19 +90,19 @@ func (c *Collector) pass(ctx context.Context) error {
 	return nil
 }
 
-// gone returns the shards whose objects are garbage by now, and remembers those that may become it.
-func (c *Collector) gone(now state) sets.Set[string] {
+// expired returns the shards whose objects are to be deleted, and records those that may become so.
+func (c *Collector) expired(now state) sets.Set[string] {
 	seen, result := map[string]observation{}, sets.New[string]()
 	for shard := range now.present {
 		if shard == RootShard || !now.trusted || now.registered.Has(shard) {
 			continue
 		}
 		was, ok := c.seen[shard]
-		if !ok || was.beat != now.beats[shard] {
-			was = observation{since: c.now(), beat: now.beats[shard]}
+		if !ok || was.heartbeat != now.heartbeats[shard] {
+			was = observation{since: c.now(), heartbeat: now.heartbeats[shard]}
 		}
 		seen[shard] = was
-		if c.now().Sub(was.since) >= c.silence {
+		if c.now().Sub(was.since) >= c.shardTimeout {
 			result.Insert(shard)
 		}
 	}
@@ -112,29 +111,29 @@ func (c *Collector) gone(now state) sets.Set[string] {
 }
 
 func (c *Collector) read(ctx context.Context, parts []store.Part) (state, error) {
-	s := state{present: sets.New[string](), registered: sets.New[string](), beats: map[string]string{}}
+	s := state{present: sets.New[string](), registered: sets.New[string](), heartbeats: map[string]string{}}
 	for _, part := range parts {
 		s.present.Insert(part.Shard)
 	}
 	// Reports first: a report that says complete must not speak of a state later than that of the Shard objects.
-	err := each(ctx, c.reports, scope.Scope{Shard: scope.AllShards, Cluster: logicalcluster.Wildcard}, func(report *unstructured.Unstructured) {
+	err := forEach(ctx, c.reports, scope.Scope{Shard: scope.AllShards, Cluster: logicalcluster.Wildcard}, func(report *unstructured.Unstructured) {
 		shard := report.GetAnnotations()[client.ShardAnnotation]
 		if report.GetName() != shard {
 			return
 		}
-		s.beats[shard] = report.GetResourceVersion()
+		s.heartbeats[shard] = report.GetResourceVersion()
 		if complete, _, _ := unstructured.NestedBool(report.Object, "spec", "complete"); complete && shard == RootShard {
 			s.trusted = true
 		}
 	})
 	if err != nil {
-		return state{}, fmt.Errorf("reading the reports of shards: %w", err)
+		return state{}, fmt.Errorf("listing the reports of shards: %w", err)
 	}
-	err = each(ctx, c.shards, scope.Scope{Shard: RootShard, Cluster: logicalcluster.Root}, func(shard *unstructured.Unstructured) {
+	err = forEach(ctx, c.shards, scope.Scope{Shard: RootShard, Cluster: logicalcluster.Root}, func(shard *unstructured.Unstructured) {
 		s.registered.Insert(shard.GetName())
 	})
 	if err != nil {
-		return state{}, fmt.Errorf("reading which shards there are: %w", err)
+		return state{}, fmt.Errorf("listing the shards: %w", err)
 	}
 	return s, nil
 }
@@ -152,12 +151,12 @@ func (c *Collector) remove(ctx context.Context, shard string, parts []store.Part
 		removed += count
 	}
 	metrics.RemovedShards.Inc()
-	klog.InfoS("Removed what a shard had published that is gone", "shard", shard, "objects", removed)
+	klog.InfoS("Deleted the objects of a removed shard", "shard", shard, "objects", removed)
 	return nil
 }
 
-// count says in metrics what each shard has.
-func (c *Collector) count(ctx context.Context, parts []store.Part) error {
+// recordMetrics sets the metrics of every shard.
+func (c *Collector) recordMetrics(ctx context.Context, parts []store.Part) error {
 	metrics.Objects.Reset()
 	for _, part := range parts {
 		count, err := c.backend.Count(ctx, part)
@@ -174,7 +173,7 @@ func (c *Collector) count(ctx context.Context, parts []store.Part) error {
 	return nil
 }
 
-func each(ctx context.Context, of *store.Store, in scope.Scope, visit func(*unstructured.Unstructured)) error {
+func forEach(ctx context.Context, of *store.Store, in scope.Scope, visit func(*unstructured.Unstructured)) error {
 	list, err := of.List(scope.With(ctx, in), &internalversion.ListOptions{})
 	if err != nil {
 		return err

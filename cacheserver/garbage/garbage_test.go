@@ -58,11 +58,11 @@ func TestWhoIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			var now time.Time
-			c := &Collector{silence: 10 * time.Minute, now: func() time.Time { return now }}
+			c := &Collector{shardTimeout: 10 * time.Minute, now: func() time.Time { return now }}
 			var got sets.Set[string]
 			for _, look := range tc.looks {
 				now = start.Add(look.after)
-				got = c.gone(look.state)
+				got = c.expired(look.state)
 			}
 			if !got.Equal(tc.want) {
 				t.Errorf("gone are %v, want %v", sets.List(got), sets.List(tc.want))

@@ -2,44 +2,44 @@ package hierarchy
 
 import "github.com/atoll-dev/atoll/cacheserver/client"
 
-// Annotations of copies in caches.
+// Annotations of copies.
 const (
-	// ViaAnnotation names the cache, below the one where the object stands, that brought it up.
+	// ViaAnnotation names the child cache that copied the object to this one.
 	ViaAnnotation = client.ViaAnnotation
-	// DownAnnotation marks objects that were taken from the cache above.
+	// DownAnnotation is set on objects that were copied from the parent.
 	DownAnnotation = client.DownAnnotation
 )
 
-// copy is what is to be known of an object in a cache to decide about it.
-type copied struct {
+// summary is what decide needs of an object in a cache.
+type summary struct {
 	exists bool
-	// digest is of what a shard published; marks of caches are no part of it.
+	// digest is of the published content, without the annotations of caches.
 	digest digest
-	// global tells whether it travels.
+	// global is whether the object has global reach.
 	global bool
-	// via is the cache that brought it up; it means something in the parent alone.
+	// via is the child cache that copied it; meaningful in the parent only.
 	via string
-	// down tells whether it was taken from the parent; it means something in this cache alone.
+	// down is whether it was copied from the parent; meaningful in this cache only.
 	down bool
 }
 
-// facts are all that a decision is made of.
+// facts is the input of decide.
 type facts struct {
 	// me is the name of this cache.
 	me string
-	// here is the object in this cache, above the one in the parent.
-	here, above copied
-	// owned tells whether the shard belongs to this cache or one below it; otherwise it belongs to another one, unless
-	// nobody has reported of it yet (unowned).
+	// local is the object in this cache, parent that in the parent cache.
+	local, parent summary
+	// owned is whether the shard belongs to this cache or one below. Otherwise it belongs to another cache, or, if
+	// unowned, its report has reached none.
 	owned, unowned bool
-	// arriving says that the shard belongs elsewhere, and lately reports here: it may be on its way.
-	arriving bool
-	// goneHere and goneAbove tell whether an object that is missing in that cache is known to be gone, rather than not
-	// there yet.
-	goneHere, goneAbove bool
+	// moving is whether the shard belongs to another cache, and recently reported in this one: it may be moving here.
+	moving bool
+	// deletedLocally and deletedInParent are whether an object that is missing in that cache is deleted, rather than
+	// not there yet.
+	deletedLocally, deletedInParent bool
 }
 
-// action is what is to be done about an object.
+// action is the operation on an object.
 type action string
 
 const (
@@ -50,49 +50,49 @@ const (
 	createDown action = "create here"
 	updateDown action = "update here"
 	deleteDown action = "delete here"
-	// contested says that objects of the same shard come from two places. They stay as they are.
-	contested action = "contested"
+	// conflict: two caches claim the objects of a shard, which stay as they are.
+	conflict action = "contested"
 )
 
-// decide is the whole logic of the hierarchy for one object.
+// decide returns the operation on one object. It is the only place with rules of the hierarchy.
 func decide(f facts) action {
-	published := f.here.exists && !f.here.down // by a shard of ours, or a cache below
+	published := f.local.exists && !f.local.down // by a shard of this cache, or one below
 	if published && (f.owned || f.unowned) {
 		return decideUp(f)
 	}
-	if published && f.arriving {
-		return contested
+	if published && f.moving {
+		return conflict
 	}
 	switch {
-	case f.owned && f.above.exists && !f.here.exists && f.goneHere:
-		return deleteUp // also what came another way before the shard came to us
-	case f.above.exists && f.above.via == f.me:
-		// Ours, and missing here. A copy of it that was taken down is left to its shard, which comes to us.
-		if !f.here.exists && f.goneHere {
+	case f.owned && f.parent.exists && !f.local.exists && f.deletedLocally:
+		return deleteUp // also copies of other caches from before the shard moved here
+	case f.parent.exists && f.parent.via == f.me:
+		// Copied by this cache, and missing here. A copy from the parent is left to its shard, which is moving here.
+		if !f.local.exists && f.deletedLocally {
 			return deleteUp
 		}
 		return nothing
-	case f.above.exists && f.above.global:
+	case f.parent.exists && f.parent.global:
 		return decideDown(f)
-	case f.here.exists && (f.above.exists || f.goneAbove):
-		// It has ended above, or does not travel any more. It may also be what a shard of ours left when it went away.
+	case f.local.exists && (f.parent.exists || f.deletedInParent):
+		// It is deleted in the parent, or has lost its global reach. It may also be left of a shard that moved away.
 		return deleteDown
 	}
 	return nothing
 }
 
 func decideUp(f facts) action {
-	ours := f.above.exists && f.above.via == f.me
+	ours := f.parent.exists && f.parent.via == f.me
 	switch {
-	case !f.here.global && ours:
+	case !f.local.global && ours:
 		return deleteUp
-	case !f.here.global:
+	case !f.local.global:
 		return nothing
-	case !f.above.exists:
+	case !f.parent.exists:
 		return createUp
 	case !ours && !f.owned:
-		return contested
-	case !ours || f.above.digest != f.here.digest:
+		return conflict
+	case !ours || f.parent.digest != f.local.digest:
 		return updateUp
 	}
 	return nothing
@@ -100,9 +100,9 @@ func decideUp(f facts) action {
 
 func decideDown(f facts) action {
 	switch {
-	case !f.here.exists:
+	case !f.local.exists:
 		return createDown
-	case !f.here.down || f.here.digest != f.above.digest:
+	case !f.local.down || f.local.digest != f.parent.digest:
 		return updateDown
 	}
 	return nothing

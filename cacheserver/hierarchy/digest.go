@@ -10,44 +10,44 @@ import (
 	"github.com/atoll-dev/atoll/cacheserver/client"
 )
 
-// digest tells contents apart.
+// digest identifies content.
 type digest [12]byte
 
-// know reads what is to be known of an object.
-func know(object *client.Object) (copied, error) {
+// summarize returns the summary of an object.
+func summarize(object *client.Object) (summary, error) {
 	content, err := object.Unstructured()
 	if err != nil {
-		return copied{}, err
+		return summary{}, err
 	}
-	unmark(content)
+	removeAnnotations(content)
 	content.SetResourceVersion("")
 	canonical, err := json.Marshal(content.Object)
 	if err != nil {
-		return copied{}, fmt.Errorf("encoding %s %s: %w", object.Kind, object.Key, err)
+		return summary{}, fmt.Errorf("encoding %s %s: %w", object.Kind, object.Key, err)
 	}
 	sum := sha256.Sum256(canonical)
 	annotations := object.Meta.Annotations
-	known := copied{exists: true, global: annotations[client.ReachAnnotation] == client.ReachGlobal, via: annotations[ViaAnnotation]}
+	known := summary{exists: true, global: annotations[client.ReachAnnotation] == client.ReachGlobal, via: annotations[ViaAnnotation]}
 	_, known.down = annotations[DownAnnotation]
 	copy(known.digest[:], sum[:])
 	return known, nil
 }
 
-// unmark removes the marks of caches.
-func unmark(content *unstructured.Unstructured) {
+// removeAnnotations removes the annotations of caches.
+func removeAnnotations(content *unstructured.Unstructured) {
 	annotations := content.GetAnnotations()
 	delete(annotations, ViaAnnotation)
 	delete(annotations, DownAnnotation)
 	content.SetAnnotations(annotations)
 }
 
-// mark returns the object as it is to stand in the other cache.
-func mark(object *client.Object, annotation, value string) (*unstructured.Unstructured, error) {
+// annotate returns the copy of an object for the other cache.
+func annotate(object *client.Object, annotation, value string) (*unstructured.Unstructured, error) {
 	content, err := object.Unstructured()
 	if err != nil {
 		return nil, err
 	}
-	unmark(content)
+	removeAnnotations(content)
 	annotations := content.GetAnnotations()
 	annotations[annotation] = value
 	content.SetAnnotations(annotations)

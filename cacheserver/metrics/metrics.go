@@ -18,45 +18,45 @@ const (
 )
 
 var (
-	// Objects counts what each shard has published, by resource. Cached resources of users count together, as shards name
-	// them as they like.
+	// Objects counts the objects of each shard by resource. Cached resources of users are counted together, as their
+	// names are unbounded.
 	Objects = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "objects", StabilityLevel: metrics.ALPHA,
 		Help: "Objects in the cache, by shard and resource. Counted once a minute.",
 	}, []string{"shard", "resource"})
-	// Bytes is what etcd holds because of each shard.
+	// Bytes is the size of the data of each shard in etcd.
 	Bytes = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "bytes", StabilityLevel: metrics.ALPHA,
-		Help: "What etcd holds because of each shard, in bytes: what is there (present), and what the shard has replaced or removed in the last ten minutes (replaced). Looked at once a minute.",
+		Help: "Size of the data of each shard in etcd in bytes: current objects (present), and revisions replaced or deleted in the last ten minutes (replaced). Updated once a minute.",
 	}, []string{"shard", "state"})
-	// RefusedWrites counts what shards wanted to have beyond their bounds.
+	// RefusedWrites counts writes beyond the limits of a shard.
 	RefusedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "refused_writes_total", StabilityLevel: metrics.ALPHA,
-		Help: "Writes that were refused because a shard has as much in the cache as it may, by shard.",
+		Help: "Writes that were rejected because a shard has reached its limits, by shard.",
 	}, []string{"shard"})
-	// RemovedShards counts shards whose objects were removed.
+	// RemovedShards counts shards whose objects were garbage-collected.
 	RemovedShards = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "removed_shards_total", StabilityLevel: metrics.ALPHA,
-		Help: "Shards that are gone and whose objects were removed from the cache.",
+		Help: "Removed shards whose objects were deleted from the cache.",
 	})
-	// ParentConnected is 1 while this cache follows its parent in full.
+	// ParentConnected is 1 while all watches of the parent are open.
 	ParentConnected = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "parent_connected", StabilityLevel: metrics.ALPHA,
-		Help: "Whether all streams from the parent cache are open. Absent, or 0 in a replica that does not lead, without meaning.",
+		Help: "Whether all watches of the parent cache are open (1). Meaningful in the leading replica of a cache with a parent only.",
 	})
-	// ParentPending counts objects that are to be carried to or from the parent.
+	// ParentPending counts objects that are to be synchronized with the parent.
 	ParentPending = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "parent_pending", StabilityLevel: metrics.ALPHA,
-		Help: "Objects that are to be looked at for the parent cache, or were and failed.",
+		Help: "Objects that are not synchronized with the parent cache yet, including failed ones.",
 	})
-	// ParentWrites counts what was carried.
+	// ParentWrites counts synchronized objects.
 	ParentWrites = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "parent_writes_total", StabilityLevel: metrics.ALPHA,
 		Help: "Objects written to (up) and from (down) the parent cache.",
 	}, []string{"direction"})
 )
 
-// Register adds the series to those of the process, once.
+// Register registers the metrics once.
 var Register = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(Objects, Bytes, RefusedWrites, RemovedShards, ParentConnected, ParentPending, ParentWrites)
 })

@@ -1,0 +1,206 @@
+package hierarchy
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"github.com/atoll-dev/atoll/cacheserver/client"
+	"github.com/atoll-dev/atoll/logicalcluster"
+)
+
+// item identifies an object in both caches.
+type item struct {
+	gvr schema.GroupVersionResource
+	key client.Key
+}
+
+// cacheState is the observed state of one of the two caches.
+type cacheState struct {
+	name string
+	// changed is called with the items to sync.
+	changed func(items ...item)
+	now     func() time.Time
+
+	complete client.Completeness
+
+	lock    sync.Mutex
+	objects map[schema.GroupVersionResource]map[client.Key]summary
+	at      map[schema.GroupVersionResource]client.Position
+	broken  map[schema.GroupVersionResource]bool
+	// deleted are the objects whose deletion was observed, until it is synced: there is only one event.
+	deleted map[item]bool
+	// heartbeats is when the report of each shard changed last.
+	heartbeats map[string]time.Time
+}
+
+func newCacheState(name string, now func() time.Time, changed func(items ...item)) *cacheState {
+	return &cacheState{
+		name: name, now: now, changed: changed,
+		objects: map[schema.GroupVersionResource]map[client.Key]summary{}, at: map[schema.GroupVersionResource]client.Position{},
+		broken: map[schema.GroupVersionResource]bool{}, deleted: map[item]bool{}, heartbeats: map[string]time.Time{},
+	}
+}
+
+// get returns an object, and whether its absence means that it is deleted.
+func (s *cacheState) get(of item) (found summary, deleted bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	found = s.objects[of.gvr][of.key]
+	return found, !found.exists && (s.deleted[of] || s.complete.At(of.key.Shard, s.at[of.gvr]))
+}
+
+// clearDeletion removes an observed deletion.
+func (s *cacheState) clearDeletion(of item) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.deleted, of)
+}
+
+// report returns the report of a shard, and when it changed last.
+func (s *cacheState) report(shard string) (summary, time.Time) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.objects[client.Reports][reportKey(shard)], s.heartbeats[shard]
+}
+
+// connected returns whether the watch of a resource is open, so that the observed objects are current.
+func (s *cacheState) connected(gvr schema.GroupVersionResource) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.objects[gvr] != nil && !s.broken[gvr]
+}
+
+// synced returns whether that many watches are open, all of the same store.
+func (s *cacheState) synced(streams int) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if len(s.objects) < streams || len(s.broken) > 0 {
+		return false
+	}
+	for _, at := range s.at {
+		if at.Incarnation != s.at[client.Reports].Incarnation {
+			return false
+		}
+	}
+	return true
+}
+
+// forEach calls a function with every object while holding the lock.
+func (s *cacheState) forEach(callback func(of item)) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for gvr, objects := range s.objects {
+		for key := range objects {
+			callback(item{gvr, key})
+		}
+	}
+}
+
+// eventHandler updates a cacheState from the reflector of one resource. It implements client.EventHandler.
+type eventHandler struct {
+	*cacheState
+	gvr schema.GroupVersionResource
+	log klog.Logger
+}
+
+// OnReplace implements client.EventHandler.
+func (f eventHandler) OnReplace(objects []*client.Object, at client.Position) {
+	if f.gvr == client.Reports {
+		f.complete.OnReplace(objects, at)
+	}
+	known := make(map[client.Key]summary, len(objects))
+	for _, object := range objects {
+		known[object.Key] = f.read(object)
+	}
+	f.lock.Lock()
+	before := f.objects[f.gvr]
+	f.objects[f.gvr], f.at[f.gvr] = map[client.Key]summary{}, at
+	var items []item
+	for key, one := range known {
+		f.put(key, one, before[key])
+		items = append(items, item{f.gvr, key})
+	}
+	for key := range before {
+		if !known[key].exists {
+			items = append(items, item{f.gvr, key})
+		}
+	}
+	f.lock.Unlock()
+	f.changed(items...)
+}
+
+// OnEvent implements client.EventHandler.
+func (f eventHandler) OnEvent(change watch.EventType, object *client.Object, at client.Position) {
+	if f.gvr == client.Reports {
+		f.complete.OnEvent(change, object, at)
+	}
+	var known summary
+	if object != nil && change != watch.Deleted {
+		known = f.read(object)
+	}
+	f.lock.Lock()
+	f.at[f.gvr] = at
+	if object == nil {
+		f.lock.Unlock()
+		return
+	}
+	of := item{f.gvr, object.Key}
+	if change == watch.Deleted {
+		delete(f.objects[f.gvr], object.Key)
+		f.deleted[of] = true
+	} else {
+		delete(f.deleted, of)
+		f.put(object.Key, known, f.objects[f.gvr][object.Key])
+	}
+	f.lock.Unlock()
+	f.changed(of)
+}
+
+// put stores an object and records heartbeats. Callers must hold the lock.
+func (f eventHandler) put(key client.Key, known, before summary) {
+	f.objects[f.gvr][key] = known
+	if f.gvr == client.Reports && key == reportKey(key.Shard) && known.digest != before.digest {
+		f.heartbeats[key.Shard] = f.now()
+	}
+}
+
+// read returns the summary of an object.
+func (f eventHandler) read(object *client.Object) summary {
+	known, err := summarize(object)
+	if err != nil {
+		f.log.Error(err, "Decoding an object of the cache failed; it is not synchronized", "resource", f.gvr.GroupResource(), "key", object.Key)
+		return summary{exists: true}
+	}
+	return known
+}
+
+// OnConnect implements client.EventHandler.
+func (f eventHandler) OnConnect() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.broken[f.gvr] {
+		delete(f.broken, f.gvr)
+		if len(f.broken) == 0 {
+			f.log.Info("All watches of the cache are open again", "cache", f.name)
+		}
+	}
+}
+
+// OnDisconnect implements client.EventHandler.
+func (f eventHandler) OnDisconnect(err error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if len(f.broken) == 0 {
+		f.log.Info("Watching a cache failed, will retry", "cache", f.name, "reason", err)
+	}
+	f.broken[f.gvr] = true
+}
+
+// reportKey is the key of the report of a shard.
+func reportKey(shard string) client.Key {
+	return client.Key{Shard: shard, Cluster: logicalcluster.Root, Name: shard}
+}
