@@ -79,7 +79,7 @@ func (d *dependencies) controllerTasks() []func(context.Context) {
 		tasks = append(tasks, d.replication.publisher.Run, d.replication.replica.Persist)
 	}
 	if d.cachedResources != nil {
-		tasks = append(tasks, d.cachedResources.keeper.Run, d.cachedResources.publisher.Run)
+		tasks = append(tasks, d.cachedResources.replicator.Run, d.cachedResources.publisher.Run)
 	}
 	if o := d.options.SharedIndex; o.Enabled() {
 		source := routing.NewSource(d.registry, d.options.Shard.Name)
@@ -225,6 +225,6 @@ func (d *dependencies) cachedResourceControllers() []controller.Controller {
 	}
 	config.Publisher = d.cachedResources.publisher
 	return append(cachedresources.Controllers(config), cachedreplica.Wanted(cachedreplica.WantedConfig{
-		Registry: d.registry, Exports: references, Keeper: d.cachedResources.keeper,
+		Registry: d.registry, Exports: references, Replicator: d.cachedResources.replicator,
 	}))
 }

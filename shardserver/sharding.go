@@ -153,9 +153,9 @@ type shardReplication struct {
 // cachedResources are both sides of cached resources between shards: what this shard publishes to others, and the replicas
 // of what others publish for consumers on this shard.
 type cachedResources struct {
-	publisher *cachedpublisher.Publisher
-	store     *cachedreplica.Store
-	keeper    *cachedreplica.Keeper
+	publisher  *cachedpublisher.Publisher
+	store      *cachedreplica.Store
+	replicator *cachedreplica.Replicator
 }
 
 // createReplication creates the replica of what other shards publish and the publisher of this shard, if there is a cache
@@ -208,8 +208,8 @@ func (d *dependencies) createCachedResources() {
 	})
 	store := cachedreplica.NewStore(pool, d.definitions)
 	d.cachedResources = &cachedResources{
-		store:  store,
-		keeper: cachedreplica.NewKeeper(cachedreplica.KeeperConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.disk}),
+		store:      store,
+		replicator: cachedreplica.NewReplicator(cachedreplica.ReplicatorConfig{Store: store, Cache: d.replication.cache, Disk: d.replication.disk}),
 		publisher: cachedpublisher.New(cachedpublisher.Config{
 			Registry: d.registry, Shard: d.options.Shard.Name, Cache: d.replication.cache, Informer: d.replication.replica, Objects: d.clients.Dynamic,
 		}),

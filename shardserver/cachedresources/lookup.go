@@ -87,7 +87,7 @@ func (l Lookup) Of(ctx context.Context, slice *cachev1alpha1.ClusterCachedResour
 
 func (l Lookup) resource(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
 	named := slice.Spec.ClusterCachedResource
-	sight.ResourceFault = fmt.Sprintf("ClusterCachedResource %q was not found in %s; create it, or delete the slice", named.Name, place(named.Path))
+	sight.ResourceFault = fmt.Sprintf("ClusterCachedResource %q was not found in %s; create it, or delete the slice", named.Name, storageKey(named.Path))
 	cluster := logicalcluster.Of(slice)
 	if named.Path != "" {
 		var err error
@@ -161,7 +161,7 @@ func (f Finder) at(ctx context.Context, path, name string) ([]*cachev1alpha1.Clu
 
 func (l Lookup) export(ctx context.Context, slice *cachev1alpha1.ClusterCachedResourceEndpointSlice, sight *Sight) error {
 	named := slice.Spec.APIExport
-	sight.ExportFault = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", named.Name, place(named.Path))
+	sight.ExportFault = fmt.Sprintf("APIExport %q was not found in %s; create it, or delete the slice", named.Name, storageKey(named.Path))
 	reference, err := apiindex.NewReference(logicalcluster.Of(slice), named.Path, named.Name)
 	if err != nil {
 		return nil //nolint:nilerr // it is the fault that is reported
@@ -210,7 +210,7 @@ func EntryFor(export *apisv1alpha2.APIExport, slice *cachev1alpha1.ClusterCached
 }
 
 // place says where an object at a path is, which is beside the slice if there is none.
-func place(path string) string {
+func storageKey(path string) string {
 	if path == "" {
 		return "the workspace of the slice"
 	}

@@ -1,10 +1,10 @@
-// Package offers publishes in the cache server the objects that workspaces of this shard offer by ClusterCachedResources:
-// under their own group and version, as "<resource>:<identity>", with the word that they are complete once they are. Where
-// there is no other shard, nothing is published.
+// Package publisher publishes in the cache server the objects that ClusterCachedResources of this shard select: under
+// their own group and version, as "<resource>:<identity>", followed by a marker once they are complete. Without other
+// shards it publishes nothing.
 //
-// The controller of ClusterCachedResources (package cachedresources) asks for it, and tells in their status what became of
-// it. Copies are compared by the resource version of their originals, so that nothing is written twice. Changes of objects
-// are seen by one watch per resource that is offered anywhere on the shard, in its watch cache.
+// The controller of ClusterCachedResources (package cachedresources) calls it and reports the result in their status.
+// An object is written only if the resource version of its original has changed. Changes are observed by one watch of
+// the watch cache per resource, whatever the number of logical clusters.
 //
-// What other shards make of it is the matter of package copies.
+// Replicas of objects of other shards are in package replica.
 package publisher

@@ -23,10 +23,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// writers is how many copies of one offer are written at once.
+// writers is the number of concurrent writes of one ClusterCachedResource.
 const writers = 4
 
-// step is what is to be done about one object.
+// step is an operation on one object in the cache.
 type step int
 
 const (
@@ -35,9 +35,9 @@ const (
 	remove
 )
 
-// plan compares the objects that an offer selects with the copies in the cache, by name. Objects that are being deleted
-// stay as they are, or are not there, until they have no finalizers.
-func plan(objects []crdstorage.Object, copies map[string]copied) map[string]step {
+// plan compares the selected objects with those in the cache, by name. Objects that are being deleted stay as they are
+// until they have no finalizers.
+func plan(objects []crdstorage.Object, copies map[string]publishedObject) map[string]step {
 	steps := make(map[string]step, len(objects))
 	for i := range objects {
 		object := &objects[i]
@@ -61,8 +61,8 @@ func plan(objects []crdstorage.Object, copies map[string]copied) map[string]step
 	return steps
 }
 
-// bring makes the copies of an offer what it selects, and says so when they are.
-func (p *Publisher) bring(ctx context.Context, at *standing, offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
+// bring writes and deletes objects as planned, and then publishes the completeness marker.
+func (p *Publisher) bring(ctx context.Context, at *publishedState, offer *cachev1alpha1.ClusterCachedResource, resource *storage.Resource) error {
 	objects, err := list(ctx, resource, cachedresources.Selector(offer))
 	if err != nil {
 		return err
@@ -114,13 +114,13 @@ func (p *Publisher) bring(ctx context.Context, at *standing, offer *cachev1alpha
 	return p.sayComplete(ctx, at)
 }
 
-// isRefused tells whether the cache will never take an object.
+// isRefused returns whether the cache will never accept an object.
 func isRefused(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "request is too large")
 }
 
-// list returns the objects of the context's logical cluster that are offered, as the watch cache has them.
+// list returns the selected objects of the logical cluster of the context from the watch cache.
 func list(ctx context.Context, resource *storage.Resource, selector labels.Selector) ([]crdstorage.Object, error) {
 	gr := resource.GVR.GroupResource()
 	ctx = request.WithNamespace(request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: gr.Group, Resource: gr.Resource}), "")
@@ -135,8 +135,8 @@ func list(ctx context.Context, resource *storage.Resource, selector labels.Selec
 	return objects.Items, nil
 }
 
-// write creates or replaces one copy.
-func (p *Publisher) write(ctx context.Context, at *standing, object *crdstorage.Object, have copied, published bool) (*client.Object, error) {
+// write creates or replaces one object in the cache.
+func (p *Publisher) write(ctx context.Context, at *publishedState, object *crdstorage.Object, have publishedObject, published bool) (*client.Object, error) {
 	content, err := p.content(ctx, at, object)
 	if err != nil {
 		return nil, err
@@ -154,8 +154,8 @@ func (p *Publisher) write(ctx context.Context, at *standing, object *crdstorage.
 	return p.cfg.Cache.Create(ctx, at.resource, at.cluster, content)
 }
 
-// content returns what is to stand in the cache: the object in the version in which it is offered, with where it is from.
-func (p *Publisher) content(ctx context.Context, at *standing, object *crdstorage.Object) (*unstructured.Unstructured, error) {
+// content returns the object to publish, in the published version, annotated with its origin.
+func (p *Publisher) content(ctx context.Context, at *publishedState, object *crdstorage.Object) (*unstructured.Unstructured, error) {
 	content, err := object.Unstructured()
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", object.GetName(), err)

@@ -20,12 +20,12 @@ func object(t *testing.T, name, uid string, version uint64, more string) crdstor
 
 func TestWhatIsPublished(t *testing.T) {
 	const deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
-	as := func(uid, version string) map[string]copied {
-		return map[string]copied{"a": {of: original{uid, version}}}
+	as := func(uid, version string) map[string]publishedObject {
+		return map[string]publishedObject{"a": {of: original{uid, version}}}
 	}
 	for name, tc := range map[string]struct {
 		objects []crdstorage.Object
-		copies  map[string]copied
+		copies  map[string]publishedObject
 		want    step
 	}{
 		"what is new is written":                          {[]crdstorage.Object{object(t, "a", "u", 7, "")}, nil, write},

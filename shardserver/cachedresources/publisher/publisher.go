@@ -25,33 +25,33 @@ import (
 
 var offered = cachev1alpha1.Resource("clustercachedresources")
 
-// Config is what a Publisher works with.
+// Config configures a Publisher.
 type Config struct {
 	Registry *storage.Registry
 	// Shard is the name of this shard.
 	Shard string
-	// Cache is written to. Mirror knows whether it answers, and which store is behind it.
+	// Cache is written to; Informer has whether it is available, and its incarnation.
 	Cache    *client.Client
 	Informer *replica.Informer
-	// Objects reads what is stored in another version than it is offered in.
+	// Objects reads objects that are stored in another version than the published one.
 	Objects dynamic.Interface
 }
 
 // Publisher implements cachedresources.Publisher. One replica of a shard uses it at a time.
 type Publisher struct {
-	cfg    Config
-	shards endpoints.AllShards
-	news   *news
-	// epoch rises whenever the cache may have lost something.
+	cfg         Config
+	shards      endpoints.AllShards
+	changeQueue *changeQueue
+	// epoch is incremented whenever the cache may have lost objects.
 	epoch atomic.Uint64
 
 	mu sync.Mutex
 	// offers is what stands in the cache, by offer. An entry goes with its offer (Forget, Withdraw), and all when this
 	// replica does not publish any more.
-	offers map[controller.Key]*standing
+	offers map[controller.Key]*publishedState
 	// followers see changes of objects, by the prefix of their storage. One goes with its last offer.
-	followers map[string]*follower
-	// running is the life of the followers; nil while this replica does not publish.
+	watches map[string]*objectWatch
+	// running is the context of Run; nil while this replica does not publish.
 	running context.Context //nolint:containedctx // it is that of Run
 	ending  sync.WaitGroup
 }
@@ -61,8 +61,8 @@ var _ cachedresources.Publisher = &Publisher{}
 // New returns a publisher.
 func New(cfg Config) *Publisher {
 	return &Publisher{
-		cfg: cfg, shards: endpoints.NewAllShards(cfg.Registry), news: newNews(),
-		offers: map[controller.Key]*standing{}, followers: map[string]*follower{},
+		cfg: cfg, shards: endpoints.NewAllShards(cfg.Registry), changeQueue: newChangeQueue(),
+		offers: map[controller.Key]*publishedState{}, watches: map[string]*objectWatch{},
 	}
 }
 
@@ -70,7 +70,7 @@ func New(cfg Config) *Publisher {
 // shards.
 func (p *Publisher) Inputs() []controller.Input {
 	return []controller.Input{
-		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, Keys: controller.ObjectKey, Stream: p.news.stream},
+		{Resource: schema.GroupResource{Resource: "objects of clustercachedresources"}, Keys: controller.ObjectKey, Stream: p.changeQueue.stream},
 		{Resource: schema.GroupResource{Resource: "published clustercachedresources"}, Keys: controller.ObjectKey, Stream: func(ctx context.Context) (watch.Interface, error) {
 			p.epoch.Add(1) // it is asked for again when the cache may have lost anything
 			return p.cfg.Informer.WatchPublished(ctx, offered)
@@ -78,11 +78,11 @@ func (p *Publisher) Inputs() []controller.Input {
 	}
 }
 
-// Run follows the objects that are offered until the context ends.
+// Run watches the selected objects until the context ends.
 func (p *Publisher) Run(ctx context.Context) {
 	p.mu.Lock()
 	p.running = ctx
-	for _, f := range p.followers {
+	for _, f := range p.watches {
 		p.start(f)
 	}
 	p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	p.mu.Lock()
 	p.running = nil
 	clear(p.offers)
-	clear(p.followers)
+	clear(p.watches)
 	p.mu.Unlock()
 	p.ending.Wait()
 }
@@ -105,9 +105,9 @@ func (p *Publisher) Publish(ctx context.Context, offer *cachev1alpha1.ClusterCac
 	if err != nil || !needed {
 		return cachedresources.Published{}, err
 	}
-	p.follow(key, resource)
-	at := p.standing(key)
-	known, err := p.look(ctx, at, p.place(offer, identity))
+	p.watchObjects(key, resource)
+	at := p.publishedState(key)
+	known, err := p.look(ctx, at, p.cacheResource(offer, identity))
 	if err == nil && known {
 		err = p.bring(ctx, at, offer, resource)
 	}
@@ -129,8 +129,8 @@ func (p *Publisher) Withdraw(ctx context.Context, offer *cachev1alpha1.ClusterCa
 		return false, err
 	}
 	if needed {
-		at := p.standing(key)
-		known, err := p.look(ctx, at, p.place(offer, offer.Status.IdentityHash))
+		at := p.publishedState(key)
+		known, err := p.look(ctx, at, p.cacheResource(offer, offer.Status.IdentityHash))
 		if err == nil && known {
 			err = p.withdraw(ctx, at)
 		}
@@ -147,15 +147,15 @@ func (p *Publisher) Forget(key controller.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.offers, key)
-	for prefix, f := range p.followers {
+	for prefix, f := range p.watches {
 		if f.remove(key) {
-			delete(p.followers, prefix)
+			delete(p.watches, prefix)
 		}
 	}
 }
 
-// needed tells whether there is anybody to publish for, or anything published already. Fails with ServiceUnavailable while
-// other shards are not known.
+// needed returns whether there are other shards, or published objects. It fails with ServiceUnavailable while other
+// shards are unknown.
 func (p *Publisher) needed(ctx context.Context, key controller.Key) (bool, error) {
 	p.mu.Lock()
 	at := p.offers[key]
@@ -172,8 +172,9 @@ func (p *Publisher) needed(ctx context.Context, key controller.Key) (bool, error
 	return false, err
 }
 
-// failed makes an error of what did not reach the cache wait for it, and has everything looked at after any other.
-func (p *Publisher) failed(ctx context.Context, at *standing, err error) error {
+// failed drops errors of connections, which are retried when the cache is back, and makes the next call read the cache
+// again after other errors.
+func (p *Publisher) failed(ctx context.Context, at *publishedState, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -187,9 +188,9 @@ func (p *Publisher) failed(ctx context.Context, at *standing, err error) error {
 }
 
 // place returns where the objects of an offer stand in the cache.
-func (p *Publisher) place(offer *cachev1alpha1.ClusterCachedResource, identity string) place {
+func (p *Publisher) cacheResource(offer *cachev1alpha1.ClusterCachedResource, identity string) cacheResource {
 	gvr := schema.GroupVersionResource{Group: offer.Spec.Group, Version: offer.Spec.Version, Resource: offer.Spec.Resource}
-	return place{client.CachedResource(gvr, identity), logicalcluster.Of(offer)}
+	return cacheResource{client.CachedResource(gvr, identity), logicalcluster.Of(offer)}
 }
 
 func keyOf(offer *cachev1alpha1.ClusterCachedResource) controller.Key {

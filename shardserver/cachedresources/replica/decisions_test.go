@@ -59,7 +59,7 @@ func TestWhatCanBeFollowed(t *testing.T) {
 
 func TestWhatIsBelievedOfASource(t *testing.T) {
 	source, _ := SourceOf(offer(func(*cachev1alpha1.ClusterCachedResource) {}))
-	f := &follower{source: source}
+	f := &eventHandler{source: source}
 	whole := func(change func(*client.Object)) *client.Object {
 		object := &client.Object{Key: client.Key{Shard: "alpha", Cluster: source.Cluster, Name: "a"}}
 		object.APIVersion = "example.io/v1"
@@ -79,7 +79,7 @@ func TestWhatIsBelievedOfASource(t *testing.T) {
 		"nor the word that it is complete": {whole(func(o *client.Object) { o.Key = client.CompleteKey("alpha", source.Cluster) }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := f.believes(tc.object); got != tc.want {
+			if got := f.trusts(tc.object); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -93,12 +93,12 @@ func TestWhatIsBelievedOfASource(t *testing.T) {
 func TestKeysOfCopies(t *testing.T) {
 	cluster := logicalcluster.MustParseName("provider")
 	for key, want := range map[string]struct {
-		of     copyKey
+		of     sourceKey
 		prefix string
 		ok     bool
 	}{
-		"example.io/widgets/" + identity + "/provider/a": {copyKey{place{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}, cluster}, "example.io/widgets/" + identity + "/provider/", true},
-		"core/widgets/" + identity + "/provider/a":       {copyKey{place{schema.GroupResource{Resource: "widgets"}, identity}, cluster}, "core/widgets/" + identity + "/provider/", true},
+		"example.io/widgets/" + identity + "/provider/a": {sourceKey{storageKey{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}, cluster}, "example.io/widgets/" + identity + "/provider/", true},
+		"core/widgets/" + identity + "/provider/a":       {sourceKey{storageKey{schema.GroupResource{Resource: "widgets"}, identity}, cluster}, "core/widgets/" + identity + "/provider/", true},
 		"example.io/widgets/provider/a":                  {},
 		"example.io/widgets/x/*/a/b":                     {},
 	} {
@@ -110,7 +110,7 @@ func TestKeysOfCopies(t *testing.T) {
 }
 
 func TestASourceIsWantedOnceAndTheirNumberIsBounded(t *testing.T) {
-	k := NewKeeper(KeeperConfig{})
+	k := NewReplicator(ReplicatorConfig{})
 	if k.Wanted() != nil {
 		t.Error("something is wanted before anybody said so")
 	}
@@ -153,7 +153,7 @@ func TestNobodyTakesThePlacesOfOthers(t *testing.T) {
 	for i := range 2 * maxSources {
 		greedy = append(greedy, of("a-greedy", i))
 	}
-	k := NewKeeper(KeeperConfig{})
+	k := NewReplicator(ReplicatorConfig{})
 	k.Want(t.Context(), greedy)
 	before := k.Wanted()
 	modest := of("z-modest", 1)

@@ -1,15 +1,15 @@
-// Package copies keeps, on the shards of consumers, what workspaces of other shards offer by ClusterCachedResources: only
-// what an export that is bound here shows, for as long as it is.
+// Package replica keeps, on the shards of consumers, replicas of the objects that ClusterCachedResources of other
+// shards publish: only of those that an export bound on this shard shows, for as long as it is bound.
 //
-//	Source      what is copied: a resource, under an identity, of one logical cluster of one shard
-//	Wanted      the controller that finds out which sources there have to be
-//	Keeper      follows each of them in the cache and writes what it sees; runs in one replica of a shard
-//	Store       serves the copies to consumers; runs in all replicas
+//	Source      the objects of one resource, under an identity, of one logical cluster of one shard
+//	Wanted      the controller that computes the required sources
+//	Replicator  runs a reflector per source and writes the replicas; in one server of a shard
+//	Store       serves the replicas to consumers; in all servers
 //
-// Copies lie in the shard's own etcd, in storages like those of custom resources, but beside the keys of everything that
-// is the shard's own, and unknown to the registry: no controller ever takes them for objects of a logical cluster. So
-// versions, watches and pages of them are those of any resource, all replicas agree, and a shard serves them without a
-// cache, after a restart, too. What is not known completely is not served at all.
+// Replicas are in the shard's own etcd, in storages like those of custom resources, but apart from the keys of the
+// shard's own objects and unknown to the registry, so controllers never take them for objects of a logical cluster.
+// Versions, watches and pages are those of any resource, all servers of a shard agree, and a shard serves them without
+// a cache, also after a restart. Replicas that are not complete are not served.
 //
-// What is copied elsewhere of this shard's objects is the matter of package offers.
+// Publishing is in package publisher.
 package replica

@@ -17,25 +17,25 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/customresources/crdstorage"
 )
 
-// writers is how many copies are written at once when a list brings many.
+// writers is the number of concurrent writes of a list.
 const writers = 8
 
-// follower writes down what the stream of a source tells. It implements client.EventHandler: it holds the stream up for as
-// long as the shard's own etcd takes.
-type follower struct {
-	ctx    context.Context //nolint:containedctx // it is the lifetime of the stream
-	source Source
-	held   *held
-	// missing are copies that are not in the cache of the stream. They are forgotten when the shard says that everything is
-	// there: a cache that was emptied is filled again by and by.
+// eventHandler writes what the reflector of a source receives. It implements client.EventHandler. It blocks the
+// reflector while it writes to etcd.
+type eventHandler struct {
+	ctx         context.Context //nolint:containedctx // it is the lifetime of the stream
+	source      Source
+	openStorage *openStorage
+	// missing are replicas that are not in the cache. They are deleted when the shard reports that the source is
+	// complete: an emptied cache is refilled gradually.
 	missing map[string]bool
 }
 
-// OnReplace takes over what is in the cache.
-func (f *follower) OnReplace(objects []*client.Object, _ client.Position) {
+// OnReplace applies a list.
+func (f *eventHandler) OnReplace(objects []*client.Object, _ client.Position) {
 	var stored map[string]original
-	f.persist("Reading copies", func() (err error) {
-		stored, err = f.held.list(f.ctx, f.source.Cluster)
+	f.persist("Listing replicas", func() (err error) {
+		stored, err = f.openStorage.list(f.ctx, f.source.Cluster)
 		return err
 	})
 	f.missing = make(map[string]bool, len(stored))
@@ -50,7 +50,7 @@ func (f *follower) OnReplace(objects []*client.Object, _ client.Position) {
 			complete = true
 			continue
 		}
-		if !f.believes(object) {
+		if !f.trusts(object) {
 			continue
 		}
 		delete(f.missing, object.Name)
@@ -69,18 +69,18 @@ func (f *follower) OnReplace(objects []*client.Object, _ client.Position) {
 	}
 }
 
-// OnEvent takes over one change.
-func (f *follower) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
+// OnEvent applies one change.
+func (f *eventHandler) OnEvent(change watch.EventType, object *client.Object, _ client.Position) {
 	switch {
 	case object == nil: // a bookmark
 	case f.isComplete(object):
 		if change != watch.Deleted {
 			f.complete()
 		}
-	case !f.believes(object):
+	case !f.trusts(object):
 	case change == watch.Deleted:
 		delete(f.missing, object.Name)
-		f.persist("Removing a copy", func() error { return f.held.drop(f.ctx, f.source.Cluster, object.Name) })
+		f.persist("Deleting a replica", func() error { return f.openStorage.drop(f.ctx, f.source.Cluster, object.Name) })
 	default:
 		delete(f.missing, object.Name)
 		f.keep(object)
@@ -88,53 +88,53 @@ func (f *follower) OnEvent(change watch.EventType, object *client.Object, _ clie
 }
 
 // OnConnect implements client.EventHandler.
-func (f *follower) OnConnect() {}
+func (f *eventHandler) OnConnect() {}
 
-// OnDisconnect implements client.EventHandler. The mirror tells of a cache that is away.
-func (f *follower) OnDisconnect(err error) {
-	klog.FromContext(f.ctx).V(2).Info("What another shard offers is not followed until the cache answers", "resource", f.source.Resource, "cluster", f.source.Cluster, "shard", f.source.Shard, "reason", err)
+// OnDisconnect implements client.EventHandler. The replica informer logs outages of the cache.
+func (f *eventHandler) OnDisconnect(err error) {
+	klog.FromContext(f.ctx).V(2).Info("Watching a cached resource of another shard failed, will retry", "resource", f.source.Resource, "cluster", f.source.Cluster, "shard", f.source.Shard, "reason", err)
 }
 
-// isComplete tells whether an object is the word of its shard that everything is in the cache.
-func (f *follower) isComplete(object *client.Object) bool {
+// isComplete returns whether an object is the completeness marker of the source.
+func (f *eventHandler) isComplete(object *client.Object) bool {
 	return object.Key == client.CompleteKey(f.source.Shard, f.source.Cluster)
 }
 
-// believes tells whether an object is one that the source can have.
-func (f *follower) believes(object *client.Object) bool {
+// trusts returns whether an object can belong to the source.
+func (f *eventHandler) trusts(object *client.Object) bool {
 	return object.Shard == f.source.Shard && object.Cluster == f.source.Cluster && object.Namespace == "" &&
 		object.APIVersion == f.source.Resource.GroupVersion().String() && len(content.IsPathSegmentName(object.Name)) == 0
 }
 
-// complete forgets what is not in the cache, and says that the rest is all that there is.
-func (f *follower) complete() {
+// complete deletes the missing replicas and marks the rest as complete.
+func (f *eventHandler) complete() {
 	for name := range f.missing {
-		f.persist("Removing a copy", func() error { return f.held.drop(f.ctx, f.source.Cluster, name) })
+		f.persist("Deleting a replica", func() error { return f.openStorage.drop(f.ctx, f.source.Cluster, name) })
 	}
 	f.missing = nil
-	f.persist("Noting that copies are complete", func() error { return f.held.complete(f.ctx, f.source) })
+	f.persist("Marking replicas as complete", func() error { return f.openStorage.complete(f.ctx, f.source) })
 }
 
-func (f *follower) persist(what string, do func() error) { persist(f.ctx, what, f.source, do) }
+func (f *eventHandler) persist(what string, do func() error) { persist(f.ctx, what, f.source, do) }
 
-// keep writes a copy. What can never be stored is left out, so that it does not hold up the rest.
-func (f *follower) keep(object *client.Object) {
+// keep writes a replica. Objects that can never be stored are skipped, so that they do not block others.
+func (f *eventHandler) keep(object *client.Object) {
 	made, err := copyOf(object)
 	if err == nil {
-		f.persist("Writing a copy", func() error {
-			err := f.held.keep(f.ctx, f.source.Cluster, made)
+		f.persist("Writing a replica", func() error {
+			err := f.openStorage.keep(f.ctx, f.source.Cluster, made)
 			if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrGRPCRequestTooLarge) {
-				klog.FromContext(f.ctx).Error(err, "What another shard offers is too large to be copied", "object", object.Key)
+				klog.FromContext(f.ctx).Error(err, "A cached resource of another shard is too large to be replicated", "object", object.Key)
 				return nil
 			}
 			return err
 		})
 		return
 	}
-	klog.FromContext(f.ctx).Error(err, "What another shard offers cannot be copied", "object", object.Key)
+	klog.FromContext(f.ctx).Error(err, "Replicating a cached resource of another shard failed", "object", object.Key)
 }
 
-// copyOf returns an object as it is stored here. Who manages which of its fields nobody needs who cannot write it.
+// copyOf returns an object as it is stored here, without managed fields: replicas are read-only.
 func copyOf(object *client.Object) (*crdstorage.Object, error) {
 	whole, err := object.Unstructured()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // identityBytes is the length of every identity, a SHA-256.
 const identityBytes = 32
 
-// Source is what is copied: the objects of one resource, under an identity, of one logical cluster of another shard.
+// Source identifies the objects to replicate: one resource, under an identity, of one logical cluster of another shard.
 type Source struct {
 	// Resource has the plain name of the resource, in the version in which it is offered.
 	Resource schema.GroupVersionResource
@@ -23,23 +23,23 @@ type Source struct {
 	Cluster  logicalcluster.Name
 }
 
-// place is where copies lie: of all versions of a resource, whichever shard has them.
-type place struct {
+// storageKey identifies a storage of replicas: all versions of a resource, of whichever shard.
+type storageKey struct {
 	resource schema.GroupResource
 	identity string
 }
 
-// copyKey names the copies of one source, as long as that is offered.
-type copyKey struct {
-	place
+// sourceKey identifies the replicas of one source.
+type sourceKey struct {
+	storageKey
 	cluster logicalcluster.Name
 }
 
-func (s Source) place() place     { return place{s.Resource.GroupResource(), s.Identity} }
-func (s Source) copyKey() copyKey { return copyKey{s.place(), s.Cluster} }
+func (s Source) storageKey() storageKey { return storageKey{s.Resource.GroupResource(), s.Identity} }
+func (s Source) sourceKey() sourceKey   { return sourceKey{s.storageKey(), s.Cluster} }
 
-// SourceOf returns what an offer of another shard makes known, and whether that makes sense: what other shards say becomes
-// part of URLs and keys.
+// SourceOf returns the source of a ClusterCachedResource of another shard, and whether it is valid: fields of other
+// shards become part of URLs and keys.
 func SourceOf(offer *cachev1alpha1.ClusterCachedResource) (Source, bool) {
 	offered := offer.Spec.GroupVersionResource
 	s := Source{

@@ -23,36 +23,35 @@ import (
 )
 
 const (
-	// segment stands in the keys of copies in the place of a group, which no API group can be called.
+	// segment takes the place of the API group in the keys of replicas. No API group can have this name.
 	segment = "~copies"
-	// idleTimeout is for how long a storage stays open that nobody uses.
+	// idleTimeout is how long an unused storage stays open.
 	idleTimeout = 5 * time.Minute
-	// closeInterval is how often idle storages are looked for.
+	// closeInterval is the interval at which idle storages are closed.
 	closeInterval = time.Minute
-	// patience is how long a request waits for copies that are on their way: it may be the first after a binding.
-	patience     = 3 * time.Second
-	patiencePoll = 50 * time.Millisecond
+	// completeTimeout is how long a request waits for replicas to be complete: it may be the first after a binding.
+	completeTimeout = 3 * time.Second
+	completePoll    = 50 * time.Millisecond
 )
 
-// marks holds one object for each source whose copies are complete. It is no logical cluster that anybody has.
-var marks = logicalcluster.MustParseName("system:copies")
+// completeMarkers has one object for each source with complete replicas. No user has this logical cluster.
+var completeMarkers = logicalcluster.MustParseName("system:copies")
 
-// Prefix returns what the keys of copies begin with, for the prefix of all keys of a shard.
+// Prefix returns the key prefix of replicas for the prefix of all keys of a shard.
 func Prefix(ofShard string) string { return path.Join("/", ofShard, segment) }
 
-// Store serves copies. It opens the storages that requests or the Keeper ask for, and closes them when nobody has for a
-// while, so that there is none without an offer that this shard shows.
+// Store serves replicas. It opens storages on demand, and closes them when they are idle.
 type Store struct {
 	pool    *crdstorage.Pool
 	catalog *crdregistry.Registry
 
 	mu     sync.Mutex
-	open   map[place]*held
+	open   map[storageKey]*openStorage
 	closed bool
 }
 
-// held is an open storage.
-type held struct {
+// openStorage is a storage with its users.
+type openStorage struct {
 	storage *crdstorage.Storage
 	release func()
 	users   int
@@ -62,21 +61,21 @@ type held struct {
 	contents map[types.UID]*crdregistry.CompiledCRD
 }
 
-// NewStore returns a store over a pool of its own, whose keys begin with Prefix.
+// NewStore returns a store over its own pool, whose keys start with Prefix.
 func NewStore(pool *crdstorage.Pool, catalog *crdregistry.Registry) *Store {
-	return &Store{pool: pool, catalog: catalog, open: map[place]*held{}}
+	return &Store{pool: pool, catalog: catalog, open: map[storageKey]*openStorage{}}
 }
 
-// Run closes what is idle until the context ends.
+// Run closes idle storages until the context ends.
 func (s *Store) Run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(context.Context) { s.closeIdle(time.Now()) }, closeInterval)
 }
 
-// Close closes everything, at the end of the process. Requests may be under way.
+// Close closes all storages at the end of the process. Requests may be in flight.
 func (s *Store) Close() {
 	s.mu.Lock()
 	open := s.open
-	s.open, s.closed = map[place]*held{}, true
+	s.open, s.closed = map[storageKey]*openStorage{}, true
 	s.mu.Unlock()
 	for _, h := range open {
 		h.close()
@@ -84,7 +83,7 @@ func (s *Store) Close() {
 }
 
 // close closes a storage that nobody can reach any more, or whose store is closed: its contents stay what they are.
-func (h *held) close() {
+func (h *openStorage) close() {
 	for _, content := range h.contents {
 		content.Close()
 	}
@@ -93,7 +92,7 @@ func (h *held) close() {
 
 // closeIdle closes storages that nobody has used for a while, and contents whose definition is not what it was.
 func (s *Store) closeIdle(now time.Time) {
-	var idle []*held
+	var idle []*openStorage
 	var old []*crdregistry.CompiledCRD
 	s.mu.Lock()
 	for at, h := range s.open {
@@ -118,7 +117,7 @@ func (s *Store) closeIdle(now time.Time) {
 }
 
 // acquire returns an open storage. Call done when it is not used any more.
-func (s *Store) acquire(at place) (h *held, done func(), err error) {
+func (s *Store) acquire(at storageKey) (h *openStorage, done func(), err error) {
 	s.mu.Lock()
 	h, closed := s.open[at], s.closed
 	if h != nil {
@@ -149,7 +148,7 @@ func (s *Store) acquire(at place) (h *held, done func(), err error) {
 
 // keep makes an open storage known, unless somebody was faster, with one user more. It returns nil when everything was
 // closed meanwhile: nobody would close this one.
-func (s *Store) keep(at place, storage *crdstorage.Storage, release func()) *held {
+func (s *Store) keep(at storageKey, storage *crdstorage.Storage, release func()) *openStorage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -157,7 +156,7 @@ func (s *Store) keep(at place, storage *crdstorage.Storage, release func()) *hel
 	}
 	h := s.open[at]
 	if h == nil {
-		h = &held{storage: storage, release: release, contents: map[types.UID]*crdregistry.CompiledCRD{}}
+		h = &openStorage{storage: storage, release: release, contents: map[types.UID]*crdregistry.CompiledCRD{}}
 		s.open[at] = h
 	} else {
 		release() // not the last: the other one has acquired it, too
@@ -169,7 +168,7 @@ func (s *Store) keep(at place, storage *crdstorage.Storage, release func()) *hel
 func errClosed() error { return apierrors.NewServiceUnavailable("the server is shutting down") }
 
 // content returns what serves a storage as a schema describes it.
-func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID) (*crdregistry.CompiledCRD, error) {
+func (s *Store) content(ctx context.Context, h *openStorage, at storageKey, schema types.UID) (*crdregistry.CompiledCRD, error) {
 	s.mu.Lock()
 	known := h.contents[schema]
 	s.mu.Unlock()
@@ -199,7 +198,7 @@ func (s *Store) content(ctx context.Context, h *held, at place, schema types.UID
 // describes it. The logical cluster of the request is that of the source; how objects are shown, crdstorage.WithProjection says. On
 // an error nothing was written; it is a ServiceUnavailable while the copies are not complete.
 func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, schema types.UID) error {
-	h, done, err := s.acquire(source.place())
+	h, done, err := s.acquire(source.storageKey())
 	if err != nil {
 		return err
 	}
@@ -207,16 +206,16 @@ func (s *Store) Serve(w http.ResponseWriter, req *http.Request, source Source, s
 	if err := h.known(req.Context(), source); err != nil {
 		return err
 	}
-	content, err := s.content(req.Context(), h, source.place(), schema)
+	content, err := s.content(req.Context(), h, source.storageKey(), schema)
 	if err != nil {
 		return err
 	}
 	return content.ServeReads(w, req)
 }
 
-// Labels returns the labels of one object of a source, or fails as Serve does, or with NotFound.
+// Labels returns the labels of one object of a source. It fails as Serve does, or with NotFound.
 func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.Set, error) {
-	h, done, err := s.acquire(source.place())
+	h, done, err := s.acquire(source.storageKey())
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +231,7 @@ func (s *Store) Labels(ctx context.Context, source Source, name string) (labels.
 }
 
 // get reads an object, at the resource version "0" from memory.
-func (h *held) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
+func (h *openStorage) get(ctx context.Context, cluster logicalcluster.Name, name, version string) (*crdstorage.Object, error) {
 	ctx = request.WithNamespace(logicalcluster.With(crdstorage.WithoutProjection(ctx), cluster), "")
 	object, err := h.storage.Store().Get(ctx, name, &metav1.GetOptions{ResourceVersion: version})
 	if err != nil {
@@ -246,10 +245,10 @@ func (h *held) get(ctx context.Context, cluster logicalcluster.Name, name, versi
 }
 
 // known returns nil when the copies of a source are complete. A while is waited for that.
-func (h *held) known(ctx context.Context, source Source) error {
+func (h *openStorage) known(ctx context.Context, source Source) error {
 	var missing error
-	err := wait.PollUntilContextTimeout(ctx, patiencePoll, patience, true, func(ctx context.Context) (bool, error) {
-		mark, err := h.get(ctx, marks, source.Cluster.String(), "0")
+	err := wait.PollUntilContextTimeout(ctx, completePoll, completeTimeout, true, func(ctx context.Context) (bool, error) {
+		mark, err := h.get(ctx, completeMarkers, source.Cluster.String(), "0")
 		switch {
 		case err == nil && mark.GetAnnotations()[client.ShardAnnotation] == source.Shard:
 			return true, nil

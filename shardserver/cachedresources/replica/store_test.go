@@ -7,7 +7,7 @@ import (
 )
 
 func TestAStorageThatWasOpenedWhileEverythingWasClosedIsNotKept(t *testing.T) {
-	store, at := NewStore(nil, nil), place{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}
+	store, at := NewStore(nil, nil), storageKey{schema.GroupResource{Group: "example.io", Resource: "widgets"}, identity}
 	released := 0
 	if store.keep(at, nil, func() { released++ }) == nil {
 		t.Fatal("not kept while the store is open")

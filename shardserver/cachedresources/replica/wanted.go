@@ -19,7 +19,7 @@ import (
 
 // compareAgain is how often it is looked again who consumes what: bindings are counted by an index that may be a moment
 // behind the event of one.
-const compareAgain = 2 * time.Second
+const resyncDelay = 2 * time.Second
 
 var (
 	slicesOfOffers = cachev1alpha1.Resource("clustercachedresourceendpointslices")
@@ -30,9 +30,9 @@ var (
 
 // WantedConfig is what the controller works with.
 type WantedConfig struct {
-	Registry *storage.Registry
-	Exports  cachedresources.Exports
-	Keeper   *Keeper
+	Registry   *storage.Registry
+	Exports    cachedresources.Exports
+	Replicator *Replicator
 }
 
 type wanted struct {
@@ -112,15 +112,15 @@ func (w *wanted) reconcile(ctx context.Context, _ controller.Key) (controller.Re
 	}
 	// Slices that other shards have not told of yet do not end what they ask for.
 	if err := w.Registry.Elsewhere().Known(slicesOfOffers); err != nil || len(failed) > 0 {
-		sources = append(w.Keeper.Wanted(), sources...)
-		if w.Keeper.Wanted() == nil { // what was copied before the start is not to be removed yet
-			return controller.Result{RequeueAfter: compareAgain}, errors.Join(append(failed, err)...)
+		sources = append(w.Replicator.Wanted(), sources...)
+		if w.Replicator.Wanted() == nil { // what was copied before the start is not to be removed yet
+			return controller.Result{RequeueAfter: resyncDelay}, errors.Join(append(failed, err)...)
 		}
 	}
-	w.Keeper.Want(ctx, sources)
+	w.Replicator.Want(ctx, sources)
 	result := controller.Result{}
 	if len(known) > 0 {
-		result.RequeueAfter = compareAgain
+		result.RequeueAfter = resyncDelay
 	}
 	return result, errors.Join(failed...)
 }

@@ -16,32 +16,33 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// followAgain is how long to wait before a watch that ended is started anew.
-const followAgain = 200 * time.Millisecond
+// watchRetry is the delay before a watch that ended is restarted.
+const watchRetry = 200 * time.Millisecond
 
-// follower sees changes of the objects of one storage, in all logical clusters, for those that offer any.
-type follower struct {
+// objectWatch watches the objects of one storage in all logical clusters, and enqueues the ClusterCachedResources that
+// select them.
+type objectWatch struct {
 	publisher *Publisher
-	// prefix is that of the storage.
+	// prefix is the etcd prefix of the storage.
 	prefix string
 	// offers are those of each logical cluster. The publisher's lock guards them.
 	offers map[logicalcluster.Name]map[controller.Key]bool
 	end    context.CancelFunc
 }
 
-// follow has an offer looked at when objects of its resource change.
-func (p *Publisher) follow(key controller.Key, resource *storage.Resource) {
+// watchObjects enqueues a ClusterCachedResource when objects of its resource change.
+func (p *Publisher) watchObjects(key controller.Key, resource *storage.Resource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for prefix, f := range p.followers { // one of several definitions may serve it by now
+	for prefix, f := range p.watches { // one of several definitions may serve it by now
 		if prefix != resource.Prefix && f.remove(key) {
-			delete(p.followers, prefix)
+			delete(p.watches, prefix)
 		}
 	}
-	f := p.followers[resource.Prefix]
+	f := p.watches[resource.Prefix]
 	if f == nil {
-		f = &follower{publisher: p, prefix: resource.Prefix, offers: map[logicalcluster.Name]map[controller.Key]bool{}, end: func() {}}
-		p.followers[resource.Prefix] = f
+		f = &objectWatch{publisher: p, prefix: resource.Prefix, offers: map[logicalcluster.Name]map[controller.Key]bool{}, end: func() {}}
+		p.watches[resource.Prefix] = f
 		p.start(f)
 	}
 	if f.offers[key.Cluster] == nil {
@@ -50,8 +51,8 @@ func (p *Publisher) follow(key controller.Key, resource *storage.Resource) {
 	f.offers[key.Cluster][key] = true
 }
 
-// start begins to follow, if this replica publishes. The lock is held.
-func (p *Publisher) start(f *follower) {
+// start starts a watch if this replica publishes. Callers must hold mu.
+func (p *Publisher) start(f *objectWatch) {
 	if p.running == nil || p.running.Err() != nil {
 		return
 	}
@@ -63,8 +64,8 @@ func (p *Publisher) start(f *follower) {
 	})
 }
 
-// remove takes an offer out, and ends with the last, which it tells. The publisher's lock is held.
-func (f *follower) remove(key controller.Key) (last bool) {
+// remove removes a ClusterCachedResource, and ends the watch with the last one. Callers must hold the publisher's mu.
+func (f *objectWatch) remove(key controller.Key) (last bool) {
 	delete(f.offers[key.Cluster], key)
 	if len(f.offers[key.Cluster]) == 0 {
 		delete(f.offers, key.Cluster)
@@ -76,17 +77,17 @@ func (f *follower) remove(key controller.Key) (last bool) {
 	return true
 }
 
-// run follows until the context ends.
-func (f *follower) run(ctx context.Context) {
+// run watches until the context ends.
+func (f *objectWatch) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
+		if err := f.watchObjects(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("The watch of objects that are offered ended, starting it again", "prefix", f.prefix, "reason", err)
 		}
-	}, followAgain)
+	}, watchRetry)
 }
 
 // follow runs one watch to its end. All offers are looked at when it has begun: nobody told of changes before.
-func (f *follower) follow(ctx context.Context) error {
+func (f *objectWatch) watchObjects(ctx context.Context) error {
 	registry := f.publisher.cfg.Registry
 	changed := registry.Changed()
 	var resource *storage.Resource
@@ -121,8 +122,8 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// tell has the offers of a logical cluster looked at, or those of all.
-func (f *follower) tell(cluster logicalcluster.Name) {
+// tell enqueues the ClusterCachedResources of a logical cluster, or all.
+func (f *objectWatch) tell(cluster logicalcluster.Name) {
 	f.publisher.mu.Lock()
 	defer f.publisher.mu.Unlock()
 	clusters := []logicalcluster.Name{cluster}
@@ -131,7 +132,7 @@ func (f *follower) tell(cluster logicalcluster.Name) {
 	}
 	for _, cluster := range clusters {
 		for key := range f.offers[cluster] {
-			f.publisher.news.tell(key)
+			f.publisher.changeQueue.tell(key)
 		}
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// news are streams of the offers whose objects have changed. An offer stands in a stream once, however often it was told
-// of before somebody reads it.
-type news struct {
+// changeQueue queues ClusterCachedResources whose objects have changed, as a watch for controllers. A key is queued
+// once until it is read.
+type changeQueue struct {
 	mu      sync.Mutex
 	readers map[*reader]bool
 }
 
-func newNews() *news { return &news{readers: map[*reader]bool{}} }
+func newChangeQueue() *changeQueue { return &changeQueue{readers: map[*reader]bool{}} }
 
-// tell tells all streams of an offer.
-func (n *news) tell(key controller.Key) {
+// tell adds a key for every reader.
+func (n *changeQueue) tell(key controller.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for r := range n.readers {
@@ -33,10 +33,10 @@ func (n *news) tell(key controller.Key) {
 	}
 }
 
-// stream returns a stream for controller.Input: nothing exists, and changes follow.
-func (n *news) stream(ctx context.Context) (watch.Interface, error) {
+// stream returns a watch for controller.Input without initial objects.
+func (n *changeQueue) stream(ctx context.Context) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reader{news: n, cancel: cancel, events: make(chan watch.Event), more: make(chan struct{}, 1), pending: map[controller.Key]bool{}}
+	r := &reader{changeQueue: n, cancel: cancel, events: make(chan watch.Event), more: make(chan struct{}, 1), pending: map[controller.Key]bool{}}
 	n.mu.Lock()
 	n.readers[r] = true
 	n.mu.Unlock()
@@ -44,11 +44,11 @@ func (n *news) stream(ctx context.Context) (watch.Interface, error) {
 	return r, nil
 }
 
-// reader is one stream. It implements watch.Interface.
+// reader is one watch of the queue. It implements watch.Interface.
 type reader struct {
-	news   *news
-	cancel context.CancelFunc
-	events chan watch.Event
+	changeQueue *changeQueue
+	cancel      context.CancelFunc
+	events      chan watch.Event
 	// more tells that something is pending, which the lock of the news guards.
 	more    chan struct{}
 	pending map[controller.Key]bool
@@ -64,9 +64,9 @@ func (r *reader) run(ctx context.Context) {
 	defer close(r.events)
 	defer r.cancel()
 	defer func() {
-		r.news.mu.Lock()
-		defer r.news.mu.Unlock()
-		delete(r.news.readers, r)
+		r.changeQueue.mu.Lock()
+		defer r.changeQueue.mu.Unlock()
+		delete(r.changeQueue.readers, r)
 	}()
 	begin := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	if !r.send(ctx, watch.Event{Type: watch.Bookmark, Object: begin}) {
@@ -78,10 +78,10 @@ func (r *reader) run(ctx context.Context) {
 			return
 		case <-r.more:
 		}
-		r.news.mu.Lock()
+		r.changeQueue.mu.Lock()
 		pending := r.pending
 		r.pending = map[controller.Key]bool{}
-		r.news.mu.Unlock()
+		r.changeQueue.mu.Unlock()
 		for key := range pending {
 			of := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Name: key.Name, Annotations: map[string]string{logicalcluster.AnnotationKey: key.Cluster.String()},

@@ -14,7 +14,7 @@ import (
 func TestNewsTellOfAnOfferOnceAndEndWithTheirReader(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	n := newNews()
+	n := newChangeQueue()
 	stream, err := n.stream(ctx)
 	if err != nil {
 		t.Fatal(err)

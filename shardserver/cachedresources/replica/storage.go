@@ -30,7 +30,7 @@ func originalOf(annotations map[string]string, apiVersion string) original {
 func (o original) certain() bool { return o.uid != "" && o.resourceVersion != "" }
 
 // list returns of which originals there are copies in a logical cluster, by name.
-func (h *held) list(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
+func (h *openStorage) list(ctx context.Context, cluster logicalcluster.Name) (map[string]original, error) {
 	ctx = request.WithNamespace(logicalcluster.With(ctx, cluster), "")
 	found, err := h.storage.Store().List(ctx, &internalversion.ListOptions{})
 	if err != nil {
@@ -48,20 +48,20 @@ func (h *held) list(ctx context.Context, cluster logicalcluster.Name) (map[strin
 	return stored, nil
 }
 
-func (h *held) keep(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
+func (h *openStorage) keep(ctx context.Context, cluster logicalcluster.Name, object *crdstorage.Object) error {
 	return h.storage.Put(logicalcluster.With(ctx, cluster), object)
 }
 
-func (h *held) drop(ctx context.Context, cluster logicalcluster.Name, name string) error {
+func (h *openStorage) drop(ctx context.Context, cluster logicalcluster.Name, name string) error {
 	return h.storage.Delete(logicalcluster.With(ctx, cluster), name)
 }
 
 // complete says that the copies of a source are all that it offers, incomplete takes it back.
-func (h *held) complete(ctx context.Context, source Source) error {
+func (h *openStorage) complete(ctx context.Context, source Source) error {
 	data, err := json.Marshal(metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: cachev1alpha1.SchemeGroupVersion.String(), Kind: client.CompleteKind},
 		ObjectMeta: metav1.ObjectMeta{Name: source.Cluster.String(), Annotations: map[string]string{
-			logicalcluster.AnnotationKey: marks.String(), client.ShardAnnotation: source.Shard,
+			logicalcluster.AnnotationKey: completeMarkers.String(), client.ShardAnnotation: source.Shard,
 		}},
 	})
 	if err != nil {
@@ -71,18 +71,18 @@ func (h *held) complete(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	return h.keep(ctx, marks, object)
+	return h.keep(ctx, completeMarkers, object)
 }
 
 // incomplete is explained at complete.
-func (h *held) incomplete(ctx context.Context, cluster logicalcluster.Name) error {
-	return h.drop(ctx, marks, cluster.String())
+func (h *openStorage) incomplete(ctx context.Context, cluster logicalcluster.Name) error {
+	return h.drop(ctx, completeMarkers, cluster.String())
 }
 
 // stored returns of which sources there are copies. It jumps from one to the next through the keys.
-func (k *Keeper) stored(ctx context.Context) (map[copyKey]bool, error) {
+func (k *Replicator) stored(ctx context.Context) (map[sourceKey]bool, error) {
 	root := Prefix(k.cfg.Disk.Prefix) + "/"
-	found := map[copyKey]bool{}
+	found := map[sourceKey]bool{}
 	for from, end := root, clientv3.GetPrefixRangeEnd(root); ; {
 		page, err := k.cfg.Disk.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 		if err != nil {
@@ -96,10 +96,10 @@ func (k *Keeper) stored(ctx context.Context) (map[copyKey]bool, error) {
 			from = string(page.Kvs[0].Key) + "\x00"
 			continue
 		}
-		if key.cluster == marks { // one for each source, also for those that offer nothing
+		if key.cluster == completeMarkers { // one for each source, also for those that offer nothing
 			name := strings.TrimPrefix(string(page.Kvs[0].Key), root+prefix)
 			if cluster, err := logicalcluster.ParseName(name); err == nil {
-				found[copyKey{key.place, cluster}] = true
+				found[sourceKey{key.storageKey, cluster}] = true
 			}
 			from = string(page.Kvs[0].Key) + "\x00"
 			continue
@@ -110,19 +110,19 @@ func (k *Keeper) stored(ctx context.Context) (map[copyKey]bool, error) {
 }
 
 // parseKey reads "<group or core>/<resource>/<identity>/<cluster>/<name>", and returns the prefix of the cluster's.
-func parseKey(key string) (of copyKey, prefix string, ok bool) {
+func parseKey(key string) (of sourceKey, prefix string, ok bool) {
 	segments := strings.Split(key, "/")
 	if len(segments) != 5 {
-		return copyKey{}, "", false
+		return sourceKey{}, "", false
 	}
 	cluster, err := logicalcluster.ParseName(segments[3])
 	if err != nil {
-		return copyKey{}, "", false
+		return sourceKey{}, "", false
 	}
 	group := segments[0]
 	if group == "core" {
 		group = ""
 	}
-	at := place{schema.GroupResource{Group: group, Resource: segments[1]}, segments[2]}
-	return copyKey{at, cluster}, strings.Join(segments[:4], "/") + "/", true
+	at := storageKey{schema.GroupResource{Group: group, Resource: segments[1]}, segments[2]}
+	return sourceKey{at, cluster}, strings.Join(segments[:4], "/") + "/", true
 }

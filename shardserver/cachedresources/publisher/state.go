@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/controller"
 )
 
-// place is where copies stand in the cache: a resource "<resource>:<identity>" of a logical cluster.
-type place struct {
+// cacheResource is a resource "<resource>:<identity>" of a logical cluster in the cache.
+type cacheResource struct {
 	resource schema.GroupVersionResource
 	cluster  logicalcluster.Name
 }
@@ -23,51 +23,51 @@ type place struct {
 // original is the state of an object on this shard.
 type original struct{ uid, resourceVersion string }
 
-// copied is one copy in the cache.
-type copied struct {
+// publishedObject is one object in the cache.
+type publishedObject struct {
 	of original
 	// uid and resourceVersion are the cache's.
 	uid             types.UID
 	resourceVersion string
 }
 
-// standing is what stands in the cache of one offer. One look at an offer uses it at a time.
-type standing struct {
-	place
+// publishedState is the state of one ClusterCachedResource in the cache. It is used by one worker at a time.
+type publishedState struct {
+	cacheResource
 	// read says that the rest was read from the cache, in an epoch, from the store of that name.
 	read        bool
 	epoch       uint64
 	incarnation string
-	copies      map[string]copied
+	copies      map[string]publishedObject
 	// complete is the uid of the word that all objects are there; empty without it.
 	complete types.UID
 }
 
 // standing returns what stands in the cache of an offer.
-func (p *Publisher) standing(key controller.Key) *standing {
+func (p *Publisher) publishedState(key controller.Key) *publishedState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := p.offers[key]
 	if at == nil {
-		at = &standing{}
+		at = &publishedState{}
 		p.offers[key] = at
 	}
 	return at
 }
 
 // look brings what is known of the cache up to date. It returns false while the cache is away.
-func (p *Publisher) look(ctx context.Context, at *standing, wanted place) (known bool, err error) {
+func (p *Publisher) look(ctx context.Context, at *publishedState, wanted cacheResource) (known bool, err error) {
 	incarnation, known := p.cfg.Informer.PublishedIncarnation(offered)
 	if !known {
 		return false, nil
 	}
-	if at.read && at.place != wanted { // it offers something else now
+	if at.read && at.cacheResource != wanted { // it offers something else now
 		if err := p.withdraw(ctx, at); err != nil {
 			return true, err
 		}
 		at.read = false
 	}
-	at.place = wanted
+	at.cacheResource = wanted
 	epoch := p.epoch.Load()
 	if at.read && at.epoch == epoch && at.incarnation == incarnation {
 		return true, nil
@@ -77,7 +77,7 @@ func (p *Publisher) look(ctx context.Context, at *standing, wanted place) (known
 		return true, err
 	}
 	at.epoch, at.incarnation, at.read = epoch, position.Incarnation, true
-	at.copies, at.complete = map[string]copied{}, ""
+	at.copies, at.complete = map[string]publishedObject{}, ""
 	for _, object := range objects {
 		if object.Key == client.CompleteKey(p.cfg.Shard, at.cluster) {
 			at.complete = object.Meta.UID
@@ -89,22 +89,22 @@ func (p *Publisher) look(ctx context.Context, at *standing, wanted place) (known
 }
 
 // note takes in a copy as the cache has it.
-func (s *standing) note(object *client.Object) {
+func (s *publishedState) note(object *client.Object) {
 	annotations := object.Meta.Annotations
-	s.copies[object.Name] = copied{
+	s.copies[object.Name] = publishedObject{
 		of:  original{annotations[client.OriginalUIDAnnotation], annotations[client.OriginalResourceVersionAnnotation]},
 		uid: object.Meta.UID, resourceVersion: object.Meta.ResourceVersion,
 	}
 }
 
 // withdraw removes everything from the cache: first the word that it is complete.
-func (p *Publisher) withdraw(ctx context.Context, at *standing) error {
+func (p *Publisher) withdraw(ctx context.Context, at *publishedState) error {
 	if err := p.delete(ctx, at, client.CompleteKey(p.cfg.Shard, at.cluster), at.complete); err != nil {
 		return err
 	}
 	at.complete = ""
-	for name, copied := range at.copies {
-		if err := p.delete(ctx, at, p.key(at, name), copied.uid); err != nil {
+	for name, publishedObject := range at.copies {
+		if err := p.delete(ctx, at, p.key(at, name), publishedObject.uid); err != nil {
 			return err
 		}
 		delete(at.copies, name)
@@ -113,7 +113,7 @@ func (p *Publisher) withdraw(ctx context.Context, at *standing) error {
 }
 
 // sayComplete says that all objects are in the cache, unless that was said.
-func (p *Publisher) sayComplete(ctx context.Context, at *standing) error {
+func (p *Publisher) sayComplete(ctx context.Context, at *publishedState) error {
 	if at.complete != "" {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (p *Publisher) sayComplete(ctx context.Context, at *standing) error {
 	return nil
 }
 
-func (p *Publisher) delete(ctx context.Context, at *standing, key client.Key, uid types.UID) error {
+func (p *Publisher) delete(ctx context.Context, at *publishedState, key client.Key, uid types.UID) error {
 	if uid == "" {
 		return nil
 	}
@@ -145,6 +145,6 @@ func (p *Publisher) delete(ctx context.Context, at *standing, key client.Key, ui
 	return nil
 }
 
-func (p *Publisher) key(at *standing, name string) client.Key {
+func (p *Publisher) key(at *publishedState, name string) client.Key {
 	return client.Key{Shard: p.cfg.Shard, Cluster: at.cluster, Name: name}
 }
