@@ -8,18 +8,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Questions about logical clusters of other shards are answered by what those have published: a LogicalCluster that
-// others have to know, and the RBAC that decides who may bind, use, initialize, terminate and enter (package marks). A
-// request itself is never answered so, since its logical cluster must be here to serve it. What is not known yet is
-// undecided.
+// Decisions about logical clusters of other shards are evaluated against replicas of what those shards publish:
+// LogicalClusters that other shards need, and the RBAC for bind, use, initialize, terminate and access (package marks).
+// Requests themselves are never authorized this way, because their logical cluster must be on this shard to be served.
+// If the replica is not synced, the decision is an error.
 
 type (
 	elsewhereKey struct{}
 	abroadKey    struct{}
 )
 
-// WithElsewhere marks a context so that decisions in it may be about a logical cluster of another shard. It is for the
-// server's own questions, not for requests.
+// WithElsewhere allows decisions in the context to be about a logical cluster of another shard. It is for checks that
+// the server makes itself, not for requests.
 func WithElsewhere(ctx context.Context) context.Context {
 	return context.WithValue(ctx, elsewhereKey{}, true)
 }
@@ -29,7 +29,7 @@ func mayBeElsewhere(ctx context.Context) bool {
 	return marked || isDeep(ctx)
 }
 
-// goAbroad has the policies read what other shards have published, if the logical cluster of the context is not here.
+// goAbroad returns a context in which policies are read from replicas, if the logical cluster is not on this shard.
 func goAbroad(ctx context.Context, registry *storage.Registry, cluster logicalcluster.Name) (context.Context, error) {
 	here, err := registry.Here(ctx, cluster)
 	if err != nil {
@@ -41,7 +41,7 @@ func goAbroad(ctx context.Context, registry *storage.Registry, cluster logicalcl
 	return context.WithValue(ctx, abroadKey{}, cluster), nil
 }
 
-// isAbroad tells whether the logical cluster of the context is one of another shard.
+// isAbroad reports whether the logical cluster of the context is on another shard.
 func isAbroad(ctx context.Context) bool {
 	abroad, marked := ctx.Value(abroadKey{}).(logicalcluster.Name)
 	if !marked {

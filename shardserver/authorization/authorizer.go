@@ -1,10 +1,11 @@
-// Package authorization decides what a request may do in its logical cluster: the contract's chain of required
-// groups, workspace content, system resources and RBAC, over the RBAC objects in the shard's watch cache (wall W6).
-// Nothing here exists because a workspace exists, and no decision is cached: a decision is computed from what the
-// watch cache holds now, for the logical cluster of the request's context. The one copy that is kept is that of the
-// policy of system:admin, which is the same for all of them.
+// Package authorization authorizes requests in their logical cluster: the chain of required groups, workspace content,
+// system resources, maximal permission policies and RBAC, over the RBAC objects in the shard's watch cache. There is no
+// per-workspace state and no cache of decisions: a decision is computed from the current content of the watch cache for
+// the logical cluster of the request's context. Only the policy of system:admin, which applies to every logical
+// cluster, is copied.
 //
-// It must not know how identities come about (package authentication) nor write anything (package bootstrap).
+// It must not depend on how identities are authenticated (package authentication) and must not write objects (package
+// bootstrap).
 package authorization
 
 import (
@@ -36,34 +37,35 @@ const (
 	ModeWebhook           = "Webhook"
 )
 
-// DefaultOrder is the order in which the outer authorizers are asked.
+// DefaultOrder returns the order in which the outer authorizers are evaluated.
 func DefaultOrder() []string {
 	return []string{ModeAlwaysAllowGroups, ModeAlwaysAllowPaths, ModeRBAC, ModeWebhook}
 }
 
-// What a client is told. The details are in the audit log alone.
+// Reasons returned to clients. Details are recorded in the audit log only.
 const (
 	reasonGranted = "access granted"
 	reasonDenied  = "access denied"
 )
 
-// Config is what an Authorizer is made of.
+// Config configures an Authorizer.
 type Config struct {
-	// Registry gives access to RBAC objects and logical clusters. It may still be empty: requests that need it fail
-	// with an internal error until the APIs are installed.
+	// Registry reads RBAC objects and logical clusters. It may still be empty: requests that need it fail with an
+	// internal error until the APIs are installed.
 	Registry *storage.Registry
-	// Bound and Exports tell what is bound where, and which bounds its owner sets. Both may be nil: then nothing is bound.
+	// Bound and Exports resolve bound resources and the maximal permission policies of their exports. If both are nil,
+	// no resource is bound.
 	Bound   *bindings.Index
 	Exports *apiindex.Resolver
-	// AlwaysAllowPaths need no authorization. A trailing '*' makes one a prefix.
+	// AlwaysAllowPaths need no authorization. A trailing '*' makes an entry a prefix.
 	AlwaysAllowPaths []string
-	// AlwaysAllowGroups need no authorization anywhere, wildcard requests included. Default: system:masters.
+	// AlwaysAllowGroups need no authorization, including for wildcard requests. Default: system:masters.
 	AlwaysAllowGroups []string
-	// Audited tells whether anybody reads what is said of decisions in audit events; nil: somebody does.
+	// Audited reports whether audit annotations of decisions are recorded. If nil, they are.
 	Audited func() bool
-	// Webhook is asked where nothing else decided. It may be nil.
+	// Webhook is consulted if no other authorizer decided. It may be nil.
 	Webhook authorizer.Authorizer
-	// Order lists the modes in the order in which they are asked; a mode left out is off. Default: DefaultOrder.
+	// Order lists the modes in evaluation order; a mode that is not listed is disabled. Default: DefaultOrder.
 	Order []string
 }
 
@@ -137,11 +139,11 @@ func ordered(config Config, held rules, clusters logicalClusters) (authorizer.Au
 	return union.New(chain...), nil
 }
 
-// errUndecided makes the answer 500: ask again.
+// errUndecided makes the response a 500, so that clients retry.
 var errUndecided = errors.New("the request cannot be authorized now")
 
-// Authorize decides one request. The reason it returns is the same for everything that was allowed and for everything
-// that was not, so that it tells nothing about the logical cluster.
+// Authorize decides one request. The returned reason is the same for all allowed and for all denied requests, so that
+// it discloses nothing about the logical cluster.
 func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	attributes = asUser{attributes, narrow(ctx, attributes.GetUser())}
 	if !a.privileged(attributes.GetUser()) {
@@ -157,7 +159,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 		return decision, reasonGranted, nil
 	}
 	if err != nil {
-		// What went wrong inside is for the log, not for a caller whose rights are not known.
+		// Internal errors are logged and not returned to a caller whose permissions could not be determined.
 		klog.FromContext(ctx).Error(err, "Authorizing a request failed", "verb", attributes.GetVerb(), "path", attributes.GetPath())
 		return decision, reasonDenied, errUndecided
 	}
@@ -168,22 +170,22 @@ func (a *Authorizer) privileged(u user.Info) bool {
 	return slices.ContainsFunc(u.GetGroups(), func(group string) bool { return slices.Contains(a.privilegedGroups, group) })
 }
 
-// RulesFor lists what a user may do in the context's logical cluster and the namespace, as a SelfSubjectRulesReview
-// shows it.
+// RulesFor returns the rules of a user in the context's logical cluster and the namespace, as a SelfSubjectRulesReview
+// shows them.
 func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	held, err := a.rules.RulesFor(ctx, u, namespace)
 	resources, urls := describe(held)
 	return resources, urls, false, err
 }
 
-// RuleResolver returns the resolver for the escalation checks of RBAC writes: the union of the local and the
-// bootstrap policy, over the effective users.
+// RuleResolver returns the resolver for the escalation checks of RBAC writes: the union of the local and the bootstrap
+// policy, over the effective users.
 func (a *Authorizer) RuleResolver() validation.AuthorizationRuleResolver { return a.rules }
 
-// webhook asks the configured webhook for every effective user, and tells it the logical cluster.
+// webhook calls the configured webhook for every effective user and adds the logical cluster to the request.
 type webhook struct{ delegate authorizer.Authorizer }
 
-// Extra keys by which a webhook learns the logical cluster of a request.
+// Extra keys that carry the logical cluster of a request to a webhook.
 const (
 	clusterNameForWebhook       = "authorization.kcp.io/cluster-name"
 	legacyClusterNameForWebhook = "authorization.kubernetes.io/cluster-name"
@@ -214,7 +216,7 @@ func withExtra(u user.Info, set map[string]string) user.Info {
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }
 
-// asUser is a request made by somebody else.
+// asUser are the attributes of a request with another user.
 type asUser struct {
 	authorizer.Attributes
 	user user.Info
@@ -222,7 +224,8 @@ type asUser struct {
 
 func (a asUser) GetUser() user.Info { return a.user }
 
-// forEach asks for every user in turn. The first decision that is an opinion wins; errors count only when there is none.
+// forEach evaluates the request for each user in order. The first decision other than NoOpinion wins; errors are
+// returned only if there is none.
 func forEach(users []user.Info, attributes authorizer.Attributes, ask func(authorizer.Attributes) (authorizer.Decision, string, error)) (authorizer.Decision, string, error) {
 	var errs []error
 	reason := ""

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// asked records what a webhook is asked and allows one user.
+// asked records the requests that a webhook receives and allows one user.
 type asked struct {
 	allow string
 	users []user.Info
@@ -62,7 +62,7 @@ func TestTheWebhookLearnsTheLogicalClusterAndEveryEffectiveUser(t *testing.T) {
 func TestTheOrderOfAuthorizers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config Config
-		wrong  string // part of the error; empty: none
+		wrong  string // substring of the error; empty: no error
 	}{
 		"by default":              {Config{}, ""},
 		"RBAC alone":              {Config{Order: []string{ModeRBAC}}, ""},

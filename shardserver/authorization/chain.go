@@ -15,23 +15,23 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// metricsPath is the one endpoint of the whole shard that RBAC, that of root, may open.
+// metricsPath is the only non-resource path outside of logical clusters that RBAC, that of root, can allow.
 const metricsPath = "/metrics"
 
-// subject is one request under examination: everything the steps look at, gathered once.
+// subject is the input of the steps: one request with everything they evaluate, gathered once.
 type subject struct {
-	ctx        context.Context // of the logical cluster that decides
+	ctx        context.Context // carries the logical cluster whose policy decides
 	cluster    logicalcluster.Name
 	attributes authorizer.Attributes
 	users      []user.Info     // effective users
 	groups     map[string]bool // of all effective users
-	state      state           // of the logical cluster; zero for shard-level and deep reviews, which do not look
+	state      state           // of the logical cluster; zero for shard-level requests and deep reviews, which do not read it
 	shardLevel bool
 	deep       bool
 }
 
-// addressed returns the request with the plain name of its resource. A client may write "<resource>:<identity>", which
-// RBAC takes literally; what nobody may do to a resource, nobody may do to it by any name.
+// addressed returns the attributes with the resource name without identity. A client may send "<resource>:<identity>",
+// which RBAC matches literally; restrictions on a resource apply to every form of its name.
 func (s *subject) addressed() authorizer.Attributes {
 	if plain, _, ok := strings.Cut(s.attributes.GetResource(), ":"); ok {
 		return named{s.attributes, plain}
@@ -39,7 +39,7 @@ func (s *subject) addressed() authorizer.Attributes {
 	return s.attributes
 }
 
-// named is a request for a resource by another name.
+// named are the attributes of a request with another resource name.
 type named struct {
 	authorizer.Attributes
 	resource string
@@ -47,7 +47,7 @@ type named struct {
 
 func (n named) GetResource() string { return n.resource }
 
-// verdict is what a step says. A step that does not settle a request passes it to the next one.
+// verdict is the result of a step. A step that does not settle a request passes it to the next one.
 type verdict struct {
 	settles  bool
 	decision authorizer.Decision
@@ -63,7 +63,7 @@ func settle(decision authorizer.Decision, format string, args ...any) verdict {
 
 func text(format string, args []any) string {
 	if len(args) == 0 {
-		return format // as most reasons are, and each request has half a dozen
+		return format // most reasons take no arguments, and each request has several of them
 	}
 	return fmt.Sprintf(format, args...)
 }
@@ -72,12 +72,13 @@ func text(format string, args []any) string {
 type step struct {
 	key   string
 	check func(*subject) verdict
-	// alternative is set where the step is one of several that may allow a request: one that does not has no part in the
-	// decision of the next, and its audit annotation says so. The others are doors: what passes one is decided behind it.
+	// alternative marks a step that is one of several that may allow a request: its NoOpinion has no effect on the
+	// decision of later steps, and its audit annotation shows NoOpinion. The other steps are preconditions: their
+	// annotation shows the decision of the steps after them.
 	alternative bool
 }
 
-// rbacChain is the inner chain, behind the groups and paths that are always allowed.
+// rbacChain is the inner chain. It runs after the groups and paths that are always allowed.
 type rbacChain struct {
 	clusters logicalClusters
 	steps    []step
@@ -87,13 +88,13 @@ type rbacChain struct {
 func newRBACChain(config Config, held rules, clusters logicalClusters) *rbacChain {
 	exports := exportPolicy{registry: config.Registry, rules: held, bound: config.Bound, exports: config.Exports}
 	return &rbacChain{clusters: clusters, audited: config.Audited, steps: []step{
-		{key: "01-requiredgroups", check: requiredGroups},     // the workspace's own door, before everything else
-		{key: "02-content", check: content{held}.check},       // may this user enter the workspace at all
-		{key: "03-systemcrd", check: systemResources},         // what only the server itself writes
-		{key: "04-maxpermissionpolicy", check: exports.check}, // what the owner of an API leaves to its users
-		// RBAC valid in every logical cluster
+		{key: "01-requiredgroups", check: requiredGroups},     // groups that the workspace requires, before everything else
+		{key: "02-content", check: content{held}.check},       // whether the user may access the workspace at all
+		{key: "03-systemcrd", check: systemResources},         // resources that only the server itself writes
+		{key: "04-maxpermissionpolicy", check: exports.check}, // maximal permission policy of the API's export
+		// RBAC of system:admin, valid in every logical cluster
 		{key: "05-bootstrap", check: allowedBy("bootstrap policy", held.bootstrap), alternative: true},
-		// RBAC of this one; the last step settles
+		// RBAC of this logical cluster; the last step settles
 		{key: "05-local", check: allowedBy("local policy", held.local), alternative: true},
 	}}
 }
@@ -138,7 +139,7 @@ func (c *rbacChain) Authorize(ctx context.Context, attributes authorizer.Attribu
 func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
 	verdicts := make([]verdict, 0, len(c.steps))
 	last := settle(authorizer.DecisionNoOpinion, "nobody allowed it")
-	var failed error // of the steps that passed the request on: one of them might have allowed it
+	var failed error // errors of steps that passed the request on: without them they might have allowed it
 	for _, step := range c.steps {
 		v := step.check(s)
 		verdicts = append(verdicts, v)
@@ -153,7 +154,7 @@ func (c *rbacChain) run(s *subject) (authorizer.Decision, string, error) {
 	return last.decision, last.reason, last.err
 }
 
-// audit records every step that looked at the request. A door that it passed shows the decision that came of it.
+// audit annotates the result of every evaluated step. A precondition that passed is annotated with the final decision.
 func (c *rbacChain) audit(s *subject, verdicts []verdict, last verdict) {
 	if c.audited != nil && !c.audited() {
 		return
@@ -184,8 +185,8 @@ var auditDecisions = map[authorizer.Decision]string{
 
 var accessReviews = sets.New("subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews")
 
-// auditPrefix tells under which name a decision belongs into the audit event: that of the request itself, that of
-// the question asked by an access review, or (checks made on the way, such as for escalation) none at all.
+// auditPrefix returns the prefix of the audit annotations of a decision: one for requests themselves, one for access
+// reviews, and none for checks made while serving a request, such as for escalation.
 func auditPrefix(ctx context.Context, attributes authorizer.Attributes) string {
 	info, ok := request.RequestInfoFrom(ctx)
 	if !ok || info == nil {
@@ -200,7 +201,7 @@ func auditPrefix(ctx context.Context, attributes authorizer.Attributes) string {
 	return ""
 }
 
-// allowedBy asks one RBAC policy for every effective user. RBAC allows or has no opinion.
+// allowedBy evaluates one RBAC policy for every effective user. RBAC allows or has no opinion.
 func allowedBy(name string, p policy) func(*subject) verdict {
 	return func(s *subject) verdict {
 		ctx, failed := withFailures(s.ctx)

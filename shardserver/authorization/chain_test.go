@@ -17,7 +17,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestTheChainOfARunningShard asks a whole shard, over its port, what the parts promise each by itself.
+// TestTheChainOfARunningShard checks the chain as a whole through the API of a running shard.
 func TestTheChainOfARunningShard(t *testing.T) {
 	s := shardtesting.Start(t)
 	admin := shardtesting.At(s.Admin(t), "root")

@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Phases of a logical cluster that the steps tell apart.
+// Phases of a logical cluster that the steps distinguish.
 const (
 	phaseInitializing = string(corev1alpha1.LogicalClusterPhaseInitializing)
 	phaseReady        = string(corev1alpha1.LogicalClusterPhaseReady)
@@ -20,12 +20,12 @@ const (
 	phaseDeleting     = string(corev1alpha1.LogicalClusterPhaseDeleting)
 )
 
-// state is what the steps need to know of a logical cluster.
+// state is the part of a LogicalCluster that the steps evaluate.
 type state struct {
 	exists, deleting          bool
 	phase                     string
 	annotations               map[string]string
-	initializers, terminators []string // those still waited for
+	initializers, terminators []string // those that have not finished
 }
 
 // logicalClusters reads the LogicalCluster object of the context's logical cluster.

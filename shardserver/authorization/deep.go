@@ -9,14 +9,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// DeepReviewHeader asks a SubjectAccessReview to skip required groups, workspace content and maximal permission
+// DeepReviewHeader requests that a SubjectAccessReview skips required groups, workspace content and maximal permission
 // policies. It is honoured for privileged groups only.
 const DeepReviewHeader = "X-Kcp-Internal-Deep-SubjectAccessReview"
 
 type deepKey struct{}
 
-// WithDeep marks a context so that decisions in it skip required groups and workspace content. It is for the server's
-// own questions about a logical cluster, of whatever shard, that the asking user need not be able to enter.
+// WithDeep makes decisions in the context skip required groups and workspace content. It is for checks that the server
+// makes itself about a logical cluster of any shard, which the user need not be able to access.
 func WithDeep(ctx context.Context) context.Context { return context.WithValue(ctx, deepKey{}, true) }
 
 func isDeep(ctx context.Context) bool {
@@ -24,8 +24,8 @@ func isDeep(ctx context.Context) bool {
 	return deep
 }
 
-// WithDeepReview marks SubjectAccessReviews that ask for it, and may. It belongs behind authorization: what it changes
-// is the answer, not whether one may ask.
+// WithDeepReview marks SubjectAccessReviews that carry the header, if the user is privileged. It must run after
+// authorization: the mark changes the result of the review, not whether it may be created.
 func WithDeepReview(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if asked, err := strconv.ParseBool(req.Header.Get(DeepReviewHeader)); err == nil && asked && mayReviewDeep(req.Context()) {

@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Warrant is one value of WarrantExtraKey: another user whose permissions the bearer may draw on.
+// Warrant is one value of WarrantExtraKey: another user whose permissions the bearer may use.
 type Warrant struct {
 	User   string              `json:"user"`
 	UID    string              `json:"uid,omitempty"`
@@ -19,15 +19,15 @@ type Warrant struct {
 	Extra  map[string][]string `json:"extra,omitempty"`
 }
 
-// EffectiveUsers returns the users that count as u in one logical cluster, in the order in which they are asked:
+// EffectiveUsers returns the users that count as u in one logical cluster, in evaluation order:
 //
-//   - u itself where it is in scope, else an anonymous user that keeps nothing but being authenticated and the group
-//     of the logical cluster it comes from;
+//   - u itself if it is in scope, else an anonymous user with only the authenticated group and the group of the logical
+//     cluster it comes from;
 //   - a service account also under its global name;
-//   - every warrant, by the same rules. A warrant for a service account must say where that account lives, and a
+//   - every warrant, by the same rules. A warrant for a service account must name the account's logical cluster, and a
 //     warrant never yields system:masters.
 //
-// What cannot be decoded grants nothing.
+// Values that cannot be decoded grant nothing.
 func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
 	origins := u.GetExtra()[ClusterNameExtraKey]
 	var users []user.Info
@@ -50,7 +50,7 @@ func EffectiveUsers(cluster logicalcluster.Name, u user.Info) []user.Info {
 	return users
 }
 
-// EffectiveGroups is the union of the groups of EffectiveUsers.
+// EffectiveGroups returns the union of the groups of EffectiveUsers.
 func EffectiveGroups(users []user.Info) map[string]bool {
 	groups := map[string]bool{}
 	for _, u := range users {
@@ -61,8 +61,8 @@ func EffectiveGroups(users []user.Info) map[string]bool {
 	return groups
 }
 
-// InScope tells whether u counts as itself in the logical cluster: its scopes hold, and it is not a service account
-// of another logical cluster. A service account that names no logical cluster is taken for a local one.
+// InScope reports whether u counts as itself in the logical cluster: its scopes match, and it is not a service account
+// of another logical cluster. A service account without a logical cluster is treated as local.
 func InScope(cluster logicalcluster.Name, u user.Info) bool {
 	if _, _, ok := serviceAccount(u); ok {
 		switch origins := u.GetExtra()[ClusterNameExtraKey]; len(origins) {
@@ -78,7 +78,7 @@ func InScope(cluster logicalcluster.Name, u user.Info) bool {
 	return scopesAllow(cluster, u)
 }
 
-// IsServiceAccount tells whether u is a service account, of whatever logical cluster.
+// IsServiceAccount reports whether u is a service account of any logical cluster.
 func IsServiceAccount(u user.Info) bool {
 	_, _, ok := serviceAccount(u)
 	return ok

@@ -20,7 +20,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/shardtest"
 )
 
-// published is what other shards have published, and why that may not be all.
+// published holds replicas of other shards, and an error if they are not synced.
 type published struct {
 	objects map[schema.GroupResource][]metav1.Object
 	unknown error
@@ -51,7 +51,7 @@ func (p *published) Watch(context.Context, schema.GroupResource) (watch.Interfac
 
 func (p *published) Known(schema.GroupResource) error { return p.unknown }
 
-// abroad is what a shard publishes of a logical cluster that alice may enter and bind exports of.
+// abroad returns the replicas of a logical cluster that alice may access and whose exports she may bind.
 func abroad(cluster logicalcluster.Name) map[schema.GroupResource][]metav1.Object {
 	at := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: cluster.String()}}
@@ -100,7 +100,7 @@ func TestQuestionsAboutLogicalClustersOfOtherShards(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := abroad(clusterB)
-			for resource, more := range abroad(clusterA) { // somebody who lies
+			for resource, more := range abroad(clusterA) { // a shard publishes objects of a logical cluster that is not its own
 				objects[resource] = append(objects[resource], more...)
 			}
 			s.Registry.SetElsewhere(&published{objects: objects, unknown: tc.unknown})
@@ -115,7 +115,8 @@ func TestQuestionsAboutLogicalClustersOfOtherShards(t *testing.T) {
 	}
 }
 
-// TestOwnersThatAreNotKnown is about claimed resources: who does not know all owners cannot tell whether one sets bounds.
+// TestOwnersThatAreNotKnown covers claimed resources while the replicas of exports are not synced: whether an owner
+// sets a maximal permission policy cannot be determined then.
 func TestOwnersThatAreNotKnown(t *testing.T) {
 	s := shardtest.Start(t)
 	locate := func(context.Context, logicalcluster.Path) (logicalcluster.Name, error) { return clusterA, nil }

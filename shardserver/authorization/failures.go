@@ -9,9 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// failures gathers what went wrong while a policy was read. The stock authorizer takes a policy that cannot be read for
-// one that does not allow, and tells of it in the reason only; but whoever is refused by mistake must not take it for
-// a decision: controllers give up at 403, and try again at 500.
+// failures collects the errors of reading a policy. The stock authorizer treats a policy that cannot be read like one
+// that does not allow, and returns the error in the reason only. Such a refusal must not be a 403: controllers give up
+// at 403 and retry at 500.
 type failures struct {
 	mu   sync.Mutex
 	errs []error
@@ -30,7 +30,7 @@ func (f *failures) err() error {
 	return errors.Join(f.errs...)
 }
 
-// note keeps an error for whoever asked. What does not exist is no failure.
+// note records an error in the context. NotFound is not an error.
 func note[T any](ctx context.Context, read T, err error) (T, error) {
 	if f, ok := ctx.Value(failuresKey{}).(*failures); ok && err != nil && !apierrors.IsNotFound(err) {
 		f.mu.Lock()
@@ -40,7 +40,7 @@ func note[T any](ctx context.Context, read T, err error) (T, error) {
 	return read, err
 }
 
-// noting is a source that notes its failures in the context.
+// noting is a source that records its errors in the context.
 type noting struct{ source }
 
 func (n noting) GetRole(ctx context.Context, namespace, name string) (*rbacv1.Role, error) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// broken is a policy that cannot be read, in the way that err says.
+// broken is a policy source that fails with err.
 type broken struct{ err error }
 
 func (b broken) GetRole(context.Context, string, string) (*rbacv1.Role, error) { return nil, b.err }

@@ -11,7 +11,8 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// FuzzEffectiveUsers: whatever the attributes of a user say, nobody becomes more than the user and its warrants name.
+// FuzzEffectiveUsers checks that effective users never have more permissions than the user and its warrants name, for
+// any attributes.
 func FuzzEffectiveUsers(f *testing.F) {
 	f.Add("ada", "cluster:here", "here", `{"user":"eve","groups":["dev"]}`)
 	f.Add("system:serviceaccount:ns:sa", "cluster:here,cluster:there", "there", `{"user":"system:serviceaccount:ns:sa","extra":{"authentication.kcp.io/cluster-name":["here"]}}`)
@@ -44,7 +45,7 @@ func FuzzEffectiveUsers(f *testing.F) {
 				}
 			}
 		}
-		// What an impersonated user brings counts nowhere else.
+		// Attributes of an impersonated user do not count in other logical clusters.
 		elsewhere := &user.DefaultInfo{Name: name, Groups: u.Groups, Extra: scoped(u.Extra, scopePrefix+"elsewhere")}
 		for _, other := range EffectiveUsers(here, elsewhere) {
 			if other.GetName() != user.Anonymous {
@@ -54,7 +55,8 @@ func FuzzEffectiveUsers(f *testing.F) {
 	})
 }
 
-// FuzzRequiredGroups: holding more groups never shuts a door, and holding none opens none that names one.
+// FuzzRequiredGroups checks that additional groups never turn a match into a refusal, and that no groups never satisfy
+// a requirement that names one.
 func FuzzRequiredGroups(f *testing.F) {
 	f.Add("a,b;c", "a", "b")
 	f.Add("", "", "x")

@@ -16,8 +16,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
-// guardedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name,
-// but these names mean something outside of the tenant's logical cluster.
+// guardedGroups may be impersonated only by their own members: a tenant's RBAC can grant `impersonate` on any name, but
+// these groups have permissions outside of the tenant's logical cluster.
 var guardedGroups = []string{
 	GroupMasters,
 	GroupLogicalClusterAdmin,
@@ -34,18 +34,19 @@ func guarded(group string) bool {
 		strings.HasPrefix(group, InitializerGroupPrefix) || strings.HasPrefix(group, TerminatorGroupPrefix)
 }
 
-// impersonationRefused looks at the questions that the stock impersonation filter asks for each header, and refuses
+// impersonationRefused evaluates the authorization requests that the stock impersonation filter makes for each header.
+// It refuses
 //
-//   - groups with a meaning beyond the logical cluster, openly or inside a warrant, to who is not a member;
-//   - an origin in another logical cluster, openly or inside a warrant, to who does not come from there: it counts
-//     (as ClusterGroupPrefix and ForeignServiceAccountPrefix) outside of the request's logical cluster;
-//   - the "constrained" modes altogether: their filter keeps decisions by user, without the logical cluster, and would
-//     carry one from a tenant's workspace into every other (wall W7). Without them it falls back to plain
-//     impersonation, which asks every time.
+//   - groups with permissions beyond the logical cluster, directly or inside a warrant, to users who are not members;
+//   - an origin in another logical cluster, directly or inside a warrant, to users who do not come from there: the
+//     origin counts (as ClusterGroupPrefix and ForeignServiceAccountPrefix) outside of the request's logical cluster;
+//   - the "constrained" modes altogether: their filter caches decisions by user, without the logical cluster, and would
+//     apply a decision of one tenant's workspace to every other. When refused, the filter falls back to plain
+//     impersonation, which authorizes each request.
 func impersonationRefused(ctx context.Context, attributes authorizer.Attributes) (reason string, refused bool) {
 	verb := attributes.GetVerb()
 	if strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:") {
-		return "", true // asked along with plain impersonation, so not worth an audit annotation
+		return "", true // checked in addition to plain impersonation, so no audit annotation is needed
 	}
 	if verb != "impersonate" || !attributes.IsResourceRequest() {
 		return "", false
@@ -66,7 +67,7 @@ func impersonationRefused(ctx context.Context, attributes authorizer.Attributes)
 	return "", false
 }
 
-// requested are the groups and the origins that one question is about.
+// requested returns the groups and origins that one authorization request covers.
 func requested(attributes authorizer.Attributes) (groups, origins []string) {
 	switch attributes.GetResource() {
 	case "groups":
@@ -82,8 +83,8 @@ func requested(attributes authorizer.Attributes) (groups, origins []string) {
 	return nil, nil
 }
 
-// warrantGroups are the groups inside a warrant and the warrants inside it. Being authenticated is no power that a
-// warrant could add.
+// warrantGroups returns the groups of a warrant and of the warrants nested in it, without the authenticated group,
+// which grants nothing.
 func warrantGroups(encoded string) []string {
 	bearer, ok := decodeWarrant(encoded)
 	if !ok {
@@ -96,7 +97,7 @@ func warrantGroups(encoded string) []string {
 	return groups
 }
 
-// warrantOrigins are the logical clusters that a warrant, and the warrants inside it, say they come from.
+// warrantOrigins returns the origins of a warrant and of the warrants nested in it.
 func warrantOrigins(encoded string) []string {
 	bearer, ok := decodeWarrant(encoded)
 	if !ok {
@@ -109,9 +110,9 @@ func warrantOrigins(encoded string) []string {
 	return origins
 }
 
-// WithImpersonationScope narrows an impersonated user to the request's logical cluster for everything below:
-// admission, escalation checks and what a SelfSubjectReview shows. It belongs behind authorization, which applies the
-// same rule to its own decisions.
+// WithImpersonationScope restricts an impersonated user to the request's logical cluster for the handlers after it:
+// admission, escalation checks and the content of a SelfSubjectReview. It must run after authorization, which applies
+// the same rule to its own decisions.
 func WithImpersonationScope(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
@@ -124,15 +125,15 @@ func WithImpersonationScope(handler http.Handler) http.Handler {
 	})
 }
 
-// narrow returns u as it counts in the request: with the scope of the request's logical cluster if u is who is being
-// impersonated and the requester does not stand above all logical clusters. Anybody else is returned as is.
+// narrow returns u with the scope of the request's logical cluster if u is impersonated and the requester is not
+// privileged in all logical clusters. Other users are returned unchanged.
 func narrow(ctx context.Context, u user.Info) user.Info {
 	who, ok := requester.From(ctx)
 	if !ok || same(u, who) || slices.Contains(who.GetGroups(), GroupMasters) {
 		return u
 	}
 	if current, ok := request.UserFrom(ctx); !ok || !same(u, current) {
-		return u // the subject of an access review, say
+		return u // for example the subject of an access review
 	}
 	cluster, _ := logicalcluster.From(ctx)
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: scoped(u.GetExtra(), scopePrefix+cluster.String())}
@@ -152,7 +153,7 @@ func scoped(extra map[string][]string, scope string) map[string][]string {
 	for _, encoded := range warrants {
 		var warrant Warrant
 		if err := json.Unmarshal([]byte(encoded), &warrant); err != nil {
-			continue // it grants nothing anyway
+			continue // a warrant that cannot be decoded grants nothing
 		}
 		warrant.Extra = scoped(warrant.Extra, scope)
 		if narrowed, err := json.Marshal(warrant); err == nil {
@@ -162,7 +163,7 @@ func scoped(extra map[string][]string, scope string) map[string][]string {
 	return out
 }
 
-// same tells whether two users are the same object. Only pointers can be: equal contents do not make an impersonated
+// same reports whether two users are the same object. Only pointers can be: equal contents do not make an impersonated
 // user the requester.
 func same(a, b user.Info) bool {
 	left, ok := a.(*user.DefaultInfo)

@@ -14,14 +14,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// openWhileInactive are the paths, below a logical cluster, by which an inactive one can be looked at and activated.
+// openWhileInactive are the paths, relative to a logical cluster, that remain available while it is inactive, so that
+// it can be inspected and activated.
 var openWhileInactive = []string{"/openapi", "/apis/core.kcp.io/v1alpha1/logicalclusters"}
 
 var errInactive = errors.New("logical cluster is marked inactive")
 
-// WithoutInactive refuses requests to logical clusters that are marked inactive, whoever sends them. One that is
-// being deleted is let through, or its content could never be removed. It belongs behind the resolution of the path,
-// and in front of everything that acts on the request.
+// WithoutInactive refuses requests of all users to logical clusters that are marked inactive. A logical cluster that is
+// being deleted stays available, because its content could not be removed otherwise. The filter must run after the
+// resolution of the path and before every handler that acts on the request.
 func WithoutInactive(handler http.Handler, registry *storage.Registry, s runtime.NegotiatedSerializer) http.Handler {
 	clusters := newLogicalClusters(registry)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -45,7 +46,8 @@ func WithoutInactive(handler http.Handler, registry *storage.Registry, s runtime
 	})
 }
 
-// OpenWhileInactive tells whether a path, below a logical cluster, can be used although it is inactive.
+// OpenWhileInactive reports whether a path, relative to a logical cluster, is available while the logical cluster is
+// inactive.
 func OpenWhileInactive(path string) bool {
 	for _, open := range openWhileInactive {
 		if path == open || strings.HasPrefix(path, open+"/") {
@@ -60,7 +62,7 @@ func (s state) inactive() bool {
 		(s.annotations[corev1alpha1.InactiveAnnotationKey] == "true" || s.annotations[corev1alpha1.LegacyInactiveAnnotationKey] == "true")
 }
 
-// Inactive tells whether a logical cluster is marked to be out of service.
+// Inactive reports whether a logical cluster is marked inactive.
 func Inactive(cluster *corev1alpha1.LogicalCluster) bool {
 	return state{deleting: cluster.DeletionTimestamp != nil, annotations: cluster.Annotations}.inactive()
 }

@@ -19,21 +19,21 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// exportPolicy bounds what users of a logical cluster may do with a resource that is bound there to what RBAC in the
-// logical cluster of the export allows them, if the export says so.
+// exportPolicy enforces maximal permission policies: users of a logical cluster may do with a bound resource at most
+// what RBAC in the logical cluster of the export allows, if the export sets such a policy.
 type exportPolicy struct {
 	registry *storage.Registry
 	rules    rules
-	// bound and exports may be nil: then nothing is bound.
+	// If bound or exports is nil, no resource is bound.
 	bound   *bindings.Index
 	exports *apiindex.Resolver
 }
 
-// reviews are the groups of questions to the server, which are no objects.
+// reviews are the API groups of review requests, which are not stored.
 var reviews = sets.New("authorization.k8s.io", "authentication.k8s.io")
 
-// check holds the status of tenancy objects to tenancyPolicy in any case: it must not be open to users where the root
-// export cannot be seen.
+// check applies tenancyPolicy to the status of tenancy objects in any case: it must not be writable for users in whose
+// logical cluster the export of root is not visible.
 func (p exportPolicy) check(s *subject) verdict {
 	if v := tenancyPolicy(s); v.settles || p.bound == nil {
 		return v
@@ -66,8 +66,8 @@ func (p exportPolicy) check(s *subject) verdict {
 	return p.ask(s, bound.Export)
 }
 
-// find returns how a resource is bound. A binding that this process has not heard of may be one that the request will
-// be served by, so what nobody knows is looked up.
+// find returns the binding of a resource. If the informer has no binding for it yet, the registry is read, because the
+// request may be served by a binding that the informer has not observed.
 func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindings.BoundResource, bool, error) {
 	if bound, ok := p.bound.Get(ctx, gr); ok {
 		return bound, true, nil
@@ -77,12 +77,13 @@ func (p exportPolicy) find(ctx context.Context, gr schema.GroupResource) (bindin
 		return bindings.BoundResource{}, false, err
 	}
 	if _, err := p.registry.Get(gr); err == nil {
-		return bindings.BoundResource{}, false, nil // compiled in and not shown here: it is not served
+		return bindings.BoundResource{}, false, nil // compiled in and not visible in this logical cluster, hence not served
 	}
 	return p.bound.GetLatest(ctx, gr)
 }
 
-// ask asks RBAC of the export's logical cluster, by the names that users of others have there.
+// ask evaluates the RBAC of the export's logical cluster, for the names that users of other logical clusters have
+// there.
 func (p exportPolicy) ask(s *subject, export bindings.ExportKey) verdict {
 	there := *s
 	var err error
@@ -110,10 +111,10 @@ func hasLocalPolicy(export *apisv1alpha2.APIExport) bool {
 	return export.Spec.MaximalPermissionPolicy != nil && export.Spec.MaximalPermissionPolicy.Local != nil
 }
 
-// bindingUsers returns the names under which the maximal permission policy of one logical cluster knows a user of
-// another: those that count there, with a prefix. A service account has the name that it has abroad. Who counts in some
-// logical clusters only, because somebody there impersonates it or an issuer of theirs vouches for it, is nobody but
-// somebody authenticated to a policy elsewhere: a consumer could otherwise take any name that the policy speaks of.
+// bindingUsers returns the names that a user of one logical cluster has in the maximal permission policy of another:
+// the effective users there, with a prefix. A service account has its global name. A user that counts in some logical
+// clusters only, because of impersonation or an issuer of one workspace, is merely authenticated in other logical
+// clusters: otherwise a consumer could assume any name that the policy grants permissions to.
 func bindingUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info {
 	counting := EffectiveUsers(cluster, u)
 	prefixed := make([]user.Info, 0, len(counting))
@@ -134,9 +135,10 @@ func bindingUsers(cluster, policy logicalcluster.Name, u user.Info) []user.Info 
 	return prefixed
 }
 
-// AuthorizeClaimed decides whether a user may do something to a resource with an identity, of which an export of home
-// claims the objects: every owner of that identity who sets bounds has to permit it, by RBAC in the logical cluster of
-// its export. The user is judged as it counts in home. Nobody may do anything to a resource without an owner.
+// AuthorizeClaimed decides whether a user may perform a request on a resource with an identity whose objects are
+// claimed by an export of home: every owner of that identity with a maximal permission policy has to allow it, by RBAC
+// in the logical cluster of its export. The user is evaluated with its effective users in home. A resource without an
+// owner is denied.
 func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.Name, attributes authorizer.Attributes, identity string) (authorizer.Decision, string, error) {
 	if a.exports == nil {
 		return authorizer.DecisionDeny, reasonDenied, nil
@@ -152,7 +154,7 @@ func (a *Authorizer) AuthorizeClaimed(ctx context.Context, home logicalcluster.N
 		if !hasLocalPolicy(owner) {
 			continue
 		}
-		// Whoever is asked here stands in the audit event of the request with other questions.
+		// The audit event of the request contains other decisions; those made here are not annotated.
 		cluster := logicalcluster.Of(owner)
 		there := request.WithRequestInfo(WithDeep(logicalcluster.With(ctx, cluster)), nil)
 		users := bindingUsers(home, cluster, attributes.GetUser())

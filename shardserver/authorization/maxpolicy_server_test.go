@@ -26,8 +26,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestWhatTheOwnerOfAnAPILeavesToItsUsers binds one export with bounds and one without. In the consumer's workspace
-// everybody in the test may do everything.
+// TestWhatTheOwnerOfAnAPILeavesToItsUsers binds one export with a maximal permission policy and one without. Every user
+// in the test is cluster-admin in the consumer's workspace.
 func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 	shard := shardtesting.Start(t)
 	provider := shard.NewWorkspace(t, "root", "provider").Spec.Cluster
@@ -181,7 +181,8 @@ func TestWhatTheOwnerOfAnAPILeavesToItsUsers(t *testing.T) {
 	})
 }
 
-// claimable asks about a resource with an identity as a virtual workspace of the consumer's own export would.
+// claimable authorizes a request for a resource with an identity as a virtual workspace of the consumer's own export
+// does.
 func claimable(t *testing.T, shard *shardtesting.Shard, home string, who user.Info, verb string, gr schema.GroupResource, identity string) bool {
 	t.Helper()
 	judge, err := authorization.New(authorization.Config{Registry: shard.Server.Registry, Bound: shard.Server.Bindings(), Exports: shard.Server.Exports()})

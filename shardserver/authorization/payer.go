@@ -11,9 +11,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization/requester"
 )
 
-// Payer names whose load a request to the context's logical cluster is: its own, if the user may enter it. Anybody can
-// name it in a request that is refused in the end, so a user that another logical cluster vouches for is the load of
-// that one, and everybody else their own. Who impersonates others, of whom there can be any number, pays for them.
+// Payer returns the flow owner of a request to the context's logical cluster: the logical cluster, if the user may
+// access it. Every user can send requests that are refused in the end, so otherwise the owner is the logical cluster
+// that the user comes from, or the user itself. Requests of impersonated users, of whom there can be any number, count
+// for the requester.
 func (a *Authorizer) Payer(ctx context.Context, u user.Info) string {
 	cluster, _ := logicalcluster.From(ctx)
 	if who, ok := requester.From(ctx); ok {
@@ -22,7 +23,7 @@ func (a *Authorizer) Payer(ctx context.Context, u user.Info) string {
 	if IsServiceAccount(u) && InScope(cluster, u) {
 		return cluster.String()
 	}
-	silent := audit.WithAuditContext(ctx) // the question is not the client's
+	silent := audit.WithAuditContext(ctx) // the check is not part of the client's request
 	decision, _, err := a.Authorize(silent, authorizer.AttributesRecord{User: u, Verb: "access", Path: "/"})
 	if decision == authorizer.DecisionAllow || err != nil {
 		return cluster.String()
@@ -30,5 +31,5 @@ func (a *Authorizer) Payer(ctx context.Context, u user.Info) string {
 	if origins := u.GetExtra()[ClusterNameExtraKey]; len(origins) == 1 {
 		return origins[0]
 	}
-	return "user " + u.GetName() // a space is in no name of a logical cluster
+	return "user " + u.GetName() // names of logical clusters contain no space
 }

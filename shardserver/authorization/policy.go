@@ -20,13 +20,13 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// policy is the RBAC of one source, in the form that the stock authorizer and the stock escalation checks read.
+// policy is the RBAC of one source, in the form that the stock authorizer and the stock escalation checks use.
 type policy struct {
 	resolver   *validation.DefaultRuleResolver
 	authorizer *rbacauthorizer.RBACAuthorizer
 }
 
-// source is what a policy reads: the four getters of the stock rule resolver.
+// source provides RBAC objects to a policy: the four getters of the stock rule resolver.
 type source interface {
 	validation.RoleGetter
 	validation.RoleBindingLister
@@ -44,9 +44,9 @@ func newPolicy(from source) policy {
 
 var rbacResources = []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
-// reader reads the RBAC objects of the context's logical cluster from the watch cache, or, where that is abroad, from what
-// its shard has published: roles of namespaces are nobody's business there. Conversion to the versioned types shares
-// slices with the cache: what is read here is never written to.
+// reader reads the RBAC objects of the context's logical cluster from the watch cache, or from replicas if the logical
+// cluster is on another shard: roles of namespaces are not published. Conversion to the versioned types shares slices
+// with the cache, so the returned objects must not be modified.
 type reader struct {
 	roles               *storage.Reader[*rbac.Role]
 	roleBindings        *storage.Reader[*rbac.RoleBinding]
@@ -63,7 +63,7 @@ func newReader(registry *storage.Registry) *reader {
 	}
 }
 
-// at returns what reads where the logical cluster of the context is.
+// at returns the reader for the shard that has the logical cluster of the context.
 func at[T runtime.Object](ctx context.Context, reader *storage.Reader[T]) *storage.Reader[T] {
 	if isAbroad(ctx) {
 		return reader.Everywhere()
@@ -124,9 +124,9 @@ func convertAll[In, Out any](internal []*In, err error, convert func(*In, *Out, 
 	return converted, nil
 }
 
-// localSource is the policy of the context's logical cluster. A role that the logical cluster does not have is looked up
-// in the bootstrap policy. Where both have the name, a binding means the logical cluster's own: a role that a new version
-// of the server brings must not change what the bindings of tenants give.
+// localSource is the policy of the context's logical cluster. A role that does not exist there is read from the
+// bootstrap policy. If both have a role of the name, a binding refers to the one in the logical cluster: a role that a
+// new version of the server adds must not change what the bindings of tenants grant.
 type localSource struct {
 	*reader
 	bootstrap source
@@ -154,20 +154,20 @@ func (s localSource) GetClusterRole(ctx context.Context, name string) (*rbacv1.C
 	})
 }
 
-// rules answers what a user holds in the context's logical cluster: the union of the bootstrap and the local policy
-// over the effective users. It is the resolver behind the stock escalation checks.
+// rules resolves the rules of a user in the context's logical cluster: the union of the bootstrap and the local policy
+// over the effective users. It is the resolver of the stock escalation checks.
 type rules struct {
 	bootstrap, local policy
 }
 
 var _ validation.AuthorizationRuleResolver = rules{}
 
-// GetRoleReferenceRules resolves what a binding of the context's logical cluster refers to.
+// GetRoleReferenceRules returns the rules of the role that a binding in the context's logical cluster refers to.
 func (r rules) GetRoleReferenceRules(ctx context.Context, roleRef rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	return r.local.resolver.GetRoleReferenceRules(ctx, roleRef, namespace)
 }
 
-// RulesFor returns all rules of a user. Rules are valid even when an error says that some could not be resolved.
+// RulesFor returns all rules of a user. The rules are valid even if the error reports that some could not be resolved.
 func (r rules) RulesFor(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	var held []rbacv1.PolicyRule
 	var errs []error
@@ -204,7 +204,7 @@ func (r rules) VisitRulesFor(ctx context.Context, u user.Info, namespace string,
 	}
 }
 
-// describe turns rules into what a SelfSubjectRulesReview shows.
+// describe converts rules to the form that a SelfSubjectRulesReview shows.
 func describe(held []rbacv1.PolicyRule) (resources []authorizer.ResourceRuleInfo, urls []authorizer.NonResourceRuleInfo) {
 	for _, rule := range held {
 		if len(rule.Resources) > 0 {

@@ -35,7 +35,7 @@ func named(name string, groups ...string) *user.DefaultInfo {
 	return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 }
 
-// getConfigMap is what most tests ask for.
+// getConfigMap returns the request that most tests authorize.
 func getConfigMap(u user.Info) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{User: u, Verb: "get", Resource: "configmaps", Namespace: "default", Name: "x", ResourceRequest: true}
 }
@@ -52,7 +52,7 @@ func decide(t *testing.T, s *shardtest.Shard, ctx context.Context, attributes au
 	return decision == authorizer.DecisionAllow
 }
 
-// check is one question and its answer.
+// check is one request with the expected decision.
 type check struct {
 	name    string
 	ctx     context.Context
@@ -84,7 +84,7 @@ func TestPermissionsStayInTheirLogicalCluster(t *testing.T) {
 	s.Grant(t, clusterA, "account", rbacapi.Subject{Kind: rbacapi.ServiceAccountKind, Namespace: "ns", Name: "sa"}, readConfigMaps)
 	s.Grant(t, clusterB, "foreign", shardtest.User("system:kcp:serviceaccount:a:ns:sa"), access, readConfigMaps)
 	s.Grant(t, logicalcluster.Admin, "everywhere", shardtest.Group(authorization.GroupAdmin), access, readConfigMaps)
-	// A binding of A to a role that only system:admin has.
+	// A binding in A to a role that exists only in system:admin.
 	if err := s.Create(inA, shardtest.Masters, shardtest.Binding("shared", "everywhere", shardtest.User("shared"))); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestRulesReviewMergesLocalAndBootstrap(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthorize measures a request of a workspace's user against a policy of system:admin of the usual size.
+// BenchmarkAuthorize authorizes a request of a workspace's user with a policy of system:admin of the usual size.
 func BenchmarkAuthorize(b *testing.B) {
 	s := shardtest.Start(b)
 	s.Cluster(b, clusterA, nil)
@@ -264,7 +264,7 @@ func TestTheBootstrapPolicyIsFollowed(t *testing.T) {
 	if s.Authorizer.Follows() {
 		t.Error("nothing is kept that nobody follows")
 	}
-	// Storages of the test's server may start goroutines of their own at any time; none may be left of what followed.
+	// Storages of the test server may start goroutines at any time; none of those of the watches may be left.
 	shardtest.Eventually(t, func() bool {
 		stacks := make([]byte, 16<<20)
 		return !strings.Contains(string(stacks[:goruntime.Stack(stacks, true)]), "shardserver/authorization.(")

@@ -10,10 +10,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// registration gives other shards of the installation what joining it takes, so that they need no administrator's
-// credentials: in root, reading the exports, whose identities they need, and keeping the Shard object that has their name.
-// One shard can neither read nor change that of another. About everything else it has no opinion, and nothing of it holds
-// on a shard that does not have root: what was written there would stand between that shard and the list of shards.
+// registration authorizes other shards of the installation to join it without administrator credentials: in root they
+// may read the APIExports, whose identities they need, and write the Shard object of their own name. A shard can
+// neither read nor change the Shard of another. For all other requests it has no opinion, and so it has on a shard that
+// does not have root: a Shard object written there would hide the shards of root from that shard.
 type registration struct{ registry *storage.Registry }
 
 // Authorize implements authorizer.Authorizer.
@@ -32,7 +32,7 @@ func (r registration) Authorize(ctx context.Context, a authorizer.Attributes) (a
 	return authorizer.DecisionAllow, why, nil
 }
 
-// joins says why a request in root is one that joining the installation takes; empty if it is not.
+// joins returns the reason why a request in root is needed to join the installation, or an empty string if it is not.
 func joins(a authorizer.Attributes) string {
 	switch {
 	case a.GetSubresource() != "" || a.GetName() == "":
@@ -44,5 +44,6 @@ func joins(a authorizer.Attributes) string {
 	return ""
 }
 
-// registering are the verbs by which a shard keeps its Shard object. Creation has a name where the object is applied.
+// registering are the verbs that a shard needs for its Shard object. A create request has a name if the object is
+// applied.
 var registering = []string{"get", "create", "update", "patch"}

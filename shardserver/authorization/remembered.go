@@ -6,20 +6,20 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// remembered is what was read of one logical cluster's policy for one decision. Two steps ask for the same bindings and
-// roles, whether the user may enter and what they may do there, and should answer from one state of it.
+// remembered memoizes what one decision reads of one logical cluster's policy. Two steps, workspace content and local
+// RBAC, read the same bindings and roles and should evaluate the same state.
 type remembered struct {
 	cluster logicalcluster.Name
 	reads   map[any]read
 }
 
-// read is the outcome of one read.
+// read is the result of one read.
 type read struct {
 	value any
 	err   error
 }
 
-// What is remembered: the cluster role bindings, and cluster roles by name.
+// Keys: the cluster role bindings, and cluster roles by name.
 type (
 	allBindings struct{}
 	clusterRole string
@@ -29,19 +29,19 @@ var clusterRoleBindings = allBindings{}
 
 type rememberedKey struct{}
 
-// withRemembered makes room for what is read of a logical cluster. The context belongs to one decision, which one goroutine
-// makes.
+// withRemembered returns a context that memoizes reads of a logical cluster. The context belongs to one decision, which
+// runs in one goroutine.
 func withRemembered(ctx context.Context, cluster logicalcluster.Name) context.Context {
 	return context.WithValue(ctx, rememberedKey{}, &remembered{cluster: cluster, reads: make(map[any]read, 4)})
 }
 
-// remember returns what was read before under a key in the context's logical cluster, or reads it.
+// remember returns the memoized result for a key in the context's logical cluster, or reads and memoizes it.
 func remember[T any](ctx context.Context, key any, from func() (T, error)) (T, error) {
 	r, ok := ctx.Value(rememberedKey{}).(*remembered)
 	if !ok {
 		return from()
 	}
-	if cluster, _ := logicalcluster.From(ctx); cluster != r.cluster { // what is asked about another one on the way
+	if cluster, _ := logicalcluster.From(ctx); cluster != r.cluster { // a check of another logical cluster within this decision
 		return from()
 	}
 	if before, ok := r.reads[key]; ok {

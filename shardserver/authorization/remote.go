@@ -13,18 +13,18 @@ import (
 	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 )
 
-// WebhookConfig says how to ask an authorization webhook.
+// WebhookConfig configures an authorization webhook.
 type WebhookConfig struct {
-	// Kubeconfig names the file whose cluster is the webhook and whose user is this shard towards it.
+	// Kubeconfig is the path of a kubeconfig file. Its cluster is the webhook, its user the credentials of this shard.
 	Kubeconfig string
-	// Version of SubjectAccessReview that is sent and expected: v1 or v1beta1.
+	// Version is the version of SubjectAccessReview that is sent and expected: v1 or v1beta1.
 	Version string
-	// AllowedTTL and DeniedTTL are how long answers are remembered. The logical cluster is part of what is asked, hence
-	// of the key.
+	// AllowedTTL and DeniedTTL are how long responses are cached. The logical cluster is part of the request and thus
+	// of the cache key.
 	AllowedTTL, DeniedTTL time.Duration
 }
 
-// NewWebhook returns an authorizer that asks a webhook. A webhook that cannot be reached has no opinion.
+// NewWebhook returns an authorizer that calls a webhook. If the webhook cannot be reached, it has no opinion.
 func NewWebhook(config WebhookConfig) (authorizer.Authorizer, error) {
 	connection, err := utilwebhook.LoadKubeconfig(config.Kubeconfig, nil)
 	if err != nil {
@@ -40,8 +40,8 @@ func NewWebhook(config WebhookConfig) (authorizer.Authorizer, error) {
 	return remote, nil
 }
 
-// metrics joins the sets of series that a stock webhook authorizer writes. Those of requests are for remote callers of
-// the generic library and are off in stock API servers, too.
+// metrics combines the metrics that a stock webhook authorizer records. Request metrics are for remote callers of the
+// generic library and are disabled in stock API servers, too.
 type metrics struct {
 	webhookmetrics.NoopRequestMetrics
 	webhookmetrics.WebhookMetrics

@@ -19,9 +19,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// bootstrapSource reads the RBAC objects of system:admin, whatever the logical cluster of the context. Every request
-// to every logical cluster asks it twice, so it keeps one converted copy per process as long as a watch says that
-// nothing has changed; while nobody watches it reads the watch cache each time.
+// bootstrapSource reads the RBAC objects of system:admin, regardless of the logical cluster of the context. Every
+// request evaluates it twice, so it keeps one converted copy per process, which watch events invalidate; without a
+// running watch it reads the watch cache each time.
 type bootstrapSource struct {
 	registry *storage.Registry
 	direct   *reader
@@ -36,7 +36,7 @@ func (s *bootstrapSource) current(ctx context.Context) (source, context.Context)
 	ctx = logicalcluster.With(ctx, logicalcluster.Admin)
 	kept, err := s.copy.get(func() (*snapshot, error) { return load(ctx, s.direct) })
 	if err != nil || kept == nil {
-		return s.direct, ctx // an error of the moment: reading it again says which
+		return s.direct, ctx // reading again returns the error, if it persists
 	}
 	return kept, ctx
 }
@@ -61,7 +61,7 @@ func (s *bootstrapSource) ListClusterRoleBindings(ctx context.Context) ([]*rbacv
 	return from.ListClusterRoleBindings(ctx)
 }
 
-// snapshot is all RBAC of one logical cluster at one moment. It is never written to.
+// snapshot is all RBAC of one logical cluster at one moment. It is immutable.
 type snapshot struct {
 	roles               map[string]map[string]*rbacv1.Role // by namespace and name
 	roleBindings        map[string][]*rbacv1.RoleBinding   // by namespace
@@ -121,16 +121,16 @@ func (s *snapshot) ListClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRo
 	return s.clusterRoleBindings, nil
 }
 
-// snapshotKeeper holds one snapshot while it is watched.
+// snapshotKeeper keeps one snapshot while it is watched.
 type snapshotKeeper struct {
 	kept atomic.Pointer[snapshot]
 
 	mu         sync.Mutex
 	watched    bool
-	generation uint64 // of the watched state; a snapshot loaded in an older one is not kept
+	generation uint64 // of the watched state; a snapshot loaded in an older generation is not kept
 }
 
-// get returns the snapshot, loading it if need be, or nil while nobody watches.
+// get returns the snapshot and loads it if needed, or returns nil while there is no watch.
 func (k *snapshotKeeper) get(load func() (*snapshot, error)) (*snapshot, error) {
 	if kept := k.kept.Load(); kept != nil {
 		return kept, nil
@@ -153,7 +153,7 @@ func (k *snapshotKeeper) get(load func() (*snapshot, error)) (*snapshot, error) 
 	return loaded, nil
 }
 
-// changed forgets the snapshot.
+// changed invalidates the snapshot.
 func (k *snapshotKeeper) changed(watched bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,11 +162,11 @@ func (k *snapshotKeeper) changed(watched bool) {
 	k.kept.Store(nil)
 }
 
-// Run follows the bootstrap policy until the context ends, so that requests need not read it each time. It may be
-// left out; decisions are the same without it.
+// Run watches the bootstrap policy until the context ends, so that requests need not read it each time. It is optional:
+// decisions are the same without it.
 func (a *Authorizer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = a.bootstrap.follow(ctx) // why it ended does not matter: the APIs are not installed yet, or a cache restarted
+		_ = a.bootstrap.follow(ctx) // errors are retried: the APIs are not installed yet, or a watch cache restarted
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -174,14 +174,14 @@ func (a *Authorizer) Run(ctx context.Context) {
 	}
 }
 
-// Follows tells whether Run is at work.
+// Follows reports whether Run watches the policy.
 func (a *Authorizer) Follows() bool {
 	a.bootstrap.copy.mu.Lock()
 	defer a.bootstrap.copy.mu.Unlock()
 	return a.bootstrap.copy.watched
 }
 
-// follow forgets the snapshot with every event, until one of the watches ends.
+// follow invalidates the snapshot at every event, until one of the watches ends.
 func (s *bootstrapSource) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(logicalcluster.With(request.WithNamespace(ctx, ""), logicalcluster.Admin))
 	defer cancel()
@@ -207,7 +207,7 @@ func (s *bootstrapSource) follow(ctx context.Context) error {
 	ended := make(chan struct{}, len(watches))
 	var followers sync.WaitGroup
 	defer followers.Wait()
-	defer cancel() // before waiting
+	defer cancel() // runs before the wait
 	for _, w := range watches {
 		followers.Go(func() {
 			defer func() { ended <- struct{}{} }()

@@ -10,8 +10,8 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// requiredGroups holds a logical cluster to the groups that its annotation demands. Service accounts and the
-// identities that manage logical clusters from outside are not subject to it.
+// requiredGroups enforces the groups that the annotation of a logical cluster requires. Service accounts and the
+// identities that manage logical clusters from outside are exempt.
 func requiredGroups(s *subject) verdict {
 	switch {
 	case s.shardLevel:
@@ -46,7 +46,7 @@ func satisfies(groups map[string]bool, required string) bool {
 	return false
 }
 
-// content decides whether a user may enter the logical cluster at all: the verb `access` on "/".
+// content decides whether a user may access the logical cluster at all: the verb `access` on "/".
 type content struct{ rules rules }
 
 func (c content) check(s *subject) verdict {
@@ -65,7 +65,7 @@ func (c content) check(s *subject) verdict {
 		return settle(authorizer.DecisionNoOpinion, "the logical cluster is in phase %q", s.state.phase)
 	}
 	if group, ok := s.lifecycleGroup(); ok {
-		// Who prepares a workspace is a tenant like others.
+		// Initializers and terminators have the permissions of tenants, not more.
 		if v := reserved(s); v.settles {
 			return v
 		}
@@ -77,7 +77,7 @@ func (c content) check(s *subject) verdict {
 	return c.access(s)
 }
 
-// access asks RBAC for the verb `access` on "/".
+// access evaluates RBAC for the verb `access` on "/".
 func (c content) access(s *subject) verdict {
 	entry := *s
 	entry.attributes = authorizer.AttributesRecord{User: s.attributes.GetUser(), Verb: "access", Path: "/"}
@@ -92,7 +92,7 @@ func (c content) access(s *subject) verdict {
 	return verdict{settles: true, decision: authorizer.DecisionNoOpinion, reason: "access not permitted by " + v.reason, err: failed}
 }
 
-// enterable are the phases in which RBAC decides about a logical cluster.
+// enterable are the phases in which RBAC decides about access to a logical cluster.
 var enterable = map[string]bool{
 	phaseInitializing: true,
 	phaseReady:        true,
@@ -101,8 +101,8 @@ var enterable = map[string]bool{
 	phaseDeleting:     true,
 }
 
-// lifecycleGroup returns the group by which the request comes from an initializer or terminator that the logical
-// cluster still waits for.
+// lifecycleGroup returns the group of the request's initializer or terminator, if the logical cluster still waits for
+// it.
 func (s *subject) lifecycleGroup() (string, bool) {
 	prefix, waitsFor := "", []string(nil)
 	switch s.state.phase {
@@ -111,7 +111,7 @@ func (s *subject) lifecycleGroup() (string, bool) {
 	case phaseTerminating:
 		prefix, waitsFor = TerminatorGroupPrefix, s.state.terminators
 	}
-	// The groups of the user as it came count, too: a service account of another workspace is somebody else here, but
+	// The groups of the original user count, too: a service account of another workspace is an anonymous user here, but
 	// the virtual workspace, which alone adds such a group, added it for this logical cluster.
 	own := s.attributes.GetUser().GetGroups()
 	for _, name := range waitsFor {
@@ -122,7 +122,7 @@ func (s *subject) lifecycleGroup() (string, bool) {
 	return "", false
 }
 
-// reserved settles requests for what only the server itself maintains.
+// reserved denies requests for resources that only the server itself writes.
 func reserved(s *subject) verdict {
 	if v := systemResources(s); v.settles {
 		return v
@@ -130,13 +130,13 @@ func reserved(s *subject) verdict {
 	return tenancyPolicy(s)
 }
 
-// Reserved tells whether a request writes what only the server itself maintains: no role that a tenant makes gives the
-// right to it. It is for those who decide about requests to logical clusters without the chain.
+// Reserved reports whether a request writes what only the server itself maintains: no role of a tenant permits it. It
+// is for authorizers of requests to logical clusters that do not run the chain.
 func Reserved(attributes authorizer.Attributes) bool {
 	return reserved(&subject{attributes: attributes}).settles
 }
 
-// systemResources keeps clients, whatever their RBAC, from the status of objects that only the server itself
+// systemResources denies clients, regardless of their RBAC, the status of objects that only the server itself
 // maintains.
 func systemResources(s *subject) verdict {
 	a := s.addressed()
@@ -147,8 +147,8 @@ func systemResources(s *subject) verdict {
 	return pass("not a resource that only the server maintains")
 }
 
-// tenancyPolicy is what the export of the tenancy API leaves to its users, whatever their RBAC: all but the status of
-// workspaces and their types, by which the server itself, and the front proxy, know where a path leads.
+// tenancyPolicy is the maximal permission policy of the tenancy API's export, regardless of RBAC: all but the status of
+// workspaces and workspace types, from which the server and the front proxy resolve paths.
 func tenancyPolicy(s *subject) verdict {
 	a := s.addressed()
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// examined returns a request of a user to logical cluster "c" in a state.
+// examined returns a request of a user to logical cluster "c" in the given state.
 func examined(u *user.DefaultInfo, s state) *subject {
 	cluster := logicalcluster.MustParseName("c")
 	users := EffectiveUsers(cluster, u)
@@ -53,7 +53,7 @@ func TestRequiredGroups(t *testing.T) {
 	}
 }
 
-// passes stands for a step that leaves the decision to the next one.
+// passes is the expectation that a step leaves the decision to the next one.
 const passes = authorizer.Decision(-1)
 
 func expect(t *testing.T, v verdict, want authorizer.Decision) {

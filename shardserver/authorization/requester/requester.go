@@ -1,5 +1,5 @@
-// Package requester remembers who authenticated, where impersonation replaces the user of a request afterwards. It
-// exists because the stock handler chain keeps no trace of the former, and authorization needs both.
+// Package requester keeps the authenticated user of a request after impersonation has replaced the user. The stock
+// handler chain does not retain it, and authorization needs both.
 package requester
 
 import (
@@ -12,21 +12,21 @@ import (
 
 type contextKey struct{}
 
-// holder is written once, by the authenticator, before anything reads it.
+// holder is written once, by the authenticator, before it is read.
 type holder struct{ user user.Info }
 
-// With makes room in the request for its requester. It belongs in front of authentication.
+// With adds a holder for the requester to the request. It must run before authentication.
 func With(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), contextKey{}, &holder{})))
 	})
 }
 
-// Recorded is an authenticator that notes whom it authenticated.
+// Recorded returns an authenticator that records the user it authenticates.
 func Recorded(delegate authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := delegate.AuthenticateRequest(req)
-		// Only the first one counts: a token review asks the same authenticator about somebody else later on.
+		// Only the first user counts: a token review calls the same authenticator for another user later on.
 		if h, has := req.Context().Value(contextKey{}).(*holder); has && ok && err == nil && h.user == nil {
 			h.user = response.User
 		}
@@ -34,7 +34,7 @@ func Recorded(delegate authenticator.Request) authenticator.Request {
 	})
 }
 
-// From returns who authenticated, or false where a recorded authenticator had no part in it (loopback requests).
+// From returns the authenticated user, or false if no recorded authenticator was involved (loopback requests).
 func From(ctx context.Context) (user.Info, bool) {
 	h, ok := ctx.Value(contextKey{}).(*holder)
 	if !ok || h.user == nil {

@@ -1,5 +1,5 @@
-// Package shardtest gives tests of authentication and authorization the storage of a shard without its server: an
-// embedded etcd, the stock registries and our decorator around them. It is for tests alone.
+// Package shardtest provides the storage of a shard without its server to tests of authentication and authorization: an
+// embedded etcd, the stock registries and the decorator of package storage. It must not be used outside of tests.
 package shardtest
 
 import (
@@ -35,10 +35,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Masters may write everything, as the bootstrap does.
+// Masters may write everything, like the bootstrap.
 var Masters = &user.DefaultInfo{Name: "test", Groups: []string{authorization.GroupMasters}}
 
-// Shard is the storage of a shard and the authorizer over it.
+// Shard is the storage of a shard and an authorizer over it.
 type Shard struct {
 	Registry   *storage.Registry
 	Authorizer *authorization.Authorizer
@@ -46,7 +46,7 @@ type Shard struct {
 	stores map[schema.GroupResource]rest.Storage
 }
 
-// Start creates the storage. It lives as long as the test.
+// Start creates the storage and stops it at the end of the test.
 func Start(t testing.TB) *Shard {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
@@ -92,7 +92,7 @@ func (s *Shard) Cluster(t testing.TB, name logicalcluster.Name, annotations map[
 	s.Phase(t, name, corev1alpha1.LogicalClusterPhaseReady)
 }
 
-// Phase moves a logical cluster to a phase, and waits until the watch cache shows it.
+// Phase sets the phase of a logical cluster and waits until the watch cache shows it.
 func (s *Shard) Phase(t testing.TB, name logicalcluster.Name, phase corev1alpha1.LogicalClusterPhaseType) {
 	t.Helper()
 	ctx := request.WithNamespace(request.WithUser(logicalcluster.With(t.Context(), name), Masters), "")
@@ -111,8 +111,8 @@ func (s *Shard) Phase(t testing.TB, name logicalcluster.Name, phase corev1alpha1
 	})
 }
 
-// Create writes an object of the internal type, as a user, in the logical cluster of the context. It returns when
-// the watch cache shows it.
+// Create creates an object of the internal type, as a user, in the logical cluster of the context. It returns when the
+// watch cache shows it.
 func (s *Shard) Create(ctx context.Context, u user.Info, obj runtime.Object) error {
 	kinds, _, err := legacyscheme.Scheme.ObjectKinds(obj)
 	if err != nil {
@@ -140,21 +140,21 @@ func (s *Shard) Create(ctx context.Context, u user.Info, obj runtime.Object) err
 	return ctx.Err()
 }
 
-// Delete removes an object as the bootstrap would, and waits until the watch cache shows it.
+// Delete deletes an object with all permissions and waits until the watch cache shows it.
 func (s *Shard) Delete(t testing.TB, cluster logicalcluster.Name, resource schema.GroupResource, namespace, name string) {
 	t.Helper()
 	ctx := request.WithNamespace(request.WithUser(logicalcluster.With(t.Context(), cluster), Masters), namespace)
 	store := s.stores[resource]
 	_, _, err := store.(rest.GracefulDeleter).Delete(ctx, name, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
 	must(t, err)
-	// The watch cache may not even know of the creation yet. A consistent list waits until it knows all, once there is one.
+	// The watch cache may not have observed the creation yet. A consistent list, once one succeeds, waits until it has.
 	Eventually(t, func() bool {
 		_, err := store.(rest.Lister).List(ctx, &internalversion.ListOptions{})
 		return err == nil
 	})
 }
 
-// Grant binds a user or group to rules by a ClusterRole of the same name in a logical cluster.
+// Grant binds a user or group to a ClusterRole of the same name with the rules in a logical cluster.
 func (s *Shard) Grant(t testing.TB, cluster logicalcluster.Name, name string, subject rbacapi.Subject, rules ...rbacapi.PolicyRule) {
 	t.Helper()
 	ctx := logicalcluster.With(t.Context(), cluster)
@@ -162,7 +162,7 @@ func (s *Shard) Grant(t testing.TB, cluster logicalcluster.Name, name string, su
 	must(t, s.Create(ctx, Masters, Binding(name, name, subject)))
 }
 
-// Binding is a ClusterRoleBinding to a ClusterRole.
+// Binding returns a ClusterRoleBinding to a ClusterRole.
 func Binding(name, role string, subjects ...rbacapi.Subject) *rbacapi.ClusterRoleBinding {
 	return &rbacapi.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -171,12 +171,12 @@ func Binding(name, role string, subjects ...rbacapi.Subject) *rbacapi.ClusterRol
 	}
 }
 
-// User is an RBAC subject.
+// User returns the RBAC subject of a user.
 func User(name string) rbacapi.Subject {
 	return rbacapi.Subject{APIGroup: rbacapi.GroupName, Kind: rbacapi.UserKind, Name: name}
 }
 
-// Group is an RBAC subject.
+// Group returns the RBAC subject of a group.
 func Group(name string) rbacapi.Subject {
 	return rbacapi.Subject{APIGroup: rbacapi.GroupName, Kind: rbacapi.GroupKind, Name: name}
 }
@@ -198,7 +198,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// restOptions stores every resource as the shard does.
+// restOptions stores every resource as a shard does.
 type restOptions struct{ etcd *embeddedetcd.Server }
 
 func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
