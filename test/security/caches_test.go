@@ -16,24 +16,26 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// Groups that servers of an installation have among themselves.
+// Groups that the servers of an installation use among themselves.
 const (
 	shardGroup = "system:kcp:shard"
 	cacheGroup = "system:kcp:cache"
 )
 
-// servant is somebody who speaks to a cache.
+// servant is a client identity of a cache server.
 type servant struct {
 	*person
-	// reads says that it may read everything, writes which parts it may write: none, one, or all ("*").
+	// reads reports whether the identity may read everything. writes names the shards whose objects it may write: none,
+	// one, or all ("*").
 	reads  bool
 	writes string
 	header http.Header
-	// unknown is who has no certificate that the server accepts: it closes their connections, which takes time.
+	// unknown marks identities without a certificate that the server accepts. The server closes their connections, so
+	// each request pays for a new one.
 	unknown bool
 }
 
-// servants are all sorts of people and servers, and what a cache lets them do.
+// servants returns users and servers of all kinds, with what a cache server permits them.
 func (s *site) servants(t *testing.T) []servant {
 	named := func(name string, groups ...string) *person {
 		p := s.withCertificate(t, name, groups...)
@@ -73,13 +75,13 @@ func (s *site) servants(t *testing.T) []servant {
 	}
 }
 
-// cache is a cache server, as it is reached.
+// cache is a cache server at its URL.
 type cache struct {
 	base string
-	a, b string // logical clusters, whatever is in them
+	a, b string // logical clusters; their content does not matter
 }
 
-// stored are resources of a cache: all of its own, and one that a user has cached.
+// storedInCaches returns paths of resources of a cache: all built-in ones, and one that a user has cached.
 func storedInCaches() []string {
 	paths := []string{"/api/v1/configmaps:0123456789abcdef"}
 	for _, resource := range cacheclient.Resources() {
@@ -89,7 +91,7 @@ func storedInCaches() []string {
 	return paths
 }
 
-// cacheRoutes asks, as everybody, for everything that a cache has, by all verbs, in all parts.
+// cacheRoutes requests every resource of a cache with every verb, as every identity, for every shard.
 func (s *site) cacheRoutes(t *testing.T, c cache) {
 	scopes := map[string]string{
 		"/shards/alpha/clusters/" + c.a: "alpha", "/shards/beta/clusters/" + c.b: "beta", "/shards/root/clusters/root": "root", "/shards/beta/clusters/root": "beta",
@@ -98,7 +100,7 @@ func (s *site) cacheRoutes(t *testing.T, c cache) {
 	var all errgroup.Group
 	all.SetLimit(16)
 	for _, who := range s.servants(t) {
-		every := 1 // of how many resources one is asked for
+		every := 1 // sampling: one resource in how many
 		if !who.reads {
 			every = 5
 		}
@@ -123,7 +125,7 @@ func (s *site) cacheRoutes(t *testing.T, c cache) {
 	must(t, all.Wait())
 }
 
-// oneCacheRoute asks for one resource of one part, by all verbs. Writes that are allowed are not carried out.
+// oneCacheRoute requests one resource of one shard with every verb. Permitted writes are not sent.
 func (s *site) oneCacheRoute(t *testing.T, c cache, who servant, scope, shard, path string) {
 	body := `{"apiVersion":"v1","kind":"X","metadata":{"name":"evil"}}`
 	for _, r := range []request{
@@ -133,7 +135,7 @@ func (s *site) oneCacheRoute(t *testing.T, c cache, who servant, scope, shard, p
 	} {
 		reads := r.method == ""
 		if strings.HasPrefix(r.path, "?watch") && who.reads {
-			continue // allowed, and takes its time
+			continue // permitted, and slow
 		}
 		may := who.reads
 		if !reads {
@@ -149,7 +151,8 @@ func (s *site) oneCacheRoute(t *testing.T, c cache, who servant, scope, shard, p
 	}
 }
 
-// cachePaths has a shard, and somebody who may only read, go beyond what they may by the form of the URL.
+// cachePaths attempts, as a shard and as an identity with read access only, to exceed their permissions by the form of
+// the URL.
 func (s *site) cachePaths(t *testing.T, c cache) {
 	const exports = "/apis/apis.kcp.io/v1alpha2/apiexports"
 	victim := cacheclient.Prefix + "/shards/root/clusters/root" + exports
@@ -169,9 +172,9 @@ func (s *site) cachePaths(t *testing.T, c cache) {
 	servants := s.servants(t)
 	var all errgroup.Group
 	all.SetLimit(16)
-	for _, who := range servants[1:] { // but for masters
+	for _, who := range servants[1:] { // without system:masters
 		if who.writes == "*" || who.unknown {
-			continue // a cache below this one writes for all its shards
+			continue // a downstream cache writes for all its shards
 		}
 		for _, prefix := range into {
 			all.Go(func() error {
@@ -202,12 +205,14 @@ func (s *site) cachePaths(t *testing.T, c cache) {
 
 var version = regexp.MustCompile(`"resourceVersion":"\d+"`)
 
-// withoutVersion returns a list without the version that it is of.
+// withoutVersion returns a list without its resourceVersion.
 func withoutVersion(list string) string { return version.ReplaceAllString(list, "") }
 
-// cacheStamps has a shard publish, in its own part, what says that it is of somebody else: the cache says what it is.
+// cacheStamps publishes, as a shard and under its own name, objects whose metadata claims another shard. The cache
+// server must overwrite these claims.
 func (s *site) cacheStamps(t *testing.T, c cache) {
-	gamma := s.withCertificate(t, shardGroup+":gamma", shardGroup) // a shard takes back what it does not know of
+	// gamma does not run: a running shard prunes what it has not published.
+	gamma := s.withCertificate(t, shardGroup+":gamma", shardGroup)
 	const lies = `"annotations":{"kcp.io/shard":"root","kcp.io/cluster":"root","kcp.io/path":"root","cache.kcp.io/via":"x","cache.kcp.io/down":"x"},"labels":{"kcp.io/shard":"root"}`
 	at := cacheclient.Prefix + "/shards/gamma/clusters/" + c.a + "/apis/apis.kcp.io/v1alpha2/apiexports"
 	whole := `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"lying",` + lies + `},"spec":{}}`
@@ -244,7 +249,8 @@ func (s *site) attackCache(t *testing.T, c cache) {
 	t.Run("whose an object is", func(t *testing.T) { s.cacheStamps(t, c) })
 }
 
-// TestTheCacheOfARootShardIsForShards attacks the cache inside of a root shard that has no other.
+// TestTheCacheOfARootShardIsForShards attacks the cache server embedded in a root shard that runs without an external
+// one.
 func TestTheCacheOfARootShardIsForShards(t *testing.T) {
 	s := startOn(t, placement{installation.Root, installation.Root}, sharded.Options{Shards: []string{installation.Root}, NoCache: true})
 	s.attackCache(t, cache{base: s.shard, a: s.a, b: s.b})

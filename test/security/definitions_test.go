@@ -12,14 +12,14 @@ import (
 
 const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// definition is a definition of a kind that keeps every field, with more versions if need be.
+// definition returns a CustomResourceDefinition whose schema preserves all fields, with more versions if given.
 func definition(group, plural, kind, scope, version, spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.%[1]s","annotations":{"api-approved.kubernetes.io":"unapproved, a test"}},
 		"spec":{"group":%[1]q,"scope":%[4]q,"names":{"plural":%[2]q,"singular":"one%[2]s","kind":%[3]q,"listKind":"%[3]sList"},
 		"versions":[{"name":%[5]q,"served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}},"subresources":{"status":{}}}]%[6]s}}`, group, plural, kind, scope, version, spec)
 }
 
-// define creates a definition in a and waits until it is established.
+// define creates a definition in workspace a and waits until it is established.
 func (s *site) define(t *testing.T, body, name string) {
 	t.Helper()
 	s.make(t, definitionsPath, body)
@@ -31,8 +31,8 @@ func (s *site) define(t *testing.T, body, name string) {
 	})
 }
 
-// definitionsOfBuiltins defines, in a, resources by the names of compiled-in ones, and deletes the definitions. What is
-// compiled in must neither change nor go.
+// definitionsOfBuiltins creates definitions in workspace a with the names of built-in resources, and deletes them. The
+// built-in resources must neither change nor disappear.
 func definitionsOfBuiltins(t *testing.T, s *site) {
 	for _, d := range []struct{ group, plural, kind, scope, version, object string }{
 		{"core.kcp.io", "logicalclusters", "LogicalCluster", "Cluster", "v1alpha1", ownClusterPath},
@@ -53,7 +53,7 @@ func definitionsOfBuiltins(t *testing.T, s *site) {
 			before := read()
 			got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: definitionsPath, body: definition(d.group, d.plural, d.kind, d.scope, d.version, "")})
 			if got.status != http.StatusCreated {
-				return // refused is fine, too
+				return // a refusal is fine, too
 			}
 			shardtesting.Eventually(t, "the controller has looked at "+name, func(context.Context) error {
 				if got := s.do(t, s.admin, s.a, request{path: definitionsPath + "/" + name}); !strings.Contains(got.body, `"type":"Established"`) {
@@ -74,7 +74,7 @@ func definitionsOfBuiltins(t *testing.T, s *site) {
 	}
 }
 
-// make creates an object in a as its administrator.
+// make creates an object in workspace a as its administrator.
 func (s *site) make(t *testing.T, path, body string) {
 	t.Helper()
 	if got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: path, body: body}); got.status != http.StatusCreated {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// documents asks, in a, for what is said about definitions of b, by all that identifies a document.
+// documents requests discovery and OpenAPI documents in workspace a that describe definitions of workspace b, with
+// every header that identifies a document.
 func documents(t *testing.T, s *site) {
 	of := func(field string) string {
 		return strings.Replace(definition("documents.example.com", "papers", "Paper", "Namespaced", "v1", ""),

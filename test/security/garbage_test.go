@@ -25,8 +25,8 @@ func owner(apiVersion, kind, name, uid string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":true,"controller":false}`, apiVersion, kind, name, uid)
 }
 
-// garbage gives objects of a owners that are b's, or nobody's, and very many of them. Nothing of b goes for it, and what
-// is garbage in b is collected meanwhile.
+// garbage gives objects of workspace a owner references to objects of b and to objects that do not exist, in large
+// numbers. No object of b may be deleted because of them, and garbage in b must still be collected in time.
 func garbage(t *testing.T, s *site) {
 	treasureUID := s.uidOf(t, s.owner, s.b, treasurePath)
 	typeUID := s.uidOf(t, s.masters, s.b, typesPath+"/private")
@@ -41,7 +41,7 @@ func garbage(t *testing.T, s *site) {
 			s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: configMapsOfNS + "/" + name + "?propagationPolicy=" + policy})
 		}
 	}
-	// Owners that are looked for everywhere in the workspace, one by one.
+	// Each of these owners makes the garbage collector search the whole workspace.
 	const many = 1500
 	var writes errgroup.Group
 	writes.SetLimit(16)

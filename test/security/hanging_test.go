@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// hanging is a webhook that takes every call and answers none, until the test ends.
+// hanging starts a webhook that accepts every call and does not answer until the test ends.
 func hanging(t *testing.T) (url, bundle string) {
 	t.Helper()
 	released := make(chan struct{})
@@ -29,8 +29,8 @@ func hanging(t *testing.T) (url, bundle string) {
 	return server.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
-// hangingConversions makes objects of a that only a webhook can convert which never answers, and deletes more
-// definitions at once than the shard has hands for. Those of b must go as ever.
+// hangingConversions creates objects in workspace a whose conversion webhook never answers, and deletes more
+// definitions at once than the shard has workers. Definitions of b must still be deleted in time.
 func hangingConversions(t *testing.T, s *site) {
 	url, bundle := hanging(t)
 	const definitions, objects = 12, 20
@@ -45,7 +45,7 @@ func hangingConversions(t *testing.T, s *site) {
 	for i := range definitions {
 		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hangs.hang-%d.example.com", definitionsPath, i)})
 	}
-	time.Sleep(time.Second) // the controller takes them all up
+	time.Sleep(time.Second) // lets the controller start on all of them
 	began := time.Now()
 	body := definition("quick.example.com", "quicks", "Quick", "Namespaced", "v1", "")
 	if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: definitionsPath, body: body}); got.status != http.StatusCreated {
@@ -58,7 +58,7 @@ func hangingConversions(t *testing.T, s *site) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a definition of b took %s to come and go", took)
 	}
-	// Without the webhook, what is left goes.
+	// Without the webhook the remaining definitions are deleted.
 	for i := range definitions {
 		name := fmt.Sprintf("hangs.hang-%d.example.com", i)
 		s.convertByNobody(t, s.admin, s.a, name)
@@ -80,7 +80,7 @@ func (s *site) convertByWebhook(t *testing.T, as *person, cluster, definition, u
 	}
 }
 
-// convertByNobody lets the objects go without the webhook.
+// convertByNobody removes the conversion webhook, so that the objects can be deleted.
 func (s *site) convertByNobody(t *testing.T, as *person, cluster, definition string) {
 	t.Helper()
 	got := s.do(t, as, cluster, request{method: http.MethodPatch, path: definitionsPath + "/" + definition, body: `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, contentType: mergePatchType})
@@ -89,7 +89,7 @@ func (s *site) convertByNobody(t *testing.T, as *person, cluster, definition str
 	}
 }
 
-// within fails the test if what b does takes longer than it may, whatever hangs elsewhere.
+// within fails the test if an operation in workspace b exceeds its deadline while requests of a hang.
 func within(t *testing.T, most time.Duration, what string, do func()) {
 	t.Helper()
 	began := time.Now()
@@ -99,8 +99,8 @@ func within(t *testing.T, most time.Duration, what string, do func()) {
 	}
 }
 
-// hangingNamespaces deletes more namespaces of a at once than the shard has hands for, each with an object that only a
-// webhook can convert which never answers. A namespace of b must go as ever.
+// hangingNamespaces deletes more namespaces of workspace a at once than the shard has workers, each with an object
+// whose conversion webhook never answers. A namespace of b must still be deleted in time.
 func hangingNamespaces(t *testing.T, s *site) {
 	url, bundle := hanging(t)
 	const namespaces = 12
@@ -114,7 +114,7 @@ func hangingNamespaces(t *testing.T, s *site) {
 	for i := range namespaces {
 		s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", path, i)})
 	}
-	time.Sleep(time.Second) // the controller takes them all up
+	time.Sleep(time.Second) // lets the controller start on all of them
 	within(t, 10*time.Second, "the deletion of a namespace of b", func() {
 		if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: path, body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"quick"}}`}); got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
@@ -128,8 +128,8 @@ func hangingNamespaces(t *testing.T, s *site) {
 	}
 }
 
-// hangingWorkspaces deletes more workspaces at once than the shard has hands for, each with objects that only a webhook
-// can convert which never answers. Another workspace must go as ever.
+// hangingWorkspaces deletes more workspaces at once than the shard has workers, each with objects whose conversion
+// webhook never answers. Another workspace must still be deleted in time.
 func hangingWorkspaces(t *testing.T, s *site) {
 	url, bundle := hanging(t)
 	const workspaces = 10
@@ -154,7 +154,7 @@ func hangingWorkspaces(t *testing.T, s *site) {
 	for i := range workspaces {
 		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: fmt.Sprintf("%s/hang-%d", workspacesPath, i)})
 	}
-	time.Sleep(time.Second) // the controllers take them all up
+	time.Sleep(time.Second) // lets the controllers start on all of them
 	within(t, 15*time.Second, "the deletion of another workspace", func() {
 		s.do(t, s.masters, "root", request{method: http.MethodDelete, path: workspacesPath + "/quick"})
 		s.eventually(t, s.masters, "root", workspacesPath+"/quick", http.StatusNotFound)

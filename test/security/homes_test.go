@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// homes asks for home workspaces by names that look like those of others, and for the homes of others.
+// homes requests home workspaces by names that resemble those of other users, and the home workspaces of other users.
 func homes(t *testing.T, s *site) {
 	const own = "/clusters/root" + workspacesPath + "/~"
 	ask := func(who *person, h http.Header) answer { return s.ask(t, who, request{path: own, header: h}) }
@@ -47,7 +47,7 @@ func homes(t *testing.T, s *site) {
 			}
 		}
 	}
-	// Whoever asks to watch a home gets their own, or is refused.
+	// A watch of a home workspace returns the user's own, or is refused.
 	if got := s.ask(t, s.stranger, request{path: "/clusters/root" + workspacesPath + "/~?watch=1&timeoutSeconds=1"}); got.status >= 500 || strings.Contains(got.body, bobs) {
 		t.Errorf("watch: %d %.300s", got.status, got.body)
 	}
@@ -61,7 +61,7 @@ func homes(t *testing.T, s *site) {
 	}
 }
 
-// settled asks until a home workspace that is being made is there.
+// settled polls until a home workspace that is being created exists.
 func (s *site) settled(t *testing.T, who *person, path string) answer {
 	t.Helper()
 	var got answer
@@ -69,7 +69,7 @@ func (s *site) settled(t *testing.T, who *person, path string) answer {
 		if got = s.ask(t, who, request{path: path}); got.status != http.StatusTooManyRequests {
 			return got
 		}
-		s.do(t, s.owner, s.b, request{path: "/version"}) // time passes
+		s.do(t, s.owner, s.b, request{path: "/version"}) // spends one request before the next attempt
 	}
 	return got
 }

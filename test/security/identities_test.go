@@ -12,8 +12,8 @@ const (
 	bindingsPath = "/apis/apis.kcp.io/v1alpha2/apibindings"
 )
 
-// resourcesByIdentity names resources of a with the segment that their keys have behind a colon, "<resource>:<identity>". What
-// one may not do to a resource, one may not do to it by that name.
+// resourcesByIdentity names resources of workspace a with the suffix that their storage keys have,
+// "<resource>:<identity>". Requests that are forbidden for a resource must be forbidden by that name, too.
 func resourcesByIdentity(t *testing.T, s *site) {
 	s.make(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"stolen"},"spec":{}}`)
 	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -45,7 +45,8 @@ func resourcesByIdentity(t *testing.T, s *site) {
 	}
 }
 
-// initializersOfTenants write, through the view of a workspace type that grants everything, what is for the server alone.
+// initializersOfTenants writes, through the virtual workspace of a workspace type whose initializer has all
+// permissions, fields that only the server may set.
 func initializersOfTenants(t *testing.T, s *site) {
 	const forged = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	cluster := s.waiting(t, "mighty", `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`)
@@ -75,7 +76,7 @@ func initializersOfTenants(t *testing.T, s *site) {
 	}
 }
 
-// identityOf returns the identity of an export of root.
+// identityOf returns the identity hash of an export of root.
 func (s *site) identityOf(t *testing.T, export string) string {
 	t.Helper()
 	status, _ := s.do(t, s.masters, "root", request{path: exportsPath + "/" + export}).object(t)["status"].(map[string]any)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// wholeShard asks, as the administrator of a workspace, for what tells of all tenants.
+// wholeShard requests, as the administrator of a workspace, endpoints that expose all tenants.
 func wholeShard(t *testing.T, s *site) {
 	for _, path := range []string{
 		"/metrics", "/metrics/", "/metrics/slis", "/%6detrics", "//metrics", "/%2fmetrics", "/./metrics", "/x/../metrics", "/metrics%2f", "/metrics%2fslis", "/metrics;x", "/metrics%00",
@@ -32,7 +32,7 @@ func wholeShard(t *testing.T, s *site) {
 	}
 }
 
-// listsAndWatches reads in a with every parameter that could widen what is read.
+// listsAndWatches reads in workspace a with every parameter that could widen the result.
 func listsAndWatches(t *testing.T, s *site) {
 	start := func(key string) string {
 		return base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":-1,"start":"` + key + `"}`))
@@ -61,7 +61,7 @@ func listsAndWatches(t *testing.T, s *site) {
 				if i > 2 && j > 0 && !strings.Contains(query, "sendInitialEvents") {
 					continue
 				}
-				reads.Go(func() error { // watches take a second
+				reads.Go(func() error { // each watch takes a second
 					got := s.do(t, s.admin, s.a, request{path: resource + query, header: http.Header{"Accept": {accept}}})
 					if strings.Contains(got.body, treasure) || strings.Contains(got.body, `"`+s.b+`"`) || got.status >= 500 && !strings.Contains(got.body, "invalid key") && !strings.Contains(got.body, "Too large resource version") {
 						t.Errorf("%s%s as %s: %d %.500s", resource, query, accept, got.status, got.body)
@@ -84,7 +84,7 @@ func listsAndWatches(t *testing.T, s *site) {
 	}
 }
 
-// foreignClaims writes objects into a that say they belong to b.
+// foreignClaims writes objects into workspace a whose metadata claims that they belong to b.
 func foreignClaims(t *testing.T, s *site) {
 	claim := func(name string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"kcp.io/cluster":%q},"annotations":{"kcp.io/cluster":%q,"kcp.io/path":"root:b"}},"data":{"by":"alice"}}`, name, s.b, s.b)
@@ -116,7 +116,7 @@ func foreignClaims(t *testing.T, s *site) {
 	}
 }
 
-// foreignWrites tries all kinds of writes where one has no business.
+// foreignWrites attempts all kinds of writes in logical clusters that the user has no access to.
 func foreignWrites(t *testing.T, s *site) {
 	object := func(apiVersion, kind, name string) string {
 		return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q}}`, apiVersion, kind, name)
@@ -151,7 +151,7 @@ func foreignWrites(t *testing.T, s *site) {
 			}
 		}
 	}
-	for _, r := range []request{ // what is served in root alone
+	for _, r := range []request{ // resources that only root serves
 		{method: http.MethodPost, path: "/apis/core.kcp.io/v1alpha1/shards", body: shard},
 		{method: http.MethodPatch, path: "/apis/core.kcp.io/v1alpha1/shards/evil?fieldManager=me", body: shard, contentType: applyPatchType},
 		{method: http.MethodPost, path: "/apis/core.kcp.io/v1alpha1/shards/", body: shard},

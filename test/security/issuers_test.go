@@ -14,13 +14,14 @@ import (
 
 const configurationsPath = "/apis/tenancy.kcp.io/v1alpha1/workspaceauthenticationconfigurations"
 
-// ownIssuers: the administrator of a is the issuer of tokens, too, and has them say whatever would be of use. They are
-// good in the workspaces of a type of a, through the proxy and at the shard, and nowhere else.
+// ownIssuers has the administrator of workspace a run a token issuer that issues any claim of use to an attacker. The
+// tokens must authenticate in the workspaces of one workspace type of a, through the proxy and at the shard, and in no
+// other logical cluster.
 func ownIssuers(t *testing.T, s *site) {
 	issuer := issuertest.Start(t)
 	by := issuer.Authenticator()
 	none := ""
-	by.ClaimMappings.Username.Prefix = &none // so that names can be anybody's
+	by.ClaimMappings.Username.Prefix = &none // so that a user name can be any name
 	jwt, err := json.Marshal(by)
 	must(t, err)
 	for path, body := range map[string]string{

@@ -16,8 +16,8 @@ import (
 
 const oddsPath = "/apis/odd.example.com/v1/namespaces/default/odds"
 
-// oddJSON stores custom resources whose JSON is meant to be read in two ways, and reads them in all ways there are. All
-// readers must see the same, and the logical cluster is never what the client says.
+// oddJSON stores custom resources whose JSON is ambiguous, and reads them in every encoding and through every endpoint.
+// All readers must see the same object, and the logical cluster is never the one that the client wrote.
 func oddJSON(t *testing.T, s *site) {
 	s.define(t, definition("odd.example.com", "odds", "Odd", "Namespaced", "v1", ""), "odds.odd.example.com")
 	const head = `{"apiVersion":"odd.example.com/v1","kind":"Odd",`
@@ -106,7 +106,7 @@ func oddJSON(t *testing.T, s *site) {
 	}
 }
 
-// oddCBOR is oddJSON for the binary form, whose maps may have keys of more than one kind, and tags.
+// oddCBOR is oddJSON for CBOR, whose maps may have keys of more than one type, and tags.
 func (s *site) oddCBOR(t *testing.T) {
 	text := func(value string) string { return cborHead(3, len(value)) + value }
 	bytes := func(value string) string { return cborHead(2, len(value)) + value }
@@ -140,17 +140,17 @@ func (s *site) oddCBOR(t *testing.T) {
 	}
 }
 
-// cborHead begins an item of a major type and a length.
+// cborHead encodes the head of a CBOR item: major type and length.
 func cborHead(major, length int) string {
 	return string([]byte{byte(major<<5 | 26), byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)})
 }
 
-// saysStock tells whether an error is that of a stock server about an object that it cannot write, or apply.
+// saysStock reports whether an error is that of a stock API server for an object that it cannot write or apply.
 func saysStock(body string) bool {
 	return strings.Contains(body, "failed to create typed patch object") || strings.Contains(body, "is not a list: no Items field") || strings.Contains(body, "control characters are not allowed")
 }
 
-// sameEverywhere reads all that oddJSON stored in all ways.
+// sameEverywhere reads all objects that oddJSON stored through every reader.
 func (s *site) sameEverywhere(t *testing.T) {
 	t.Helper()
 	const yamlType = "application/yaml"
@@ -164,7 +164,7 @@ func (s *site) sameEverywhere(t *testing.T) {
 		if annotations["kcp.io/cluster"] != s.a {
 			t.Errorf("%s shows %v", reader, metadata)
 		}
-		delete(object, "apiVersion") // not in the items of lists, and that of metadata is another
+		delete(object, "apiVersion") // absent from list items; metadata readers have another one
 		delete(object, "kind")
 		if lists[reader] == nil {
 			lists[reader] = map[string]any{}
@@ -234,7 +234,7 @@ func (s *site) sameEverywhere(t *testing.T) {
 	}
 	want := lists["a list"]
 	for reader, list := range lists {
-		if strings.Contains(reader, "YAML") { // which writes numbers otherwise
+		if strings.Contains(reader, "YAML") { // YAML writes numbers differently
 			continue
 		}
 		if !reflect.DeepEqual(list, want) {

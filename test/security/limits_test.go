@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// objectLimit tries to make more objects than a may hold, by deletions that delete nothing.
+// objectLimit attempts to exceed the object limit of workspace a with delete requests that delete nothing.
 func objectLimit(t *testing.T, s *site) {
 	limit := func(value string) answer {
 		return s.do(t, s.masters, s.a, request{method: http.MethodPatch, path: ownClusterPath, contentType: mergePatchType, body: `{"metadata":{"annotations":{"core.kcp.io/max-total-objects":` + value + `}}}`})

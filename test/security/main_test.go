@@ -27,13 +27,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// attack is a way for people of a, and strangers, to get at b, or at the installation.
+// attack is an attempt of users of workspace a, and of unauthorized users, to reach workspace b or to disturb the
+// installation.
 type attack struct {
 	name string
 	run  func(*testing.T, *site)
 }
 
-// always are attacks that have to fail wherever b is.
+// always lists attacks that must fail whichever shard b is on.
 var always = []attack{
 	{"odd paths lead nowhere else", oddPaths},
 	{"lists and watches show one workspace", listsAndWatches},
@@ -54,7 +55,7 @@ var always = []attack{
 	{"initializers of tenants are tenants", initializersOfTenants},
 }
 
-// onOneShard are attacks on what a shard shares among its workspaces.
+// onOneShard lists attacks on what a shard shares among its workspaces.
 var onOneShard = []attack{
 	{"odd objects stop nobody else", poison},
 	{"heavy definitions are a burden to their own workspace", heavyDefinitions},
@@ -71,7 +72,7 @@ var onOneShard = []attack{
 	{"another name of a resource gives no more rights", resourcesByIdentity},
 }
 
-// acrossShards are attacks on servers, and on what they tell each other.
+// acrossShards lists attacks on servers and on the data that they exchange.
 var acrossShards = []attack{
 	{"logical clusters elsewhere are refused without a word", elsewhere},
 	{"refusals take as long for what does not exist", timing},
@@ -100,8 +101,8 @@ func TestTenantsStayOnTheirShard(t *testing.T) {
 	attacks(t, apart, slices.Concat(always, acrossShards))
 }
 
-// attacks runs attacks on one site. None relies on what another left, and after all of them nothing outside of workspace a
-// has changed.
+// attacks runs attacks on one installation. None relies on the result of another, and after all of them nothing outside
+// of workspace a has changed.
 func attacks(t *testing.T, where placement, all []attack) {
 	s := start(t, where)
 	before := s.others(t)
@@ -121,12 +122,12 @@ func attacks(t *testing.T, where placement, all []attack) {
 	}
 }
 
-// moving are keys that the shard itself writes all the time, copies for other shards among them: these follow their
-// originals a little later. A namespace of b that came and went at once may leave what it is given at its beginning, as in
-// Kubernetes, where the machine is busy.
+// moving matches keys that the shard itself writes all the time, replicas for other shards among them, which follow
+// their originals with a delay. A namespace of b that is deleted right after its creation may leave behind its default
+// objects when the machine is busy, as in Kubernetes.
 var moving = regexp.MustCompile(`/quick/(default|kube-root-ca.crt)$|/leases/|/events/|:/cache/|/~elsewhere/|compact_rev_key`)
 
-// stored returns what is in the etcds of all shards, by the names of shards and keys.
+// stored returns the content of the etcds of all shards, by "<shard>:<key>".
 func (s *site) stored(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -138,7 +139,7 @@ func (s *site) stored(t *testing.T) map[string][]byte {
 	return all
 }
 
-// keys returns the keys that contain a text, of all shards, but for those of copies.
+// keys returns the keys of all shards that contain a text, without those of replicas.
 func (s *site) keys(t *testing.T, containing string) []string {
 	t.Helper()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.stored(t))), func(key string) bool {
@@ -146,7 +147,7 @@ func (s *site) keys(t *testing.T, containing string) []string {
 	})
 }
 
-// others returns all that is stored for workspace b, root and the system clusters.
+// others returns everything stored for workspace b, root and the system clusters.
 func (s *site) others(t *testing.T) map[string][]byte {
 	t.Helper()
 	stored := s.stored(t)
@@ -162,8 +163,8 @@ func (s *site) others(t *testing.T) map[string][]byte {
 	return stored
 }
 
-// withoutNews returns an object as JSON without what the shard itself writes there: which names definitions and bindings of
-// a logical cluster take, how much a shard holds, and who wrote that when. Anything else is left as it is.
+// withoutNews returns an object as JSON without what the shard itself writes: which names definitions and bindings of a
+// logical cluster reserve, the status of a Shard, and managed fields. Everything else is unchanged.
 func withoutNews(object []byte) []byte {
 	var cluster struct {
 		Kind         string

@@ -14,8 +14,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// marks are all annotations and labels by which servers tell themselves, or each other, something, with values that would
-// be of use to a tenant.
+// marks returns all annotations and labels by which servers store or exchange state, with values that would be of use
+// to a tenant.
 func (s *site) marks(t *testing.T) (annotations, labels map[string]string) {
 	t.Helper()
 	return map[string]string{
@@ -31,7 +31,7 @@ func (s *site) marks(t *testing.T) (annotations, labels map[string]string) {
 		}
 }
 
-// least is what kinds that shards publish need besides metadata.
+// least holds the required fields, besides metadata, of the kinds that shards publish.
 var least = map[string]string{
 	"clusterroles":                          `"rules":[{"apiGroups":["apis.kcp.io"],"resources":["apiexports"],"verbs":["bind"]}]`,
 	"clusterrolebindings":                   `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}`,
@@ -49,10 +49,12 @@ var least = map[string]string{
 
 const nowhere = `{"resourceRules":[{"apiGroups":["nowhere.example.com"],"apiVersions":["*"],"resources":["*"],"operations":["CREATE"]}]}`
 
-// forgedMarks writes all marks on an object of every kind that a tenant has, in all ways, and looks for what other shards
-// are told of it: what is published says where it is, and nothing that others have said is changed.
+// forgedMarks writes all of these annotations and labels to an object of every kind that a tenant can create, with
+// every kind of write, and reads what is published to other shards: published objects carry their true origin, and
+// nothing that others published has changed.
 func forgedMarks(t *testing.T, s *site) {
-	s.create(t, s.a, "marks") // of its own, for some of it is to the harm of who does it; on the shard of b
+	// A workspace of its own, on the shard of b: some of the values harm the workspace that sets them.
+	s.create(t, s.a, "marks")
 	s.waitReady(t, s.a, "marks")
 	m := s.clusterOf(t, s.a, "marks")
 	home := s.called(s.at(t, m))
@@ -86,7 +88,7 @@ func forgedMarks(t *testing.T, s *site) {
 			t.Errorf("%s is gone", key)
 		}
 	}
-	// Everything is found where it was.
+	// All logical clusters still resolve to the same place.
 	for path, want := range map[string]string{"root:a:marks": m, "root:a": s.a, "root:b": s.b, m: m, s.b: s.b} {
 		for _, who := range []*person{s.admin, s.owner} {
 			got := s.try(t, who, s.proxy, request{path: "/clusters/" + path + ownClusterPath})
@@ -103,7 +105,7 @@ func forgedMarks(t *testing.T, s *site) {
 	}
 }
 
-// mark writes all marks on one object of a resource of the logical cluster m.
+// mark writes all annotations and labels to one object of a resource of logical cluster m.
 func (s *site) mark(t *testing.T, m string, resource served) {
 	t.Helper()
 	annotations, labels := s.marks(t)
@@ -144,10 +146,10 @@ func (s *site) mark(t *testing.T, m string, resource served) {
 	}
 }
 
-// served is a resource of a logical cluster that objects can be created of.
+// served is a resource of a logical cluster that can be created.
 type served struct{ name, kind, version, path string }
 
-// resources returns what somebody finds by discovery.
+// resources returns the resources that discovery lists for a user.
 func (s *site) resources(t *testing.T, who *person, cluster string) []served {
 	t.Helper()
 	var all []served
@@ -187,7 +189,7 @@ func (s *site) resources(t *testing.T, who *person, cluster string) []served {
 	return all
 }
 
-// published returns all that is in the cache, by "<resource> <shard> <logical cluster> <name>" of the place.
+// published returns all objects of the cache server, by "<resource> <shard> <logical cluster> <name>".
 func (s *site) published(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -209,7 +211,7 @@ func (s *site) published(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// isTrue checks what a published object says of itself. paths are those of logical clusters.
+// isTrue checks the origin that a published object carries. paths maps logical clusters to their paths.
 func (s *site) isTrue(t *testing.T, key string, object map[string]any, paths map[string]string) {
 	t.Helper()
 	place := strings.Fields(key)
@@ -241,7 +243,7 @@ func (s *site) isTrue(t *testing.T, key string, object map[string]any, paths map
 	}
 }
 
-// content returns what does not change by itself.
+// content returns the fields of an object that do not change on their own.
 func content(object map[string]any) string {
 	kept := maps.Clone(object)
 	delete(kept, "status")

@@ -13,8 +13,8 @@ import (
 
 const shardsPath = "/apis/core.kcp.io/v1alpha1/shards"
 
-// members: what a shard holds by its certificate of other shards is its own Shard object and the exports of root, one by one.
-// In everything else it gets what any user without rights gets, at every shard.
+// members checks what a shard may do at other shards with its certificate: read its own Shard object, and get exports
+// of root one by one. All other requests are answered as for any user without permissions, at every shard.
 func members(t *testing.T, s *site) {
 	beta := s.withCertificate(t, shardGroup+":beta", shardGroup)
 	nameless := s.withCertificate(t, "beta", shardGroup)
@@ -55,7 +55,7 @@ func members(t *testing.T, s *site) {
 						continue
 					}
 					if who == nameless && allowed(base, cluster, r) && !strings.HasPrefix(r.path, shardsPath) {
-						continue // the group alone reads exports
+						continue // the group alone may read exports
 					}
 					if got.status != want.status {
 						t.Errorf("%s gets %d %.200s for %s %s of %s at the %s, somebody without rights %d", who.name, got.status, got.body, r.method, r.path, cluster, s.called(base), want.status)
@@ -69,8 +69,8 @@ func members(t *testing.T, s *site) {
 	s.membersAsOthers(t, beta)
 }
 
-// routesOf are requests for every resource of a logical cluster, with all its objects of well-known names and their
-// subresources or with one. None that is allowed changes anything.
+// routesOf returns requests for every resource of a logical cluster: with all objects of well-known names and their
+// subresources, or with one. None that is permitted changes anything.
 func (s *site) routesOf(t *testing.T, cluster string, all bool) []request {
 	t.Helper()
 	names, subresources := []string{"beta"}, []string{""}
@@ -107,7 +107,7 @@ func (s *site) routesOf(t *testing.T, cluster string, all bool) []request {
 	return routes
 }
 
-// membersAsOthers has a shard take the names of others, and spell its own rights wider.
+// membersAsOthers has a shard impersonate others, and request more than its permissions through variant spellings.
 func (s *site) membersAsOthers(t *testing.T, beta *person) {
 	root := s.layout.URL(installation.Root)
 	as := func(user string, groups ...string) http.Header {
@@ -144,8 +144,8 @@ func (s *site) membersAsOthers(t *testing.T, beta *person) {
 	}
 }
 
-// identityHeaders sends headers that say who somebody is to every server: they count on connections of the front proxy
-// alone, and give nobody what exists only directly at a server.
+// identityHeaders sends identity headers to every server: they count only on connections of the front proxy, and never
+// give access to endpoints that only the server itself offers.
 func identityHeaders(t *testing.T, s *site) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	own, foreign := s.proxyPair(t, proxyName), s.proxyPair(t, "x")
@@ -165,7 +165,7 @@ func identityHeaders(t *testing.T, s *site) {
 				}
 			}
 		}
-		// The front proxy is believed, but for what it does not say itself.
+		// Identity headers of the front proxy are trusted, except for identities that it never sends.
 		for cluster, path := range map[string]string{"root": shardsPath + "/beta", s.b: treasurePath, "system:admin": "/api/v1/secrets"} {
 			if got := s.try(t, trusted, base, request{path: "/clusters/" + cluster + path, header: headers}); got.status != http.StatusForbidden {
 				t.Errorf("the proxy, for somebody powerful, gets %s of %s at %s: %d %.300s", path, cluster, name, got.status, got.body)

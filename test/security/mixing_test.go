@@ -19,7 +19,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// startViews puts a server of virtual workspaces in front of the shard of b, and returns its URL.
+// startViews starts a virtual workspace server in front of the shard of b, and returns its URL.
 func (s *site) startViews(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -53,8 +53,8 @@ func (s *site) startViews(t *testing.T) string {
 	return "https://" + listener.Addr().String()
 }
 
-// crowd has many people ask at once, over connections that the servers share behind the scenes: everybody is who they
-// are, in every answer, while watches of others are open.
+// crowd has many users send requests concurrently over backend connections that the servers share: each response
+// belongs to the user who sent the request, while watches of others are open.
 func (s *sharing) crowd(t *testing.T) {
 	const rounds = 25
 	views := s.startViews(t)
@@ -62,7 +62,7 @@ func (s *sharing) crowd(t *testing.T) {
 	type member struct {
 		*person
 		username, home, foreign string
-		view                    int // the status of the answers in the view of p
+		view                    int // response status in the virtual workspace of p
 	}
 	members := []member{
 		{s.admin, "alice", s.a, s.b, http.StatusForbidden},
@@ -134,8 +134,8 @@ func (s *sharing) crowd(t *testing.T) {
 	all.Wait()
 }
 
-// routes asks, without a name and as a stranger, for everything that servers mount beside logical clusters, in odd
-// spellings too. Nothing is there for them but the health of the process.
+// routes requests, anonymously and as an unauthorized user, all paths that servers mount beside logical clusters, in
+// odd spellings too. They may return nothing but the health of the process.
 func (s *sharing) routes(t *testing.T) {
 	views := s.startViews(t)
 	paths := []string{
@@ -156,7 +156,7 @@ func (s *sharing) routes(t *testing.T) {
 		all.Go(func() {
 			for i, path := range paths {
 				if base == s.cache && strings.HasPrefix(path, "/services/") && !strings.Contains(path, "cache") {
-					continue // it has none of these, and closes the connections of who asks without a name
+					continue // the cache server has none of these, and closes anonymous connections
 				}
 				for _, who := range []*person{s.anonymous, s.stranger} {
 					for _, method := range []string{http.MethodGet, []string{http.MethodPost, http.MethodDelete, http.MethodPut, http.MethodOptions}[i%4]} {

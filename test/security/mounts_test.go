@@ -15,8 +15,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// ownMounts mounts in a whatever the shard itself can reach: the shard, the proxy, and a server that writes down what it
-// is told.
+// ownMounts mounts in workspace a whatever the shard itself can reach: the shard, the proxy, and a server that records
+// its requests.
 func ownMounts(t *testing.T, s *site) {
 	var mu sync.Mutex
 	var heard strings.Builder
@@ -28,7 +28,7 @@ func ownMounts(t *testing.T, s *site) {
 		w.Header().Set("Set-Cookie", "session=stolen")
 		http.Redirect(w, req, s.at(t, s.b)+"/clusters/"+s.b+treasurePath, http.StatusTemporaryRedirect)
 	}))
-	far.Config.ErrorLog = log.New(io.Discard, "", 0) // the proxy does not trust it
+	far.Config.ErrorLog = log.New(io.Discard, "", 0) // the proxy does not trust this server
 	far.StartTLS()
 	defer far.Close()
 	s.define(t, definition("mounts.example.com", "mounts", "Mount", "Namespaced", "v1", ""), "mounts.mounts.example.com")

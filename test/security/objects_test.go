@@ -13,7 +13,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// workspaceObjects tries, by every kind of write, to send a workspace of a somewhere else or to give it another owner.
+// workspaceObjects attempts, with every kind of write, to point a workspace of a to another logical cluster or to give
+// it another owner.
 func workspaceObjects(t *testing.T, s *site) {
 	s.newWorkspace(t, "honest")
 	honest := workspacesPath + "/honest"
@@ -70,7 +71,8 @@ func workspaceObjects(t *testing.T, s *site) {
 	}
 }
 
-// ownType has the administrator of a say that a is of b's private type, and so has the server bind in a what the type binds.
+// ownType has the administrator of a claim that a is of the private type of b, which would make the server bind in a
+// what that type binds.
 func ownType(t *testing.T, s *site) {
 	s.create(t, s.a, "typed")
 	s.waitReady(t, s.a, "typed")
@@ -82,7 +84,7 @@ func ownType(t *testing.T, s *site) {
 			s.do(t, s.admin, typed, request{method: http.MethodPatch, path: path, body: annotation, contentType: mergePatchType})
 			s.do(t, s.admin, typed, request{method: http.MethodPatch, path: path + "?fieldManager=x&force=true", contentType: applyPatchType, body: `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster","annotations":{"internal.tenancy.kcp.io/type":"` + kind + `"}}}`})
 		}
-		for range 10 { // the controller looks at it
+		for range 10 { // lets the controller reconcile
 			time.Sleep(100 * time.Millisecond)
 			if got := s.do(t, s.admin, typed, request{path: bindingsPath}); strings.Contains(got.body, `"inner"`) || len(got.object(t)["items"].([]any)) != len(before) {
 				t.Fatalf("with the type %s: %s", kind, got.body)
@@ -94,8 +96,8 @@ func ownType(t *testing.T, s *site) {
 	}
 }
 
-// askedFor makes workspaces that another shard has to be asked for, with all marks and the claims of a parent, and looks at
-// what is made there.
+// askedFor creates workspaces that are placed on another shard, with all internal annotations and labels and those that
+// claim a parent, and checks the resulting logical clusters.
 func askedFor(t *testing.T, s *site) {
 	annotations, labels := s.marks(t)
 	metadata, err := json.Marshal(map[string]any{"name": "asked", "annotations": annotations, "labels": labels, "finalizers": []string{"example.com/x"}, "ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "treasure", "uid": "x"}}})
@@ -123,8 +125,8 @@ func askedFor(t *testing.T, s *site) {
 	s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: workspacesPath + "/asked", body: `{"metadata":{"finalizers":null}}`, contentType: mergePatchType})
 }
 
-// creators lets a service account of a make a workspace: it must be its administrator, and no account of the new
-// workspace that happens to have the same name.
+// creators has a service account of a create a workspace: that account must be its administrator, and not an account of
+// the new workspace with the same name.
 func creators(t *testing.T, s *site) {
 	if got := s.do(t, s.robot, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"robots"},"spec":{` + s.beyond() + `,"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
@@ -143,7 +145,7 @@ func creators(t *testing.T, s *site) {
 	}
 }
 
-// clusterObjects edits the LogicalCluster of a, which its administrator may.
+// clusterObjects edits the LogicalCluster of a, which its administrator may do.
 func clusterObjects(t *testing.T, s *site) {
 	for name, patch := range map[string]string{
 		"its creator":         `{"spec":{"createdBy":{"username":"bob"}}}`,
@@ -174,7 +176,7 @@ func clusterObjects(t *testing.T, s *site) {
 			t.Errorf("%s %s: %d %.300s", r.method, r.path, got.status, got.body)
 		}
 	}
-	for i := range 20 { // what the server copies to the workspace, which is in root
+	for i := range 20 { // the server copies this to the workspace, which is in root
 		s.annotate(t, fmt.Sprintf(`"core.kcp.io/shard":"evil-%d"`, i))
 		if got := s.do(t, s.masters, "root", request{path: workspacesPath + "/a"}); strings.Contains(withoutManagedFields(got.body), "evil") {
 			t.Errorf("a's workspace in root says what its tenant wrote: %s", withoutManagedFields(got.body))
@@ -187,7 +189,7 @@ func clusterObjects(t *testing.T, s *site) {
 	}
 }
 
-// deletion tries to keep a logical cluster alive when its workspace is deleted from above.
+// deletion attempts to keep a logical cluster alive while its parent workspace is deleted.
 func deletion(t *testing.T, s *site) {
 	s.newWorkspace(t, "org")
 	org := s.clusterOf(t, s.a, "org")

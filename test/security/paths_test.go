@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// oddPaths tries to be led into b, the whole shard or a system cluster by the form of the URL, reading and deleting.
+// oddPaths attempts to reach b, the whole shard or a system cluster by the form of the URL, with reads and deletes.
 func oddPaths(t *testing.T, s *site) {
 	into := []string{
 		"/clusters/{a}", "/clusters/{b}", "/clusters/root:b", "/clusters/root%3ab", "/clusters/root%3Ab", "/clusters/*", "/clusters/%2a", "/clusters/*:b",
@@ -24,7 +24,7 @@ func oddPaths(t *testing.T, s *site) {
 	}
 	rest := []string{
 		treasurePath, "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/watch/configmaps?timeoutSeconds=1",
-		// Inside of what a may do: namespaces and names that climb out of the storage key.
+		// Within the permissions in a: namespaces and names that traverse out of the storage key.
 		"/api/v1/namespaces/..%2f..%2f{b}%2fdefault/configmaps/treasure", "/api/v1/namespaces/../configmaps", "/api/v1/namespaces/%2e%2e/configmaps?resourceVersion=0",
 		configMapsOfNS + "/..%2f..%2f..%2f{b}%2fdefault%2ftreasure", configMapsOfNS + "/%2e%2e", "/api/v1/namespaces/default%2f..%2f..%2f{b}/configmaps",
 		"/api/v1/namespaces//configmaps/treasure", "/api/v1/namespaces/{b}/configmaps/treasure", "/api/v1/configmaps?fieldSelector=kcp.io/cluster={b}",
@@ -44,12 +44,12 @@ func oddPaths(t *testing.T, s *site) {
 		{s.admin, remote}, {impostor, remote},
 	}
 	if s.placement.a != s.placement.b {
-		people = people[2:5] // alice and the robot: others have been everywhere on one shard
+		people = people[2:5] // alice and the robot: the other users have sent these paths on one shard
 	}
 	for _, who := range people {
 		for _, base := range s.doors() {
 			t.Run(fmt.Sprintf("%s with %d headers at the %s", who.name, len(who.header), s.called(base)), func(t *testing.T) {
-				var attacks errgroup.Group // watches take a second
+				var attacks errgroup.Group // each watch takes a second
 				attacks.SetLimit(16)
 				for _, prefix := range into {
 					attacks.Go(func() error {
@@ -76,7 +76,7 @@ func oddPaths(t *testing.T, s *site) {
 
 func forgedPayload(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// forgedToken is what a service account token of a logical cluster looks like before anybody checks its signature.
+// forgedToken returns a service account token of a logical cluster with an invalid signature.
 func forgedToken(cluster string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(`{"iss":"https://kcp.default.svc","sub":"system:serviceaccount:default:robot","kubernetes.io":{"clusterName":"`+cluster+`","namespace":"default","serviceaccount":{"name":"robot"}}}`)) + "."

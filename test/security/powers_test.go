@@ -11,8 +11,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// powers gives p all that a consumer can agree to, and has p write what is the server's, or none of the consumer's to
-// give.
+// powers gives p every claim that a consumer can accept, and has p write what belongs to the server, or what the
+// consumer cannot grant.
 func (s *sharing) powers(t *testing.T) {
 	tenancy := s.identityOf(t, "tenancy.kcp.io")
 	claims := []apisv1alpha2.PermissionClaim{claim("serviceaccounts"), claim("namespaces"), claim("configmaps")}
@@ -76,7 +76,7 @@ func (s *sharing) powers(t *testing.T) {
 		request{method: http.MethodPost, path: in + workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"stolen"},"spec":{"type":{"name":"private","path":"root:b"}}}`},
 		request{method: http.MethodPost, path: in + workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"stolen"},"spec":{"cluster":"` + s.b + `"}}`},
 	)
-	// What is made through the view belongs to the consumer, whatever it says of itself.
+	// An object created through the virtual workspace belongs to the consumer, whatever its metadata claims.
 	lying := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"lying","labels":{"claimed.internal.apis.kcp.io/forged":"x","internal.apis.kcp.io/export":"x"},"annotations":{"kcp.io/cluster":"` + s.b + `","kcp.io/path":"root:b"}}}`
 	got := s.ask(t, s.paula, request{method: http.MethodPost, path: in + configMapsOfNS, body: lying})
 	if got.status == http.StatusCreated && (strings.Contains(got.body, `/forged":"x"`) || strings.Contains(got.body, s.b) || strings.Contains(got.body, `"root:b"`)) {
@@ -85,7 +85,7 @@ func (s *sharing) powers(t *testing.T) {
 	if status := s.do(t, s.masters, s.a, request{path: workspacesPath + "/powerless"}).object(t)["status"].(map[string]any); status["phase"] != "Ready" {
 		t.Errorf("%v", status)
 	}
-	// The consent ends with the binding, for watches too.
+	// The accepted claims end with the binding, for open watches too.
 	watched := make(chan answer, 1)
 	go func() {
 		watched <- s.ask(t, s.paula, request{path: in + "/api/v1/configmaps?watch=1&timeoutSeconds=8"})

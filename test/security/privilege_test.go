@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// roles makes roles and bindings in a, as its administrator and as somebody with less, that would count elsewhere.
+// roles creates roles and bindings in a that would grant access to other logical clusters, as its administrator and as
+// a user with fewer permissions.
 func roles(t *testing.T, s *site) {
 	role := func(name, extra string) string {
 		return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q,"labels":{"rbac.authorization.k8s.io/aggregate-to-admin":"true","rbac.authorization.k8s.io/aggregate-to-view":"true"}},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]%s}`, name, extra)
@@ -26,7 +27,7 @@ func roles(t *testing.T, s *site) {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	// Mallory, who is in system:authenticated, is administrator of a now, and of nothing else.
+	// mallory, who is in system:authenticated, is administrator of a now, and has no other permissions.
 	s.eventually(t, s.stranger, s.a, "/api/v1/namespaces/default", http.StatusOK)
 	for _, cluster := range []string{s.b, "system:admin", "system:shard", "*"} {
 		for _, who := range []*person{s.admin, s.robot, s.stranger, s.anonymous} {
@@ -53,7 +54,7 @@ func roles(t *testing.T, s *site) {
 	s.eventually(t, s.stranger, s.a, "/api/v1/namespaces/default", http.StatusForbidden)
 }
 
-// impersonation puts on every identity that could mean something outside of a.
+// impersonation impersonates every identity that could have permissions outside of a.
 func impersonation(t *testing.T, s *site) {
 	as := func(user string, groups ...string) http.Header {
 		return http.Header{"Impersonate-User": {user}, "Impersonate-Group": groups}
@@ -100,7 +101,8 @@ func impersonation(t *testing.T, s *site) {
 			}
 		}
 	}
-	// Inside of a everything may be put on, but what is done from there keeps to a: a type of b is not bob's to use.
+	// Inside of a any identity may be impersonated, but its permissions end at a: a workspace type of b that only bob
+	// may use is refused.
 	create := func(h http.Header) answer {
 		return s.do(t, s.admin, s.a, request{method: http.MethodPost, path: workspacesPath + "?dryRun=All", header: h,
 			body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"generateName":"stolen-"},"spec":{"type":{"name":"private","path":"root:b"}}}`})

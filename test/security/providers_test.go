@@ -33,7 +33,7 @@ func apiSchema(prefix, group, plural, kind string) string {
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"subresources":{"status":{}}}]}}`, prefix, group, plural, kind)
 }
 
-// identities tries to make an export of a one with the identity of p's.
+// identities attempts to create an export in a with the identity of an export of p.
 func (s *sharing) identities(t *testing.T) {
 	for name, spec := range map[string]string{
 		"named":     `"identity":{"secretRef":{"namespace":"kcp-system","name":"widgets"}}`,
@@ -76,7 +76,7 @@ func (s *sharing) identities(t *testing.T) {
 	}
 }
 
-// places has a say that it is where p is.
+// places has a claim the path and the logical cluster of p.
 func (s *sharing) places(t *testing.T) {
 	const lie = `{"metadata":{"annotations":{"kcp.io/path":"root:p","kcp.io/cluster":"root"}}}`
 	for _, path := range []string{ownClusterPath, ownClusterPath + "/status"} {
@@ -95,7 +95,7 @@ func (s *sharing) places(t *testing.T) {
 			t.Errorf("%s: %d %.600s", path, got.status, got.body)
 		}
 	}
-	// Who comes to bind p's gets p's.
+	// A binding to the path of p resolves to p.
 	s.Bind(t, s.c, "root:p", "widgets")
 	if got := s.do(t, s.carol, s.c, request{path: bindingsPath + "/widgets"}); !strings.Contains(got.body, `"apiExportClusterName":"`+s.p+`"`) {
 		t.Errorf("%s", got.body)
@@ -104,7 +104,7 @@ func (s *sharing) places(t *testing.T) {
 	s.eventually(t, s.carol, s.c, bindingsPath+"/widgets", http.StatusNotFound)
 }
 
-// heirs has somebody take the path of a workspace whose export others have bound.
+// heirs has another user take over the path of a deleted workspace whose export others have bound.
 func (s *sharing) heirs(t *testing.T) {
 	claims := `"permissionClaims":[{"resource":"configmaps","verbs":["*"]}]`
 	offer := func(who *person, cluster string) {
@@ -162,7 +162,8 @@ func (s *sharing) heirs(t *testing.T) {
 	}
 }
 
-// bounds does, by all names and ways, what the owner of an API keeps for itself: a may read gadgets, and no more.
+// bounds attempts, by all names and verbs, what the maximal permission policy of an API denies: a may read gadgets, and
+// no more.
 func (s *sharing) bounds(t *testing.T) {
 	const gadgets = "/apis/bounded.example.com/v1/namespaces/default/gadgets"
 	for path, body := range map[string]string{
@@ -217,7 +218,7 @@ func (s *sharing) bounds(t *testing.T) {
 	}
 }
 
-// binding binds what one has no permission for, and compares the answers with those for what does not exist.
+// binding binds exports without permission, and compares the responses with those for exports that do not exist.
 func (s *sharing) binding(t *testing.T) {
 	answers := map[string]string{}
 	for i, reference := range []struct{ path, name string }{{"root:p", "private"}, {s.p, "private"}, {"root:p", "none"}, {s.p, "none"}, {"root:nobody", "private"}, {"0123456789abcdef", "private"}, {"root:b", "none"}, {s.b, "none"}, {"system:admin", "none"}, {"system:shard", "none"}, {"system:bound-crds", "none"}, {"root", "none"}, {"root", "shards.core.kcp.io"}} {
@@ -240,7 +241,7 @@ func (s *sharing) binding(t *testing.T) {
 	if len(answers) != 1 {
 		t.Errorf("refusals differ: %v", answers)
 	}
-	// A binding cannot turn to another export later.
+	// The export of a binding is immutable.
 	for _, spec := range []string{`{"reference":{"export":{"path":"root:p","name":"private"}}}`, `{"reference":{"export":{"path":"` + s.p + `","name":"private"}}}`} {
 		for _, labels := range []string{"", `"metadata":{"labels":{"internal.apis.kcp.io/export":"x"}},`, `"metadata":{"labels":{"internal.apis.kcp.io/export":null}},`} {
 			got := s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: bindingsPath + "/widgets", body: `{` + labels + `"spec":` + spec + `}`, contentType: mergePatchType})
@@ -257,7 +258,8 @@ func (s *sharing) binding(t *testing.T) {
 	}
 }
 
-// definitions goes for what serves bound resources, and offers names that are taken.
+// definitions attempts to change the definitions that serve bound resources, and to create definitions with names that
+// are in use.
 func (s *sharing) definitions(t *testing.T) {
 	for _, who := range []*person{s.admin, s.robot, s.paula, s.stranger, s.anonymous} {
 		for _, cluster := range []string{"system:bound-crds", "system:admin", "system:shard", "system:system-crds"} {
@@ -281,7 +283,7 @@ func (s *sharing) definitions(t *testing.T) {
 			schema := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: schemasPath, body: apiSchema("evil", taken.group, taken.plural, taken.kind)})
 			offered := s.do(t, s.paula, s.p, request{method: http.MethodPost, path: exportsPath, body: export("evil-"+taken.plural, `"resources":[{"group":"`+taken.group+`","name":"`+taken.plural+`","schema":"evil.`+name+`","storage":{"crd":{}}}]`)})
 			if schema.status != http.StatusCreated || offered.status != http.StatusCreated {
-				return // refused is fine, too
+				return // a refusal is fine, too
 			}
 			s.mayBind(t, "evil-"+taken.plural)
 			before := read()
@@ -310,7 +312,8 @@ func (s *sharing) definitions(t *testing.T) {
 	}
 }
 
-// hooks has p call a webhook for everything, and deny everything by a policy: that counts for what p shares alone.
+// hooks has p register a webhook for every resource, and a policy that denies everything: they apply only to the
+// resources that p exports.
 func (s *sharing) hooks(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// request is one request. The path goes out byte by byte as it is.
+// request is one request. The path is sent byte by byte as it is.
 type request struct {
 	method, path, body, contentType string
 	header                          http.Header
@@ -31,7 +31,7 @@ func (a answer) object(t *testing.T) map[string]any {
 	return object
 }
 
-// try sends a request. A request that did not get an answer has status 0.
+// try sends a request. A request without a response has status 0.
 func (s *site) try(t *testing.T, as *person, base string, r request) answer {
 	t.Helper()
 	at, err := url.Parse(base)
@@ -42,7 +42,7 @@ func (s *site) try(t *testing.T, as *person, base string, r request) answer {
 	req := (&http.Request{
 		Method: r.method, URL: &url.URL{Scheme: at.Scheme, Host: at.Host, Opaque: r.path}, Host: at.Host,
 		Header: http.Header{"Accept": {jsonType}}, Body: io.NopCloser(strings.NewReader(r.body)), ContentLength: int64(len(r.body)),
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(r.body)), nil }, // servers close connections of strangers
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(r.body)), nil }, // servers close unauthenticated connections
 	}).WithContext(t.Context())
 	if r.body == "" {
 		req.Body = http.NoBody
@@ -70,7 +70,8 @@ func (s *site) try(t *testing.T, as *person, base string, r request) answer {
 	return answer{res.StatusCode, res.Header, body.String()}
 }
 
-// ask is try at the shard that has the logical cluster that a path ends in, which is that of b where it ends in all.
+// ask sends a request with try to the shard of the logical cluster in the path, or to the shard of b if the path covers
+// all.
 func (s *site) ask(t *testing.T, as *person, r request) answer {
 	t.Helper()
 	_, below, _ := cutLast(r.path, "/clusters/")
@@ -89,7 +90,7 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:at], text[at+len(separator):], true
 }
 
-// do is try at the shard that has the logical cluster, and fails the test without an answer.
+// do sends a request with try to the shard of the logical cluster, and fails the test if there is no response.
 func (s *site) do(t *testing.T, as *person, cluster string, r request) answer {
 	t.Helper()
 	r.path = "/clusters/" + cluster + r.path

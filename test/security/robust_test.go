@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// oddRequests sends what no client sends. Nothing may end in a failure of the server, nor lead to b.
+// oddRequests sends requests that no client sends. None may cause a server error or reach b.
 func oddRequests(t *testing.T, s *site) {
 	pair := s.pair(t, "alice")
 	token := forgedToken(s.b)
@@ -91,7 +91,8 @@ func oddRequests(t *testing.T, s *site) {
 	}
 }
 
-// poison writes into a what a controller or a resolver of the whole shard could stumble over, and expects that b goes on.
+// poison writes objects into a that could break a controller or a resolver of the whole shard, and expects that b is
+// unaffected.
 func poison(t *testing.T, s *site) {
 	for _, path := range []string{"*", "root", "root:b", "system:admin", "user:bob", "../x", ":", strings.Repeat("a:", 2000) + "a", strings.Repeat("x", 200000)} {
 		s.annotate(t, `"kcp.io/path":"`+path+`"`)
@@ -122,14 +123,14 @@ func poison(t *testing.T, s *site) {
 	for name, with := range map[string]string{"self": `{"name":"self","path":"root:a"}`, "ping": `{"name":"pong","path":"root:a"}`, "pong": `{"name":"ping","path":"root:a"}`, "thief": `{"name":"private","path":"root:b"}`, "many": strings.Join(many, ",")} {
 		got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: typesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"` + name + `"},"spec":{"extend":{"with":[` + with + `]}}}`})
 		if got.status != http.StatusCreated {
-			continue // refused at once is fine, too
+			continue // an immediate refusal is fine, too
 		}
 		got = s.do(t, s.admin, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"of-` + name + `"},"spec":{"type":{"name":"` + name + `","path":"root:a"}}}`})
 		if got.status != http.StatusForbidden {
 			t.Errorf("a workspace of type %s: %d %.300s", name, got.status, got.body)
 		}
 	}
-	// Whether a workspace exists that one cannot enter is not told.
+	// A response does not reveal whether a workspace exists that the user cannot access.
 	probe := func(path string) string {
 		got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"probe"},"spec":{"type":{"name":"nothing","path":"` + path + `"}}}`})
 		return fmt.Sprint(got.status, strings.ReplaceAll(got.body, path, "PATH"))
@@ -139,7 +140,7 @@ func poison(t *testing.T, s *site) {
 			t.Errorf("type of %s: %s\nbut of root:b: %s", path, got, want)
 		}
 	}
-	// The shard goes on.
+	// The shard still serves requests.
 	if got := s.do(t, s.masters, s.b, request{method: http.MethodPost, path: workspacesPath, body: `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"after"},"spec":{"type":{"name":"universal","path":"root"}}}`}); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// rogue has somebody with the certificate of a shard, gamma, publish whatever would be of use. What is in root, has its path, or
-// is on another shard stays what it is. That gamma can speak for logical clusters of other shards to third ones is a
-// gap of the threat model, and not looked at here.
+// rogue publishes, with the certificate of a shard named gamma, any object of use to an attacker. Objects that are in
+// root, have its path, or are on another shard must stay unchanged. That gamma can publish for logical clusters of
+// other shards to third ones is a gap of the threat model, and not tested here.
 func rogue(t *testing.T, s *site) {
 	gamma := s.withCertificate(t, shardGroup+":gamma", shardGroup)
-	people := map[string]*person{s.a: s.admin, s.b: s.owner} // gamma lets them do everything everywhere
+	people := map[string]*person{s.a: s.admin, s.b: s.owner} // gamma grants them everything in every logical cluster
 	s.create(t, s.a, "far")
 	s.waitReady(t, s.a, "far")
 	far := s.clusterOf(t, s.a, "far")
@@ -56,7 +56,8 @@ func rogue(t *testing.T, s *site) {
 	says("root", sharding, "logicalclusterrequests", "LogicalClusterRequest", "b."+s.b, "", `,"spec":{"shard":"`+s.placement.b+`","cluster":"`+s.b+`","owner":`+string(owner)+`,"delete":true}`)
 	says(s.b, sharding, "logicalclusterreports", "LogicalClusterReport", "root.b", "", `,"spec":{"owner":`+string(owner)+`,"shard":"root","state":"Gone"}`)
 	says(far, sharding, "logicalclusterreports", "LogicalClusterReport", s.a+".far", "", `,"spec":{"owner":`+string(ownerOfFar)+`,"shard":"`+s.placement.a+`","state":"Gone"}`)
-	// Something that is believed, of a logical cluster that nobody else has, so that everything else has been read as well.
+	// A valid object, of a logical cluster that no other shard has: once it is visible, the objects published before it
+	// have been read as well.
 	says("gammaspace", apis, "apiexports", "APIExport", "believed", "", `,"spec":{},"status":{"identityHash":"x"}`)
 	says("gammaspace", core, "logicalclusters", "LogicalCluster", "cluster", `,"annotations":{"kcp.io/path":"root:gamma"}`, `,"spec":{},"status":{"phase":"Ready"}`)
 	says("gammaspace", rbac, "clusterrolebindings", "ClusterRoleBinding", "evil", "", all)
@@ -68,7 +69,7 @@ func rogue(t *testing.T, s *site) {
 			return nil
 		})
 	}
-	for range 10 { // what controllers do takes a moment
+	for range 10 { // lets the controllers reconcile
 		time.Sleep(100 * time.Millisecond)
 		for cluster, who := range people {
 			for _, r := range []request{
@@ -106,8 +107,8 @@ func rogue(t *testing.T, s *site) {
 	}
 }
 
-// cacheFromOutside asks for the cache inside of the root shard through the front proxy, and by other ways to the same server: it
-// is for nobody there.
+// cacheFromOutside requests the cache server embedded in the root shard through the front proxy, and by other paths of
+// the same server: it is served to no user there.
 func (s *site) cacheFromOutside(t *testing.T) {
 	const exports = "/shards/*/clusters/*/apis/apis.kcp.io/v1alpha2/apiexports"
 	for _, who := range s.servants(t) {

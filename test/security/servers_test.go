@@ -22,14 +22,14 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// The gates of all servers: what is off cannot be attacked.
+// All optional feature gates are enabled: a disabled feature cannot be attacked.
 const (
 	shardGates = "--feature-gates=WorkspaceAuthentication=true,WorkspaceMounts=true,CacheAPIs=true"
 	proxyGates = "--feature-gates=WorkspaceAuthentication=true,WorkspaceMounts=true"
 )
 
-// startServers runs an installation as operators lay it out, but in this process: after the attacks the test looks into the
-// etcd of every shard.
+// startServers runs an installation with the command lines of a real one, but in this process: after the attacks the
+// test reads the etcd of every shard.
 func (s *site) startServers(t *testing.T, shape sharded.Options) {
 	t.Helper()
 	var err error
@@ -44,7 +44,7 @@ func (s *site) startServers(t *testing.T, shape sharded.Options) {
 	s.roots = x509.NewCertPool()
 	s.roots.AppendCertsFromPEM(s.ca)
 	s.shards = map[string]*shardtesting.Shard{}
-	ports := map[string]net.Listener{} // before anybody else finds them free
+	ports := map[string]net.Listener{} // reserved, before another process takes them
 	for _, server := range s.layout.Servers {
 		ports[server.Name], err = net.Listen("tcp", strings.TrimPrefix(server.URL, "https://"))
 		must(t, err)
@@ -67,7 +67,7 @@ func startShard(t *testing.T, directory string, server sharded.Server, port net.
 	return shardtesting.StartIn(t, directory, func(o *options.Options) {
 		var sets cliflag.NamedFlagSets
 		o.AddFlags(&sets)
-		parse(t, sets, server.Args[1:]) // behind "start"
+		parse(t, sets, server.Args[1:]) // arguments after "start"
 		o.BindFreePort, o.SecureServing.Listener = false, port
 	})
 }

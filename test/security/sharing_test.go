@@ -25,8 +25,8 @@ const (
 	secrets    = "/api/v1/namespaces/default/secrets"
 )
 
-// sharing is a site where b and a have bound what the workspace p of paula exports. b has accepted the claim of the
-// export on secrets for those with the label share=yes, and rejected that on config maps. c, which is carol's, has bound
+// sharing is an installation where b and a have bound what workspace p of paula exports. b has accepted the claim of
+// the export on secrets with the label share=yes, and rejected that on config maps. c, a workspace of carol, has bound
 // nothing.
 type sharing struct {
 	*site
@@ -66,7 +66,8 @@ func TestWhatIsSharedIsNoDoorToAnythingElse(t *testing.T) {
 	}
 }
 
-// TestWhatIsSharedOnOneShard is the part of it that is about what one shard shares among all.
+// TestWhatIsSharedOnOneShard runs the subset of these attacks that concerns state which one shard shares among its
+// workspaces.
 func TestWhatIsSharedOnOneShard(t *testing.T) {
 	s := newSharing(t, together, together.a)
 	for _, attack := range []struct {
@@ -128,14 +129,14 @@ func claim(resource string) apisv1alpha2.PermissionClaim {
 	return apisv1alpha2.PermissionClaim{GroupResource: apisv1alpha2.GroupResource{Resource: resource}, Verbs: []string{"*"}}
 }
 
-// of is the path of the view of an export of p.
+// of returns the path of the virtual workspace of an export of p.
 func (s *sharing) of(export, cluster string) string { return view(s.p, export, cluster) }
 
 func view(provider, export, cluster string) string {
 	return "/services/apiexport/" + provider + "/" + export + "/clusters/" + cluster
 }
 
-// mayBind lets everybody bind an export of p.
+// mayBind lets all users bind an export of p.
 func (s *sharing) mayBind(t *testing.T, export string) {
 	t.Helper()
 	c := s.in(t, s.p).RbacV1()
@@ -149,14 +150,14 @@ func (s *sharing) mayBind(t *testing.T, export string) {
 	must(t, err)
 }
 
-// refused sends requests that must neither work, nor break anything, nor tell what is b's.
+// refused sends requests that must be refused without a server error and without data of b.
 func (s *sharing) refused(t *testing.T, who *person, requests ...request) {
 	t.Helper()
 	for _, r := range requests {
 		for _, base := range s.doors() {
 			got := s.try(t, who, base, r)
 			if base == s.proxy && got.status == http.StatusTemporaryRedirect && strings.Contains(r.path, "/..") {
-				continue // to where it leads
+				continue // redirected to the cleaned path
 			}
 			if got.status < 400 || got.status >= 500 || strings.Contains(got.body, treasure) {
 				t.Errorf("%s at the %s: %s %s %.200s: %d %.400s", who.name, s.called(base), r.method, r.path, r.body, got.status, got.body)
@@ -165,7 +166,7 @@ func (s *sharing) refused(t *testing.T, who *person, requests ...request) {
 	}
 }
 
-// writes are requests of all kinds to change an object at a path.
+// writes returns requests of all kinds that change an object at a path.
 func writes(collection, name, kind, apiVersion string) []request {
 	object := func(name string) string {
 		return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"` + name + `","namespace":"default","labels":{"share":"yes","claimed.internal.apis.kcp.io/x":"y"},"annotations":{"changed":"true"}}}`
@@ -195,7 +196,7 @@ func below(prefix string, requests []request) []request {
 	return all
 }
 
-// unbound works, by the URL of the export, in workspaces that never bound it.
+// unbound sends requests, at the URL of the export, for workspaces that never bound it.
 func (s *sharing) unbound(t *testing.T) {
 	for _, cluster := range []string{s.c, s.p, "root", "system:admin", "system:shard", "system:bound-crds", "0123456789abcdef"} {
 		in := s.of("widgets", cluster)
@@ -208,7 +209,8 @@ func (s *sharing) unbound(t *testing.T) {
 	}
 }
 
-// agreed asks the view, where the export is bound, for everything else.
+// agreed requests, in the virtual workspace of a consumer that has bound the export, all resources that it has not
+// shared.
 func (s *sharing) agreed(t *testing.T) {
 	in := s.of("widgets", s.b)
 	s.refused(t, s.paula, below(in, writes(configMapsOfNS, "treasure", "ConfigMap", "v1"))...)
@@ -240,7 +242,7 @@ func (s *sharing) agreed(t *testing.T) {
 	all := s.of("widgets", "*")
 	s.refused(t, s.paula, below(all, writes(widgets, "treasure", "Widget", "example.com/v1"))...)
 	s.refused(t, s.paula, below(all, writes(allWidgets, "treasure", "Widget", "example.com/v1"))...)
-	// Other bindings of b do not show, whatever one selects.
+	// Other bindings of b are not visible, whatever the selector.
 	for _, at := range []string{in, all} {
 		for _, query := range []string{"", "?resourceVersion=0", "?labelSelector=a!=b", "?labelSelector=internal.apis.kcp.io/export", "?labelSelector=&labelSelector=x", "?fieldSelector=metadata.name=tenancy.kcp.io", "?limit=1"} {
 			if got := s.ask(t, s.paula, request{path: at + bindingsPath + query}); got.status != http.StatusOK || strings.Contains(got.body, "tenancy.kcp.io-") || strings.Contains(got.body, `"name":"tenancy.kcp.io`) {
@@ -250,7 +252,7 @@ func (s *sharing) agreed(t *testing.T) {
 	}
 }
 
-// selected tries to get at the secret that b has not labelled, by the claim on those that are.
+// selected attempts to reach the secret of b that is not labelled, by the claim on those that are.
 func (s *sharing) selected(t *testing.T) {
 	raw := func() string {
 		return s.do(t, s.masters, s.b, request{path: secrets + "/treasure"}).body
@@ -270,7 +272,7 @@ func (s *sharing) selected(t *testing.T) {
 		{method: http.MethodPatch, path: secrets + "/shared", body: `{"metadata":{"labels":null}}`, contentType: "application/x"},
 		{method: http.MethodPost, path: secrets, body: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"other","labels":{"share":"no"}}}`},
 	})...)
-	// A patch tells nothing of what it did not change.
+	// A patch reveals nothing about fields that it did not change.
 	answers := map[string]bool{}
 	for _, guess := range []string{value.Data["content"], "d3Jvbmc="} {
 		patch := `[{"op":"test","path":"/data/content","value":"` + guess + `"},{"op":"add","path":"/metadata/labels","value":{"share":"yes"}}]`
@@ -294,7 +296,7 @@ func (s *sharing) selected(t *testing.T) {
 				if strings.Contains(path, "/watch/") {
 					query = "?timeoutSeconds=1"
 				}
-				reads.Go(func() error { // watches take a second
+				reads.Go(func() error { // each watch takes a second
 					if got := s.ask(t, s.paula, request{path: at + path + query}); got.status >= 500 || strings.Contains(got.body, `"name":"treasure"`) || strings.Contains(got.body, value.Data["content"]) {
 						t.Errorf("%s%s%s: %d %.300s", at, path, query, got.status, got.body)
 					}
@@ -304,7 +306,7 @@ func (s *sharing) selected(t *testing.T) {
 		}
 	}
 	must(t, reads.Wait())
-	// Deleting all deletes what is shared; and that is all.
+	// A delete of the collection deletes the shared secrets, and nothing else.
 	if got := s.ask(t, s.paula, request{method: http.MethodDelete, path: in + secrets + "?labelSelector=%21share"}); got.status >= 500 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -319,7 +321,7 @@ func (s *sharing) selected(t *testing.T) {
 	}
 }
 
-// ownAlone has a consumer look for the objects of another.
+// ownAlone has a consumer request the objects of another one.
 func (s *sharing) ownAlone(t *testing.T) {
 	token := func(path string) string {
 		metadata, _ := s.ask(t, s.masters, request{path: path + "?limit=1"}).object(t)["metadata"].(map[string]any)
@@ -336,7 +338,7 @@ func (s *sharing) ownAlone(t *testing.T) {
 		}
 		for _, query := range queries {
 			for _, accept := range []string{jsonType, "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"} {
-				reads.Go(func() error { // watches take a second
+				reads.Go(func() error { // each watch takes a second
 					got := s.ask(t, s.admin, request{path: "/clusters/" + s.a + path + query, header: http.Header{"Accept": {accept}}})
 					if got.status >= 500 && !strings.Contains(got.body, "Too large resource version") || strings.Contains(got.body, treasure) || strings.Contains(got.body, s.b) {
 						t.Errorf("%s%s: %d %.400s", path, query, got.status, got.body)
@@ -356,11 +358,11 @@ func (s *sharing) ownAlone(t *testing.T) {
 			s.refused(t, who, request{path: "/clusters/" + s.b + path})
 		}
 	}
-	// c has not bound it: there is nothing, by whatever name.
+	// c has no binding: nothing is served there, by whatever name.
 	s.refused(t, s.carol, request{path: "/clusters/" + s.c + allWidgets}, request{path: "/clusters/" + s.c + allWidgets + ":" + s.identity}, request{method: http.MethodPost, path: "/clusters/" + s.c + widgets + ":" + s.identity, body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"x"}}`})
 }
 
-// foreignExports looks through the view of an export that is another's.
+// foreignExports sends requests to the virtual workspace of an export of another workspace.
 func (s *sharing) foreignExports(t *testing.T) {
 	for _, who := range []*person{s.admin, s.robot, s.owner, s.carol, s.stranger, s.anonymous} {
 		for _, cluster := range []string{"*", s.a, s.b, s.c, s.p} {
@@ -371,7 +373,7 @@ func (s *sharing) foreignExports(t *testing.T) {
 	s.refused(t, s.paula, request{path: view("root", "tenancy.kcp.io", "*") + workspacesPath}, request{path: view("root", "tenancy.kcp.io", s.b) + workspacesPath}, request{path: view(s.b, "widgets", "*") + allWidgets},
 		request{path: "/services/apiresourceschema/" + s.b + "/apis/apis.kcp.io/v1alpha1/apiresourceschemas"}, request{path: "/services/replication/" + s.b + "/x/clusters/" + s.b + "/apis"},
 		request{path: "/services/apiexport/" + s.p + "/widgets/clusters/" + s.b + "/../" + s.c + secrets}, request{path: "/services/apiexport/root:p/widgets/clusters/*" + allWidgets}, request{path: "/services/cache/shards/*/clusters/*/api/v1/secrets"}, request{path: "/services/" + s.p})
-	// Whoever exports something may claim what p exports, but nobody has agreed.
+	// Any exporter may claim what p exports, but no consumer has accepted the claim.
 	s.make(t, exportsPath, `{"apiVersion":"apis.kcp.io/v1alpha2","kind":"APIExport","metadata":{"name":"curious"},"spec":{"permissionClaims":[
 		{"group":"example.com","resource":"widgets","identityHash":"`+s.identity+`","verbs":["*"]},{"resource":"secrets","verbs":["*"]},{"resource":"configmaps","verbs":["*"]},{"group":"apis.kcp.io","resource":"apibindings","verbs":["*"]}]}}`)
 	s.eventually(t, s.admin, s.a, exportsPath+"/curious", http.StatusOK)

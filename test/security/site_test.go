@@ -28,7 +28,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// treasure is what nobody but the people of workspace b may see.
+// treasure is data that only users of workspace b may see.
 const treasure = "the-treasure-of-b"
 
 const (
@@ -50,12 +50,12 @@ const (
 type placement struct{ a, b string }
 
 var (
-	// together is where a and b share memory, storage and queues, apart is where shards have to believe each other.
+	// In together, a and b share memory, storage and queues. In apart, shards depend on data of each other.
 	together = placement{installation.Alpha, installation.Alpha}
 	apart    = placement{installation.Alpha, installation.Beta}
 )
 
-// site is an installation of three shards with two workspaces that hold objects of equal names, and people.
+// site is an installation of three shards with two workspaces that hold objects of equal names, and users.
 type site struct {
 	placement
 	directory string
@@ -63,24 +63,26 @@ type site struct {
 	shards    map[string]*shardtesting.Shard // by name
 	ca        []byte                         // of all servers, PEM
 	roots     *x509.CertPool
-	// shard is the base URL of the shard of a, proxy and cache are those of the other servers.
+	// shard is the base URL of the shard of a; proxy and cache are those of the other servers.
 	shard, proxy, cache string
 	a, b                string // names of logical clusters
 	places              sync.Map
 
-	// admins is kcp's administrator at whatever shard has the logical cluster of the context.
+	// admins is a client of the kcp administrator that sends requests to the shard of the logical cluster in the
+	// context.
 	admins client.Client
 
 	anonymous, stranger, admin, robot, owner, masters *person
 }
 
-// start brings the site up. alice is administrator of a, bob of b, mallory has no rights, robot is a service account of a.
+// start starts the installation. alice is administrator of a, bob of b, mallory has no permissions, robot is a service
+// account of a.
 func start(t *testing.T, where placement) *site {
 	t.Helper()
 	return startOn(t, where, sharded.Options{Shards: []string{installation.Root, installation.Alpha, installation.Beta}})
 }
 
-// startOn is start on an installation of another shape.
+// startOn is start for an installation of another shape.
 func startOn(t *testing.T, where placement, shape sharded.Options) *site {
 	t.Helper()
 	s := &site{placement: where}
@@ -104,7 +106,7 @@ func startOn(t *testing.T, where placement, shape sharded.Options) *site {
 	return s
 }
 
-// servers are the base URLs at which a tenant may ask for a logical cluster, whether it is there or not.
+// servers returns the base URLs at which a tenant may request a logical cluster, whether that server has it or not.
 func (s *site) servers() []string {
 	all := []string{s.proxy}
 	for _, name := range s.layout.Shards() {
@@ -113,7 +115,7 @@ func (s *site) servers() []string {
 	return all
 }
 
-// doors are the shards of a and b, and the proxy.
+// doors returns the URLs of the shards of a and b, and of the proxy.
 func (s *site) doors() []string {
 	if s.placement.a == s.placement.b {
 		return []string{s.shard, s.proxy}
@@ -121,12 +123,12 @@ func (s *site) doors() []string {
 	return []string{s.shard, s.layout.URL(s.placement.b), s.proxy}
 }
 
-// beyond is the part of a workspace's specification that has it live on the shard of b.
+// beyond returns the part of a workspace specification that places it on the shard of b.
 func (s *site) beyond() string {
 	return `"location":{"selector":{"matchLabels":{"name":"` + s.placement.b + `"}}}`
 }
 
-// called names a server.
+// called returns the name of the server at a base URL.
 func (s *site) called(base string) string {
 	for _, server := range s.layout.Servers {
 		if server.URL == base {
@@ -136,7 +138,7 @@ func (s *site) called(base string) string {
 	return base
 }
 
-// at returns the base URL of the shard that has a logical cluster; that of a, if it is on none.
+// at returns the base URL of the shard that has a logical cluster, or of the shard of a if none has it.
 func (s *site) at(t *testing.T, cluster string) string {
 	t.Helper()
 	if cluster == "root" {
@@ -145,7 +147,7 @@ func (s *site) at(t *testing.T, cluster string) string {
 	if at, known := s.places.Load(cluster); known {
 		return at.(string)
 	}
-	if strings.Trim(cluster, "abcdefghijklmnopqrstuvwxyz0123456789") != "" { // no name that a shard gives
+	if strings.Trim(cluster, "abcdefghijklmnopqrstuvwxyz0123456789") != "" { // not a generated name
 		return s.shard
 	}
 	for _, name := range s.layout.Shards() {
@@ -187,7 +189,8 @@ func (s *site) administrator(t *testing.T) client.Client {
 	return c
 }
 
-// NewWorkspace, NewExport and Bind are those of package testing, done by kcp's administrator wherever it is.
+// NewWorkspace, NewExport and Bind wrap those of package testing, as the kcp administrator at the shard of the logical
+// cluster.
 func (s *site) NewWorkspace(t *testing.T, parent, name, shard string) *tenancyv1alpha1.Workspace {
 	t.Helper()
 	return shardtesting.NewWorkspace(t, s.admins, parent, name, shardtesting.OnShard(shard))
@@ -200,7 +203,7 @@ func (s *site) NewExport(t *testing.T, cluster, name string, gr schema.GroupReso
 
 func (s *site) Bind(t *testing.T, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
 	t.Helper()
-	var foreseen apisv1alpha2.APIBinding // an export of another shard is known there a moment later
+	var foreseen apisv1alpha2.APIBinding // exports of other shards are replicated with a delay
 	foreseen.Name, foreseen.Spec.Reference.Export = exportName, &apisv1alpha2.ExportBindingReference{Path: exportCluster, Name: exportName}
 	shardtesting.Eventually(t, "export "+exportName+" can be bound in "+cluster, func(ctx context.Context) error {
 		return s.admins.Create(shardtesting.In(ctx, cluster), foreseen.DeepCopy(), client.DryRunAll)
@@ -208,7 +211,7 @@ func (s *site) Bind(t *testing.T, cluster, exportCluster, exportName string, cha
 	return shardtesting.Bind(t, s.admins, cluster, exportCluster, exportName, changes...)
 }
 
-// workspace creates one below root with an administrator, and puts objects of the same names into it.
+// workspace creates a workspace below root with an administrator, and creates objects of fixed names in it.
 func (s *site) workspace(t *testing.T, name, administrator, shard string) string {
 	t.Helper()
 	cluster := s.NewWorkspace(t, "root", name, shard).Spec.Cluster
@@ -232,7 +235,7 @@ func (s *site) workspace(t *testing.T, name, administrator, shard string) string
 	return cluster
 }
 
-// in returns a client of kcp's administrator in a logical cluster.
+// in returns a client of the kcp administrator in a logical cluster.
 func (s *site) in(t *testing.T, cluster string) kubernetes.Interface {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(shardtesting.At(s.adminConfig(t), cluster))
@@ -240,14 +243,14 @@ func (s *site) in(t *testing.T, cluster string) kubernetes.Interface {
 	return clientset
 }
 
-// person is somebody with a credential, at the shard or at the proxy.
+// person is a user with a credential, at the shard or at the proxy.
 type person struct {
 	name   string
 	token  string
 	client *http.Client
 }
 
-// account returns the service account of a that may do everything there.
+// account returns the service account that has all permissions in a.
 func (s *site) account(t *testing.T) *person {
 	t.Helper()
 	c := s.in(t, s.a)
@@ -264,7 +267,7 @@ func (s *site) account(t *testing.T) *person {
 	return p
 }
 
-// overHTTP1 returns the same person on connections of HTTP/1.1.
+// overHTTP1 returns the same user on HTTP/1.1 connections.
 func (p *person) overHTTP1(t *testing.T) *person {
 	transport := p.client.Transport.(*http.Transport).Clone()
 	transport.ForceAttemptHTTP2 = false
@@ -276,8 +279,8 @@ func (p *person) overHTTP1(t *testing.T) *person {
 	return &person{name: p.name, token: p.token, client: &client}
 }
 
-// privateType makes a workspace type in b that bob, and whoever comes from the logical cluster "partner", may use. Its
-// workspaces get, and keep, a binding to an API of b that nobody else may bind.
+// privateType creates a workspace type in b that bob, and users of the logical cluster "partner", may use. Its
+// workspaces have a binding with lifecycle Maintain to an API of b that no other user may bind.
 func (s *site) privateType(t *testing.T) {
 	t.Helper()
 	s.NewExport(t, s.b, "inner", schema.GroupResource{Group: "inner.example.com", Resource: "thoughts"}, "Thought")
@@ -295,7 +298,7 @@ func (s *site) privateType(t *testing.T) {
 	}
 }
 
-// eventually polls as somebody until the answer has the status: permissions show with the delay of a watch.
+// eventually polls as a user until the response has the status: permissions take effect with the delay of a watch.
 func (s *site) eventually(t *testing.T, as *person, cluster, path string, status int) {
 	t.Helper()
 	shardtesting.Eventually(t, fmt.Sprintf("%s gets %d for %s", as.name, status, path), func(context.Context) error {
@@ -325,7 +328,7 @@ func (s *site) withCertificate(t *testing.T, name string, groups ...string) *per
 	return s.person(t, name, &pair)
 }
 
-// pair is a certificate for a user.
+// pair returns a client certificate for a user.
 func (s *site) pair(t *testing.T, name string, groups ...string) tls.Certificate {
 	t.Helper()
 	config, err := s.layout.Client("", name, groups...)
@@ -333,7 +336,7 @@ func (s *site) pair(t *testing.T, name string, groups ...string) tls.Certificate
 	return loadPair(t, config.CertFile, config.KeyFile)
 }
 
-// proxyPair is a certificate of the authority of front proxies.
+// proxyPair returns a client certificate of the certificate authority of front proxies.
 func (s *site) proxyPair(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	pair, err := s.layout.ProxyCertificate(name)

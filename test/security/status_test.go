@@ -11,8 +11,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// definitionStatus writes into the status of definitions of a, which the controller of the shard else does. Requests
-// may fail for it, the shard and b must not, and no object may stay that its workspace cannot see.
+// definitionStatus writes the status of definitions of a, which normally only the controller of the shard writes.
+// Requests for these definitions may fail; the shard and b must be unaffected, and no object may remain that its
+// workspace cannot see.
 func definitionStatus(t *testing.T, s *site) {
 	const things = "/apis/status.example.com/v1/namespaces/default/things"
 	name := "things.status.example.com"
@@ -40,7 +41,7 @@ func definitionStatus(t *testing.T, s *site) {
 			s.eventually(t, s.admin, s.a, things, http.StatusOK)
 			s.make(t, things, `{"apiVersion":"status.example.com/v1","kind":"Thing","metadata":{"name":"left"}}`)
 			s.do(t, s.admin, s.a, request{method: http.MethodPatch, path: definitionsPath + "/" + name + "/status", body: patch, contentType: mergePatchType})
-			if what == "not established" || what == "no conditions" { // and away, before the controller sets it right
+			if what == "not established" || what == "no conditions" { // deleted before the controller corrects the status
 				s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: definitionsPath + "/" + name})
 			}
 			for range 5 {

@@ -12,9 +12,10 @@ import (
 // nobodys is the name of a logical cluster that does not exist.
 const nobodys = "0123456789abcdef"
 
-// existence compares, as somebody without rights, what is answered for names that exist, here or on another shard, and names
-// that do not. The front proxy answers itself what it does not find, in other words than a shard: there it is the status
-// alone, for people whom it knows, that says nothing (the threat model tells of the rest).
+// existence compares, as users without permissions, the responses for names that exist, on this or on another shard,
+// and names that do not. The front proxy itself answers requests for what it does not find, with another message than a
+// shard: there only the status, and only for authenticated users, reveals nothing (the threat model describes the
+// rest).
 func existence(t *testing.T, s *site) {
 	for _, base := range s.servers() {
 		for _, who := range []*person{s.stranger, s.anonymous, s.robot, s.admin} {
@@ -31,7 +32,7 @@ func existence(t *testing.T, s *site) {
 			}
 		}
 	}
-	// At the proxy what is unknown looks alike, whatever is odd about it.
+	// At the proxy responses for unknown logical clusters are identical, whatever the form of the name.
 	for _, who := range []*person{s.stranger, s.anonymous} {
 		want := s.try(t, who, s.proxy, request{path: "/clusters/" + nobodys + "/api/v1/configmaps"})
 		for _, cluster := range []string{"*", "root:nobody", "root:b:nobody", s.b + ":nobody", "system:admin", "system:shard", "user:bob", "UPPER", "a b", "%2e%2e"} {
@@ -43,7 +44,7 @@ func existence(t *testing.T, s *site) {
 	}
 }
 
-// alike compares the answer for b with that for another logical cluster.
+// alike compares the response for b with that for another logical cluster.
 func (s *site) alike(t *testing.T, base, what string, there, gone answer, other string) {
 	t.Helper()
 	if there.status == 0 || there.status != gone.status || base != s.proxy && strings.ReplaceAll(there.body, s.b, other) != gone.body {
@@ -56,8 +57,9 @@ func (s *site) alike(t *testing.T, base, what string, there, gone answer, other 
 	}
 }
 
-// elsewhere names, directly at every shard, logical clusters and paths of all shards, by all verbs. What is not there, and what
-// one may not see, is refused without a word about where it is.
+// elsewhere requests, directly at every shard, logical clusters and paths of all shards with all verbs. Logical
+// clusters that the shard does not have, and those that the user may not see, are refused without a hint about their
+// shard.
 func elsewhere(t *testing.T, s *site) {
 	places := []string{s.a, s.b, nobodys, "root:a", "root:b", "root:nobody", "root:b:x", "root:a:x", s.b + ":x", nobodys + ":x", s.a + ":x", "root:a:root:b"}
 	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"evil"}}`
@@ -71,7 +73,7 @@ func elsewhere(t *testing.T, s *site) {
 					{method: http.MethodPatch, path: treasurePath, body: "{}", contentType: mergePatchType}, {method: http.MethodPatch, path: treasurePath + "?fieldManager=x", body: body, contentType: applyPatchType}, {method: http.MethodDelete, path: treasurePath}, {method: http.MethodDelete, path: configMapsOfNS},
 				} {
 					if who == s.owner && (place == s.b || place == "root:b") || (who == s.admin || who == s.robot) && (place == s.a || place == "root:a") {
-						continue // they may, where it is
+						continue // permitted at the shard that has it
 					}
 					r.path = "/clusters/" + place + r.path
 					got := s.try(t, who, base, r)
@@ -92,7 +94,8 @@ func elsewhere(t *testing.T, s *site) {
 	}
 }
 
-// timing compares how long refusals take at shards for logical clusters that are on another one, on this one, and on none.
+// timing compares how long shards take to refuse requests for logical clusters that are on another shard, on this one,
+// and on none.
 func timing(t *testing.T, s *site) {
 	const rounds = 101
 	for _, who := range []*person{s.stranger, s.admin} {
@@ -119,7 +122,8 @@ func timing(t *testing.T, s *site) {
 	}
 }
 
-// proxyHeaders sends all spellings of identity headers through the proxy and asks the shard who it saw.
+// proxyHeaders sends all spellings of identity headers through the proxy and reads from the shard which user it
+// authenticated.
 func proxyHeaders(t *testing.T, s *site) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	ask := func(who *person, h http.Header) answer {
@@ -150,7 +154,7 @@ func proxyHeaders(t *testing.T, s *site) {
 			t.Errorf("%s: %d %s, want %s", name, got.status, userInfo(got.body), userInfo(want.body))
 		}
 	}
-	// Names and groups that become others on the way.
+	// User names and groups that would change on the way.
 	for name, who := range map[string]*person{
 		"masters":                   s.withCertificate(t, "eve", "system:masters", "system:kcp:logical-cluster-admin", "system:kcp:initializer:root:universal"),
 		"masters with a space":      s.withCertificate(t, "eve", "system:masters ", " system:masters", "\tsystem:masters"),

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/issuers/issuertest"
 )
 
-// foreignIssuers runs an issuer of a's own that says its users are everybody, and goes everywhere with its tokens.
+// foreignIssuers runs a token issuer of a that issues tokens for any user, and sends them to all logical clusters.
 func foreignIssuers(t *testing.T, s *site) {
 	issuer := issuertest.Start(t)
 	bundle, err := json.Marshal(issuer.CA)
@@ -35,7 +35,7 @@ func foreignIssuers(t *testing.T, s *site) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	groups := []string{"system:masters", "system:kcp:admin", "system:kcp:logical-cluster-admin", "system:cluster:" + s.b, "system:cluster:partner", "system:kcp:initializer:root:universal", "system:serviceaccounts", "people"}
-	// The values of all extra keys: a scope of b, and the warrant of somebody powerful.
+	// The values of all extra keys: a scope of b, and a warrant of a privileged user.
 	extra := []string{"cluster:" + s.b, `{"user":"bob","groups":["system:masters"]}`}
 	for _, name := range []string{"bob", "kcp-admin", "system:apiserver", "system:serviceaccount:default:robot", "system:kcp:serviceaccount:partner:default:robot", " system:masters", "bob\n", "", proxyName} {
 		token := issuer.Token(t, map[string]any{"sub": name, "groups": groups, "extra": extra})
@@ -66,7 +66,8 @@ func foreignIssuers(t *testing.T, s *site) {
 	}
 }
 
-// everywhereAs goes everywhere with a token of an issuer that the logical cluster child alone accepts.
+// everywhereAs sends requests to all logical clusters with a token of an issuer that only the logical cluster child
+// accepts.
 func (s *site) everywhereAs(t *testing.T, who *person, child string) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	known := false
@@ -119,7 +120,7 @@ func (s *site) everywhereAs(t *testing.T, who *person, child string) {
 	if !known {
 		return
 	}
-	// From inside, as oneself and as others: what is b's stays b's.
+	// From inside, as the user and impersonating others: b stays inaccessible.
 	for _, h := range []http.Header{
 		nil, {"Impersonate-User": {"bob"}}, {"Impersonate-User": {"bob"}, "Impersonate-Group": {"system:authenticated", "system:cluster:partner"}},
 		{"Impersonate-User": {"bob"}, "Impersonate-Extra-Authentication.kcp.io%2fscopes": {"cluster:" + s.b}},

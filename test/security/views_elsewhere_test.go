@@ -11,8 +11,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// viewsElsewhere asks every shard for the view of p's export: it shows what is on that shard, by name and over all. What is
-// elsewhere looks like what does not exist.
+// viewsElsewhere requests the virtual workspace of the export of p at every shard: it serves consumers on that shard,
+// by name and with the wildcard. Consumers on other shards look like logical clusters that do not exist.
 func (s *sharing) viewsElsewhere(t *testing.T) {
 	for _, name := range s.layout.Shards() {
 		base := s.layout.URL(name)
@@ -24,7 +24,7 @@ func (s *sharing) viewsElsewhere(t *testing.T) {
 				}
 				for _, cluster := range []string{s.a, s.b, s.c, s.p} {
 					if s.at(t, cluster) == base && cluster != s.c && cluster != s.p {
-						continue // it is there
+						continue // this shard has it
 					}
 					got := s.try(t, s.paula, base, request{method: method, path: s.of("widgets", cluster) + path, body: "{}"})
 					if got.status != none.status || strings.ReplaceAll(got.body, cluster, nobodys) != none.body {
@@ -55,8 +55,8 @@ func (s *sharing) viewsElsewhere(t *testing.T) {
 	}
 }
 
-// replicated has p offer config maps of its own, some of them, to who binds them, and looks for everything else in the view of them, at every
-// shard and as everybody.
+// replicated has p offer some of its config maps as cached resources to consumers, and requests all other objects
+// through that virtual workspace, at every shard and as every user.
 func (s *sharing) replicated(t *testing.T) {
 	const offers, slices = "/apis/cache.kcp.io/v1alpha1/clustercachedresources", "/apis/cache.kcp.io/v1alpha1/clustercachedresourceendpointslices"
 	const flavors = "/apis/flavors.example.com/v1/flavors"

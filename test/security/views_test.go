@@ -11,12 +11,12 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// view is the path of a virtual workspace of a type in a.
+// view returns the path of a virtual workspace of a workspace type in a.
 func (s *site) view(kind, workspaceType, cluster string) string {
 	return "/services/" + kind + "/" + s.a + ":" + workspaceType + "/clusters/" + cluster
 }
 
-// waiting makes a workspace in a whose type has an initializer, and returns the name of its logical cluster.
+// waiting creates a workspace in a whose type has an initializer, and returns the name of its logical cluster.
 func (s *site) waiting(t *testing.T, name, spec string) string {
 	t.Helper()
 	s.make(t, typesPath, `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"WorkspaceType","metadata":{"name":"`+name+`"},"spec":{"initializer":true`+spec+`}}`)
@@ -37,7 +37,8 @@ func (s *site) waiting(t *testing.T, name, spec string) string {
 	return cluster
 }
 
-// views looks out of the virtual workspaces of own workspace types, as whom the type permits and as the creator.
+// views sends requests to the virtual workspaces of types of a, with the permissions of the type and with those of the
+// creator.
 func views(t *testing.T, s *site) {
 	everything := `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}]`
 	for name, spec := range map[string]string{"prepared": `,"initializerPermissions":` + everything, "handed": ""} {
@@ -57,7 +58,8 @@ func views(t *testing.T, s *site) {
 	}
 }
 
-// viewsEnd opens watches of the content of a workspace while it waits for an initializer of a, and lets it become ready.
+// viewsEnd opens watches of the content of a workspace while it waits for an initializer of a, and lets it become
+// ready.
 func viewsEnd(t *testing.T, s *site) {
 	for name, spec := range map[string]string{"lasting": `,"initializerPermissions":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`, "handing": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +99,8 @@ func viewsEnd(t *testing.T, s *site) {
 	}
 }
 
-// foreignViews looks through views that are not one's own, and writes through one's own what is not one's to write.
+// foreignViews sends requests to virtual workspaces of other workspaces, and writes through those of a what their users
+// may not write.
 func foreignViews(t *testing.T, s *site) {
 	cluster := s.waiting(t, "looking", "")
 	const clusters = "/apis/core.kcp.io/v1alpha1/logicalclusters"

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// ownWebhooks has the shard call, for a, addresses that only the shard should reach, and reads what comes back.
+// ownWebhooks has the shard call, for a, addresses that only the shard should reach, and checks what the responses
+// reveal.
 func ownWebhooks(t *testing.T, s *site) {
 	bundle := base64.StdEncoding.EncodeToString(s.ca)
 	configuration := func(url string) string {
@@ -24,7 +25,7 @@ func ownWebhooks(t *testing.T, s *site) {
 		t.Run(url, func(t *testing.T) {
 			got := s.do(t, s.admin, s.a, request{method: http.MethodPost, path: configurations, body: configuration(url)})
 			if got.status != http.StatusCreated {
-				return // refused at once is fine, too
+				return // an immediate refusal is fine, too
 			}
 			defer s.do(t, s.admin, s.a, request{method: http.MethodDelete, path: configurations + "/own"})
 			for deadline := time.Now().Add(10 * time.Second); ; {
@@ -43,7 +44,7 @@ func ownWebhooks(t *testing.T, s *site) {
 	}
 }
 
-// strategicPatches sends patches that mean Go types to objects that have none of their own.
+// strategicPatches sends patches that need Go types to resources that have none in this server.
 func strategicPatches(t *testing.T, s *site) {
 	name := "ingresses.networking.k8s.io"
 	s.define(t, definition("networking.k8s.io", "ingresses", "Ingress", "Namespaced", "v1", ""), name)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// heavyDefinitions defines in a what is hard to compile, and asks for all that is made of it. It may cost a; b goes on.
+// heavyDefinitions creates definitions in a that are expensive to compile, and requests everything derived from them.
+// That may slow down a; b must be unaffected.
 func heavyDefinitions(t *testing.T, s *site) {
 	wide := func(n int, one string) string {
 		var all strings.Builder
@@ -58,10 +59,10 @@ func heavyDefinitions(t *testing.T, s *site) {
 	}
 }
 
-// tolerable is how long a request may take on a machine that is busy with other tests; one that is held up takes longer.
+// tolerable is how long a request may take on a machine that is busy with other tests; a blocked request takes longer.
 const tolerable = 10 * time.Second
 
-// slowest reads in b until the context ends, and returns how long the slowest read took.
+// slowest reads in b until the context ends, and returns the duration of the slowest read.
 func (s *site) slowest(ctx context.Context, t *testing.T) time.Duration {
 	var slowest time.Duration
 	for ctx.Err() == nil {
