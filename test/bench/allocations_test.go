@@ -18,12 +18,12 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// requests is how many of each kind are counted.
+// requests is the number of requests measured of each kind.
 var requests = scaled(10000)
 
-// BenchmarkAllocations counts what requests of tenants allocate in a shard, from its first filter to the last byte of
-// the answer, without network and etcd. Each collection of garbage delays whoever has a request under way, so what loud
-// tenants allocate is what quiet ones feel.
+// BenchmarkAllocations measures what requests of tenants allocate in a shard, from its first filter to the last byte of
+// the response, without network and etcd. Every garbage collection delays the requests in flight, so that allocations
+// of busy tenants affect idle ones.
 func BenchmarkAllocations(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -54,11 +54,11 @@ func BenchmarkAllocations(b *testing.B) {
 	}
 }
 
-// count records what each of n calls allocates, on average. Whatever else goes on in the process is part of it.
+// count records what each of n calls allocates, on average. Allocations of other goroutines are included.
 func count(b *testing.B, what string, n int, call func(i int)) {
 	b.Helper()
 	for i := range 20 {
-		call(-1 - i) // what exists once
+		call(-1 - i) // excludes one-time allocations
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -77,7 +77,7 @@ type inside struct {
 	who     *rest.Config
 }
 
-// tenantOfWorkspace is a user whom RBAC of the workspace makes its administrator.
+// tenantOfWorkspace returns a user whom RBAC of the workspace makes its administrator.
 func tenantOfWorkspace(b *testing.B, shard *shardtesting.Shard, cluster string) *inside {
 	b.Helper()
 	admin, in := shard.Client(b, shard.Admin(b)), shardtesting.In(b.Context(), cluster)
@@ -113,7 +113,7 @@ func (i *inside) must(b *testing.B, method, path, body string, want int) {
 	}
 }
 
-// object returns an object of that name.
+// object returns an object with that name.
 func (l load) object(name string) string {
 	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},%s}`, l.apiVersion, l.kind, name, l.payload)
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// chosen returns the names of the benchmarks that this program was asked to run, nothing if it was asked for more than
-// that or for less.
+// chosen returns the names of the benchmarks that -test.bench selects, or nil if it is not set or benchmarks are only
+// listed.
 func chosen() []string {
 	pattern := flag.Lookup("test.bench").Value.String()
 	if pattern == "" || flag.Lookup("test.list").Value.String() != "" {
@@ -20,7 +20,7 @@ func chosen() []string {
 	}
 	wanted, err := regexp.Compile(strings.Split(pattern, "/")[0])
 	if err != nil {
-		return nil // the testing package says so
+		return nil // the testing package reports the error
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -39,11 +39,11 @@ func chosen() []string {
 	return names
 }
 
-// continueVariable tells a process that the output file has the figures of those before it.
+// continueVariable is set for a process that appends to the output file of the processes before it.
 const continueVariable = "BENCH_CONTINUE"
 
-// runEach runs benchmarks in a process each, one after the other, with the flags of this one. Each adds what it records to
-// the output file, which begins empty. It returns the exit code of this process.
+// runEach runs each benchmark in an own process, one after the other, with the flags of this one. Each appends its
+// figures to the output file, which starts empty. It returns the exit code of this process.
 func runEach(names []string) (code int) {
 	fail := func(name string, err error) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -89,7 +89,7 @@ func earlier() ([]Figure, error) {
 	return figures, json.Unmarshal(raw, &figures)
 }
 
-// write keeps figures in the output file, all of them or, if it is broken off, those that were there.
+// write replaces the output file atomically: an interrupted write leaves the figures that were there.
 func write(all []Figure) error {
 	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

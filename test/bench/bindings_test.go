@@ -21,17 +21,17 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// consumers is how many workspaces bind the export.
+// consumers is the number of workspaces that bind the export.
 var consumers = scaled(5000)
 
-// offered is what the export offers.
+// offered is the resource that the export offers.
 var offered = schema.GroupResource{Group: "bench.example.com", Resource: "widgets"}
 
 const offeredPath = "/apis/bench.example.com/v1/namespaces/default/widgets"
 
-// BenchmarkBindings measures what a binding costs in the first workspace that has one, in the second, and on average in
-// all up to the last, and then what a provider that serves all of them from one watch sees. Every consumer lists what it
-// binds once and makes one object.
+// BenchmarkBindings measures the cost of a binding in the first workspace that has one, in the second, and on average
+// in all up to the last, and then the wildcard watch of a provider that serves all of them. Every consumer lists what
+// it binds once and creates one object.
 func BenchmarkBindings(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -44,7 +44,7 @@ func BenchmarkBindings(b *testing.B) {
 		clusters := creator.create(b, "ws", consumers)
 		creator.stop()
 		binder := newBinder(b, shard, provider)
-		binder.bind(b, clusters[:1], "others") // what exists once
+		binder.bind(b, clusters[:1], "others") // excludes one-time cost
 		awaitReads()
 		before := observe(b, shard, etcd)
 
@@ -80,7 +80,7 @@ func BenchmarkBindings(b *testing.B) {
 	}
 }
 
-// binder binds exports of one provider in many workspaces and learns from one watch when each binding is Bound.
+// binder binds exports of one provider in many workspaces and observes from one watch when each binding is Bound.
 type binder struct {
 	*shardtesting.Shard
 	provider string
@@ -128,8 +128,8 @@ func (r *binder) told(key string) {
 	}
 }
 
-// bind binds an export in the workspaces with concurrent writers and lists what it offers there. It returns how long each
-// binding took to be Bound.
+// bind binds an export in the workspaces with concurrent writers and lists the exported resource there. It returns how
+// long each binding took to become Bound.
 func (r *binder) bind(b *testing.B, clusters []made, export string) []time.Duration {
 	b.Helper()
 	took := make([]time.Duration, len(clusters))
@@ -161,7 +161,7 @@ func (r *binder) bind(b *testing.B, clusters []made, export string) []time.Durat
 	return took
 }
 
-// inParallel does something n times with concurrent writers.
+// inParallel calls do n times with concurrent writers.
 func inParallel(b *testing.B, n int, do func(i int) error) {
 	b.Helper()
 	next := make(chan int)
@@ -185,7 +185,7 @@ func inParallel(b *testing.B, n int, do func(i int) error) {
 	}
 }
 
-// viewOf returns the address of the export's virtual workspace.
+// viewOf returns the URL of the export's virtual workspace.
 func viewOf(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport) string {
 	b.Helper()
 	c, in := shard.Client(b, shard.Admin(b)), logicalcluster.Of(export).String()

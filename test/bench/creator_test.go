@@ -18,7 +18,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// creator makes workspaces below one parent and learns from one watch when each is Ready, as a client that means well
+// creator creates workspaces below one parent and observes from one watch when each is Ready, as an efficient client
 // would.
 type creator struct {
 	client client.Client
@@ -72,7 +72,7 @@ func (c *creator) follow() {
 	}
 }
 
-// create makes n workspaces with concurrent writers and returns each with the time from its create to Ready.
+// create creates n workspaces with concurrent writers and returns each with the time from its creation to Ready.
 func (c *creator) create(b *testing.B, prefix string, n int) []made {
 	b.Helper()
 	all := make([]made, n)

@@ -22,20 +22,21 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// definitionsPerWorkspace is how many definitions each workspace gets: cert-manager's and kro's own, and copies of them in
-// other groups up to this number.
+// definitionsPerWorkspace is the number of definitions per workspace: those of cert-manager and kro, and copies of them
+// in other groups up to this number.
 const definitionsPerWorkspace = 20
 
-// withDefinitions is how many workspaces get them.
+// withDefinitions is the number of workspaces with definitions.
 var withDefinitions = scaled(1000)
 
-// sources are the modules whose definitions are used, and where they lie. Only files are read, no code.
+// sources are the modules whose definitions are used, and the paths of the manifests in them. Only manifests are read,
+// no code.
 var sources = []struct{ module, files string }{
 	{"github.com/cert-manager/cert-manager@v1.21.2", "deploy/crds/*.yaml"},
 	{"github.com/kubernetes-sigs/kro@v0.9.4", "helm/crds/*.yaml"},
 }
 
-// BenchmarkDefinitions measures what twenty definitions cost in the first workspace that has them, in the second, and
+// BenchmarkDefinitions measures the cost of twenty definitions in the first workspace that has them, in the second, and
 // on average in all up to the last. Every resource is listed once in every workspace.
 func BenchmarkDefinitions(b *testing.B) {
 	timed(b)
@@ -47,7 +48,7 @@ func BenchmarkDefinitions(b *testing.B) {
 		clusters := creator.create(b, "ws", withDefinitions)
 		creator.stop()
 		base := shard.Masters(b)
-		define(b, base, clusters[withDefinitions-1].cluster, definitions[:1]) // what exists once
+		define(b, base, clusters[withDefinitions-1].cluster, definitions[:1]) // excludes one-time cost
 		before := observe(b, shard, etcd)
 
 		begun := time.Now()
@@ -87,7 +88,7 @@ func BenchmarkDefinitions(b *testing.B) {
 		record(fmt.Sprintf("heap of %d definitions, 3rd to %dth workspace", definitionsPerWorkspace, withDefinitions-1), average, "KiB", fmt.Sprintf("%.2f %% of the first; goal < 1 %%", 100*average/ofFirst))
 		record("goroutines, all workspaces with definitions", float64(all.goroutines), "", fmt.Sprintf("goal: unchanged; %d with one", first.goroutines))
 		record("metric lines, all workspaces with definitions", float64(all.series), "", fmt.Sprintf("goal: unchanged; %d with one", first.series))
-		runtime.KeepAlive(definitions) // else their end would count as a gain of the shard
+		runtime.KeepAlive(definitions) // collecting them would count as a gain of the shard
 		stop(b, shard)
 	}
 }
@@ -124,7 +125,7 @@ func define(b *testing.B, base *rest.Config, cluster string, definitions []apiex
 
 var sharedClient sync.Map
 
-// peerAt is a logical cluster as a peer whose connections are shared with all others of the same server.
+// peerAt returns a peer for a logical cluster. It shares connections with all other peers of the same server.
 func peerAt(b *testing.B, base *rest.Config, cluster string) *peer {
 	b.Helper()
 	known, ok := sharedClient.Load(base)
@@ -163,7 +164,7 @@ func readDefinitions(b *testing.B) []apiextensionsv1.CustomResourceDefinition {
 			}
 			definition := apiextensionsv1.CustomResourceDefinition{}
 			if err := yaml.Unmarshal(content, &definition); err != nil || definition.Kind != "CustomResourceDefinition" {
-				continue // a list of resources, say
+				continue // another kind, for example a List
 			}
 			all = append(all, definition)
 		}

@@ -14,36 +14,38 @@ import (
 	"time"
 )
 
-// Quiet tenants send one request at a time, each this many a second: reads and creations by turns. A loud one has
-// loudWorkers requests under way all the time, from a process of its own: more than is served, which the figures tell.
+// Quiet tenants send one request at a time at a fixed rate per second, alternating reads and creations. A loud tenant
+// keeps loudWorkers requests in flight from an own process, which is more than the shard serves: the figures show how
+// many are refused.
 const (
 	quietTenants = 8
 	quietRate    = 20
 	loudWorkers  = 100
-	window       = 4 * time.Second // of one measurement; alone and disturbed ones take turns
+	window       = 4 * time.Second // of one measurement; measurements with and without load alternate
 )
 
-// fairnessRounds make a 99th percentile the twenty-sixth worst of 2,560 requests. That of a few hundred differs by a factor
-// of two from run to run.
+// fairnessRounds provides enough samples for a stable 99th percentile.
 var fairnessRounds = max(1, scaled(80)/10)
 
-// pressure is what the clients of a loud tenant do.
+// pressure is the load of a loud tenant.
 type pressure struct {
 	Name   string
 	Method string
-	Anew   bool // with a connection for each request
+	Anew   bool // with a new connection for each request
 }
 
-// BenchmarkFairness measures the requests of some tenants by themselves, beside one that asks for more than a hundred
-// times as much as each of them, and beside one that does the same to another shard with another etcd on the same machine. The
-// last is what sharing processors costs, whoever is fair; what the loud neighbour costs beyond that is the shard's doing.
+// BenchmarkFairness measures the requests of some tenants by themselves, beside one that sends more than a hundred
+// times as many requests as each of them, and beside one that does the same to another shard with another etcd on the
+// same machine. The last is the cost of shared processors, however fair the shard is; the additional cost of the loud
+// neighbour is caused by the shard.
 //
-// By themselves they are measured on an idle machine, and on one whose processors are kept busy by a program that yields
-// to everybody: a virtual machine's processors are given to others while they sleep, and taken from it while they do not.
+// The baseline is measured on an idle machine, and on one whose processors are kept busy by a program of the lowest
+// priority: the host of a virtual machine gives idle processors to other machines, and takes busy ones away.
 //
-// Shards, etcds and the loud tenant are processes of their own. Clients are elsewhere in life, so they must not wait for
-// processors here, nor be waited for: who measures goes before shards and etcds, the loud one gets what nobody else wants.
-// A load has begun when it is measured: clients have their connections. What connecting costs others is a load of its own.
+// Shards, etcds and the loud tenant run in own processes. Real clients run on other machines, so clients here must
+// neither wait for processors nor delay the servers: the measuring process has a higher priority than shards and etcds,
+// the loud one has the lowest. A measurement starts once the clients of a load are connected. The effect of new
+// connections is a load of its own.
 func BenchmarkFairness(b *testing.B) {
 	timed(b)
 	recordGaps(b)
@@ -57,7 +59,7 @@ func BenchmarkFairness(b *testing.B) {
 		loud := newTenant(b, shard, "loud")
 		elsewhere := newTenant(b, startShard(b, startEtcd(b)), "loud")
 		for _, pressure := range []pressure{{Name: "reads", Method: http.MethodGet}, {Name: "writes", Method: http.MethodPost}, {Name: "connections", Method: http.MethodGet, Anew: true}} {
-			quiet.measure(b, window/4) // connections and caches
+			quiet.measure(b, window/4) // warms up connections and caches
 			var f fairness
 			for range fairnessRounds {
 				f.alone.add(quiet.measure(b, window))
@@ -72,13 +74,13 @@ func BenchmarkFairness(b *testing.B) {
 	}
 }
 
-// fairness is how quiet tenants fare without a load and with one.
+// fairness holds the latencies of quiet tenants without a load and with each load.
 type fairness struct {
-	alone, awake  samples // on an idle machine, and on one whose processors are busy with nothing
+	alone, awake  samples // on an idle machine, and on one with busy processors
 	beside, apart disturbed
 }
 
-// disturbed is how they fare beside a load, and how much of that is served and refused, in requests a second and
+// disturbed holds the latencies beside a load, and how many requests of that load are served and refused per second,
 // summed over all rounds.
 type disturbed struct {
 	samples
@@ -125,11 +127,11 @@ type tenant struct {
 	serial atomic.Int64
 }
 
-// access is what a tenant's process needs to know.
+// access is the configuration of a tenant's process.
 type access struct {
 	URL, Token string
 	CA         []byte
-	Pressure   pressure // of a loud one
+	Pressure   pressure // of a loud tenant
 }
 
 func newTenant(b *testing.B, shard *peer, workspace string) *tenant {
@@ -178,10 +180,10 @@ func (t *tenant) do(ctx context.Context, method, name string) (int, error) {
 	return resp.StatusCode, err
 }
 
-// tenants send requests beside each other.
+// tenants send requests concurrently.
 type tenants []*tenant
 
-// measure lets each of them read and create in turn, at a steady rate, one after the other.
+// measure has each tenant alternate reads and creations at a steady rate, one request at a time.
 func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
 	b.Helper()
 	const interval = time.Second / quietRate
@@ -210,7 +212,7 @@ func (all tenants) measure(b *testing.B, howLong time.Duration) samples {
 	return together
 }
 
-// work reads and creates in turn until the time is over.
+// work alternates reads and creations until the time is over.
 func (t *tenant) work(ctx context.Context, interval, howLong time.Duration) (samples, error) {
 	var s samples
 	tick := time.NewTicker(interval)

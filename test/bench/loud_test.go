@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// beLoudVariable makes a run of this program a loud tenant instead of a benchmark.
+// beLoudVariable makes this program run as a loud tenant instead of a benchmark.
 const beLoudVariable = "BENCH_BE_LOUD"
 
-// aside runs this program as something else, which a variable in its environment says, when no other program wants to run.
-// It returns when that has written a line. Its input ends with end, after which the rest of its output is to be read.
+// aside runs this program in another mode, selected by an environment variable, at the lowest priority. It returns when
+// the program has written a line. Calling end closes its input, after which the rest of its output can be read.
 func aside(b *testing.B, variable, value string) (output *bufio.Reader, end func(), wait func() error) {
 	b.Helper()
 	program, err := os.Executable()
@@ -48,8 +48,8 @@ func aside(b *testing.B, variable, value string) (output *bufio.Reader, end func
 	return output, func() { _ = stdin.Close() }, other.Wait
 }
 
-// shout sends requests from many clients until it is stopped. It returns when each client has had an answer; stop returns
-// how many were served since then, and how many were not, by the second.
+// shout sends requests from many clients until it is stopped. It returns when each client has received a response; stop
+// returns how many requests were served and how many were not since then, per second.
 func (t *tenant) shout(b *testing.B, by pressure) (stop func() (served, refused float64)) {
 	b.Helper()
 	a := t.access
@@ -71,8 +71,8 @@ func (t *tenant) shout(b *testing.B, by pressure) (stop func() (served, refused 
 	}
 }
 
-// keepBusy gives processors to nobody else than who wants them, until it is stopped: they do not go to sleep, and a host
-// takes them away as it does when a machine is busy.
+// keepBusy occupies the idle time of all processors until it is stopped: they do not enter idle states, and a host
+// schedules them as those of a busy machine.
 func keepBusy(b *testing.B) (stop func()) {
 	b.Helper()
 	_, end, wait := aside(b, beBusyVariable, "yes")
@@ -84,7 +84,7 @@ func keepBusy(b *testing.B) (stop func()) {
 	}
 }
 
-// beBusyVariable makes a run of this program spin.
+// beBusyVariable makes this program run busy loops.
 const beBusyVariable = "BENCH_BE_BUSY"
 
 // beBusy is the program of keepBusy.
@@ -99,7 +99,7 @@ func beBusy() error {
 			}
 		})
 	}
-	runtime.GOMAXPROCS(runtime.NumCPU() + 1) // one for who waits for the end
+	runtime.GOMAXPROCS(runtime.NumCPU() + 1) // one for the goroutine that waits for the end of the input
 	fmt.Println("busy")
 	_, err := io.Copy(io.Discard, os.Stdin)
 	ended.Store(true)
@@ -107,7 +107,7 @@ func beBusy() error {
 	return err
 }
 
-// beLoud is the program of shout: it is loud until its input ends.
+// beLoud is the program of shout: it sends requests until its input ends.
 func beLoud(input string) error {
 	var a access
 	if err := json.Unmarshal([]byte(input), &a); err != nil {

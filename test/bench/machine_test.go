@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// recordGaps records how much of a second nobody here gets a processor while all are wanted: where a machine is shared,
-// its host takes them away for some milliseconds at a time. No request that meets such a gap can be faster, which is what
-// 99th percentiles beside a load have to be read with.
+// recordGaps records the fraction of a second in which no thread of this process is scheduled while all processors are
+// in demand: on a shared machine the host takes processors away for some milliseconds at a time. No request that meets
+// such a gap can be faster, and 99th percentiles under load include it.
 func recordGaps(b *testing.B) {
 	b.Helper()
 	const howLong, short = 5 * time.Second, time.Millisecond

@@ -1,8 +1,9 @@
-// Package bench measures what docs promise. Benchmarks run real shards in this process on real etcd (without fsync:
-// disks of shared machines are not comparable). They print figures, never fail on one: only counts are for tests.
+// Package bench measures the performance that docs promise. Benchmarks run real shards in this process on real etcd
+// (without fsync: disks of shared machines are not comparable). They print figures and never fail because of one: only
+// deterministic counts are checked, by tests.
 //
-// Several benchmarks are run in a process each: what one leaves in its heap would slow down the next. Each figure is printed
-// and kept in the output file as soon as it is known, so that a run that is broken off keeps what it had.
+// Several benchmarks run in one process each: the heap of one would slow down the next. Each figure is printed and
+// written to the output file as soon as it is measured, so that an interrupted run keeps its figures.
 package bench
 
 import (
@@ -23,7 +24,7 @@ type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Against says what the number was measured with or compared to.
+	// Against names the tool of the measurement, or what the number is compared to.
 	Against string `json:"against"`
 }
 
@@ -33,10 +34,10 @@ var (
 	unwritten bool
 )
 
-// processBegun is when this process has.
+// processBegun is the start time of this process.
 var processBegun = time.Now()
 
-// record prints a figure and keeps it.
+// record prints a figure and stores it.
 func record(name string, value float64, unit, against string) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -49,7 +50,7 @@ func record(name string, value float64, unit, against string) {
 	}
 }
 
-// tell says on stderr what a benchmark does from now on, and how long after its beginning.
+// tell logs to stderr what a benchmark does next, and the time since the start of the process.
 func tell(b *testing.B, what string) {
 	b.Helper()
 	fmt.Fprintf(os.Stderr, "bench: %s, %s after its beginning: %s %s\n", time.Now().Format(time.TimeOnly), time.Since(processBegun).Round(time.Second), b.Name(), what)
@@ -87,14 +88,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// timed records how long a benchmark took, its preparations included, so that it can be seen what a run is spent on.
+// timed records the duration of a benchmark including its preparations, to show where the time of a run is spent.
 func timed(b *testing.B) {
 	begun := time.Now()
 	tell(b, "begins")
 	b.Cleanup(func() { record("time of "+b.Name(), time.Since(begun).Seconds(), "s", "whatever else the machine did") })
 }
 
-// outputFile is bench.json in the root of the repository, or what BENCH_OUTPUT says.
+// outputFile returns bench.json in the root of the repository, or the file named by BENCH_OUTPUT.
 func outputFile() string {
 	if file := os.Getenv("BENCH_OUTPUT"); file != "" {
 		return file
@@ -102,7 +103,7 @@ func outputFile() string {
 	return "../../bench.json"
 }
 
-// scaled returns n, or the part of it that BENCH_SCALE says (for example 0.1), to try a benchmark out.
+// scaled returns n times BENCH_SCALE (for example 0.1), for short trial runs.
 func scaled(n int) int {
 	scale, err := strconv.ParseFloat(os.Getenv("BENCH_SCALE"), 64)
 	if err != nil {
@@ -111,13 +112,13 @@ func scaled(n int) int {
 	return max(10, int(float64(n)*scale))
 }
 
-// process is what one moment of this process costs.
+// process is the resource usage of this process at one moment.
 type process struct {
 	heapBytes  uint64
 	goroutines int
 }
 
-// settle collects garbage until the heap no longer shrinks, so that figures are of what is held.
+// settle runs the garbage collector until the heap stops shrinking, so that figures show live memory.
 func settle() process {
 	var stats runtime.MemStats
 	last := ^uint64(0)
@@ -132,7 +133,7 @@ func settle() process {
 	return process{heapBytes: stats.HeapAlloc, goroutines: runtime.NumGoroutine()}
 }
 
-// processorTime is what this process has used of the processors so far: shard and client, not etcd.
+// processorTime returns the processor time that this process has used: shard and client, not etcd.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

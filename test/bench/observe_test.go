@@ -17,7 +17,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// observation is what one moment costs: this process (shard and client), its metrics, and etcd.
+// observation is the resource usage at one moment: this process (shard and client), its metrics, and etcd.
 type observation struct {
 	process
 	held
@@ -33,8 +33,7 @@ func observe(b *testing.B, shard *shardtesting.Shard, etcd *store) observation {
 	return o
 }
 
-// writeProfile keeps a heap profile, the goroutines and the metrics of the moment in the directory that BENCH_PROFILES
-// names, if it does.
+// writeProfile writes a heap profile, the goroutines and the metrics to the directory named by BENCH_PROFILES, if set.
 func writeProfile(b *testing.B, metrics []byte) {
 	b.Helper()
 	directory := os.Getenv("BENCH_PROFILES")
@@ -56,7 +55,7 @@ func writeProfile(b *testing.B, metrics []byte) {
 	}
 }
 
-// recordCost records what n workspaces cost, given what there was without them.
+// recordCost records the cost of n workspaces, given an observation without them.
 func (before observation) recordCost(after observation, n int) {
 	per := func(a, b int64) float64 { return float64(a-b) / float64(n) }
 	suffix := fmt.Sprintf(", %d workspaces", n)
@@ -69,7 +68,7 @@ func (before observation) recordCost(after observation, n int) {
 	record("etcd writes per workspace created"+suffix, per(after.writes, before.writes), "", "revisions; floor 25-40")
 }
 
-// series counts the lines of /metrics.
+// series counts the series of a /metrics page.
 func series(page []byte) int {
 	lines := 0
 	for line := range bytes.Lines(page) {

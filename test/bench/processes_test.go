@@ -17,10 +17,10 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// programsVariable names the directory of the programs that processes of one run share.
+// programsVariable names the directory of the programs that the processes of one run share.
 const programsVariable = "BENCH_PROGRAMS"
 
-// binaries builds the programs that all benchmarks run as processes of their own, once.
+// binaries builds the programs that all benchmarks run as separate processes, once.
 var binaries = sync.OnceValues(func() (string, error) {
 	directory := os.Getenv(programsVariable)
 	if directory == "" {
@@ -44,7 +44,7 @@ var stockBinary = sync.OnceValue(func() error {
 
 var binaryDirectory string // removed by TestMain
 
-// build builds those of the programs of a module that are not there yet.
+// build builds the programs of a module that do not exist yet.
 func build(module, into string, packages ...string) error {
 	packages = slices.DeleteFunc(packages, func(program string) bool {
 		_, err := os.Stat(filepath.Join(into, path.Base(program)))
@@ -70,16 +70,16 @@ func launch(b *testing.B, program string, args ...string) {
 	programs.Start(b, b.TempDir(), program, args...)
 }
 
-// afterClient says that programs are launched with a lower priority than this one.
+// afterClient makes launched programs run with a lower priority than this process.
 var afterClient bool
 
-// putClientFirst makes this process get a processor before the programs that a benchmark launches from now on.
+// putClientFirst gives this process a higher priority than the programs that a benchmark launches from now on.
 func putClientFirst(b *testing.B) {
 	afterClient = true
 	b.Cleanup(func() { afterClient = false })
 }
 
-// store is an etcd in a process of its own, so that its memory is not counted as ours.
+// store is an etcd in a separate process, so that its memory is not included in that of the shard.
 type store struct {
 	url    string
 	client *clientv3.Client
@@ -104,7 +104,7 @@ func startEtcd(b *testing.B) *store {
 	return s
 }
 
-// use makes a shard store its objects here. What etcd and the shard keep of the past goes as it does anyway, only after a
+// use makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, after one
 // minute instead of ten.
 func (s *store) use(o *options.Options) {
 	o.Etcd.StorageConfig.CompactionInterval = 30 * time.Second
@@ -112,7 +112,7 @@ func (s *store) use(o *options.Options) {
 	o.Etcd.StorageConfig.Transport.TrustedCAFile = ""
 }
 
-// held is what etcd holds and has done.
+// held is what etcd stores and has executed.
 type held struct {
 	keys, bytes int64
 	// writes counts transactions that changed something (the revision).
@@ -127,7 +127,7 @@ func (s *store) held(b *testing.B) held {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Without its history the database is what its keys and values take, and etcd's trees around them.
+	// After the compaction the database holds the current keys and values and etcd's indexes of them.
 	if _, err := s.client.Compact(ctx, count.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		b.Fatal(err)
 	}

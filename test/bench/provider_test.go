@@ -16,8 +16,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// watchConsumers measures how a provider sees its consumers through the virtual workspace of the export: one watch of all
-// of them, and lists. What it is held against is the shard's own wildcard, which only system:masters may ask.
+// watchConsumers measures how a provider watches and lists its consumers through the virtual workspace of the export.
+// The baseline is the shard's own wildcard endpoint, which only system:masters may use.
 func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha2.APIExport, clusters []made) {
 	b.Helper()
 	base := shard.Masters(b)
@@ -72,7 +72,7 @@ func watchConsumers(b *testing.B, shard *shardtesting.Shard, export *apisv1alpha
 	}
 }
 
-// everywhere is an address that serves many logical clusters at once, as a peer.
+// everywhere returns a peer for a URL that serves many logical clusters.
 func everywhere(b *testing.B, name string, config *rest.Config, url string) *peer {
 	b.Helper()
 	at := rest.CopyConfig(config)
@@ -85,7 +85,7 @@ func everywhere(b *testing.B, name string, config *rest.Config, url string) *pee
 	return &peer{name: name, config: at, client: client}
 }
 
-// events is a watch that tells when a line with a text arrives.
+// events is a watch that signals when a line with a text arrives.
 type events struct {
 	cancel context.CancelFunc
 
@@ -94,7 +94,7 @@ type events struct {
 	arrived chan time.Time
 }
 
-// follow opens a watch and returns when as many objects as exist have come.
+// follow opens a watch and returns once the initial events of all existing objects have arrived.
 func (p *peer) follow(b *testing.B, path string, exist int) *events {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())

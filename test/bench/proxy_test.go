@@ -26,7 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// site is an installation of one shard behind a proxy, with clients of one administrator at either.
+// site is an installation of one shard behind a proxy, with clients of one administrator for either.
 type site struct {
 	*installation.Installation
 	through, direct *http.Client
@@ -59,7 +59,7 @@ func httpClient(b *testing.B, config *rest.Config) *http.Client {
 	return client
 }
 
-// ask sends a GET and reads the answer to its end.
+// ask sends a GET and reads the whole response.
 func ask(client *http.Client, url string) (status int, body string, err error) {
 	answer, err := client.Get(url)
 	if err != nil {
@@ -77,7 +77,7 @@ func mustAsk(b *testing.B, client *http.Client, url string) {
 	}
 }
 
-// cost is what the proxy has used and holds, by its own metrics.
+// cost is the resource usage of the proxy, from its own metrics.
 type cost struct{ cpu, resident, goroutines float64 }
 
 func (s *site) cost(b *testing.B) cost {
@@ -100,7 +100,7 @@ func (s *site) cost(b *testing.B) cost {
 
 const small = "/clusters/root/api/v1/namespaces/default"
 
-// BenchmarkFrontProxy measures what a front proxy adds to a request, and what requests and watches cost it.
+// BenchmarkFrontProxy measures the latency that a front proxy adds to a request, and its cost of requests and watches.
 func BenchmarkFrontProxy(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -111,7 +111,7 @@ func BenchmarkFrontProxy(b *testing.B) {
 	}
 }
 
-// overhead sends the same request to the shard and through the proxy, by turns.
+// overhead sends the same request to the shard and through the proxy, alternating.
 func (s *site) overhead(b *testing.B) {
 	const rounds = 200
 	var direct, through []time.Duration
@@ -137,7 +137,7 @@ func (s *site) overhead(b *testing.B) {
 	}
 }
 
-// costOfRequests sends a steady rate for a while.
+// costOfRequests sends requests at a steady rate for a while.
 func (s *site) costOfRequests(b *testing.B) {
 	const perSecond, workers = 1000, 16
 	seconds := max(2, scaled(20))
@@ -170,7 +170,7 @@ func (s *site) costOfRequests(b *testing.B) {
 		fmt.Sprintf("%d requests at %.0f/s through one connection", sent, float64(sent)/time.Since(begun).Seconds()))
 }
 
-// costOfWatches opens watches and leaves them open.
+// costOfWatches opens watches and keeps them open.
 func (s *site) costOfWatches(b *testing.B) {
 	n := scaled(2000)
 	before := s.cost(b)
@@ -197,7 +197,8 @@ func (s *site) costOfWatches(b *testing.B) {
 	record("proxy: goroutines per open watch", (after.goroutines-before.goroutines)/float64(n), "", "")
 }
 
-// BenchmarkIndexDelay measures how long after a shard tells of a logical cluster the proxy leads to it, and no longer.
+// BenchmarkIndexDelay measures the delay from the watch event of a logical cluster at its shard until the proxy routes
+// to it, or stops routing to it.
 func BenchmarkIndexDelay(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -270,13 +271,13 @@ func (s *site) indexDelay(b *testing.B, how string) {
 	}
 }
 
-// news is what the shard says of a logical cluster.
+// news is a watch event of a logical cluster.
 type news struct {
 	kind, cluster string
 	at            time.Time
 }
 
-// follow sends what happens to logical clusters until the benchmark ends.
+// follow sends the events of logical clusters until the benchmark ends.
 func (s *site) follow(b *testing.B) <-chan news {
 	b.Helper()
 	masters := httpClient(b, s.Masters(b, installation.Root))
@@ -317,7 +318,7 @@ func (s *site) follow(b *testing.B) <-chan news {
 	return seen
 }
 
-// untilKnown asks the proxy until it says what the shard said, and returns how long after the shard that was.
+// untilKnown polls the proxy until it routes as the event requires, and returns the delay since the event.
 func (s *site) untilKnown(n news) (time.Duration, error) {
 	for time.Since(n.at) < time.Minute {
 		_, body, err := ask(s.through, s.URL+"/clusters/"+n.cluster+"/version")
@@ -331,7 +332,7 @@ func (s *site) untilKnown(n news) (time.Duration, error) {
 	return 0, fmt.Errorf("the proxy does not know of %s %s", n.cluster, n.kind)
 }
 
-// BenchmarkIndexOfMany reads an installation of many workspaces from the shared index, as a proxy that starts does.
+// BenchmarkIndexOfMany reads an installation of many workspaces from the shared index, as a starting proxy does.
 func BenchmarkIndexOfMany(b *testing.B) {
 	timed(b)
 	n := scaled(100_000)
@@ -376,7 +377,7 @@ func BenchmarkIndexOfMany(b *testing.B) {
 	}
 }
 
-// run runs something until the returned function is called.
+// run calls f in a goroutine until the returned function is called.
 func run(b *testing.B, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -389,14 +390,14 @@ func run(b *testing.B, f func(context.Context)) (stop func()) {
 	return stop
 }
 
-// crowd is a shard with so many workspaces, ten below each.
+// crowd simulates a shard with that many workspaces, ten below each.
 type crowd int
 
 func (n crowd) ListAndWatch(ctx context.Context, emit func(sharedindex.Change), synced func()) error {
 	put := func(kind sharedindex.Kind, cluster logicalcluster.Name, name string, value any) {
 		encoded, err := sharedindex.Encode(value)
 		if err != nil {
-			panic(err) // they are small
+			panic(err) // small types that always encode
 		}
 		emit(sharedindex.Change{Key: sharedindex.Key{Kind: kind, Cluster: cluster, Name: name}, Value: encoded})
 	}

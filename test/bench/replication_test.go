@@ -13,11 +13,11 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// look is how often a shard is asked whether it knows: what is measured is known to that.
+// look is the polling interval, which is the accuracy of the measurement.
 const look = 500 * time.Microsecond
 
-// BenchmarkReplicationLag measures how long after one shard has acknowledged a write all others know of it: through
-// its publisher, the cache, and their mirrors. Writes come one after the other, of one object each.
+// BenchmarkReplicationLag measures the delay from the acknowledgement of a write at one shard until all others have it:
+// through its publisher, the cache, and their replica informers. Writes are sequential, of one object each.
 func BenchmarkReplicationLag(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -53,7 +53,7 @@ func BenchmarkReplicationLag(b *testing.B) {
 	}
 }
 
-// known returns how long it takes from now until shards know an APIResourceSchema of root, or know that it is gone.
+// known returns the delay from now until the shards have an APIResourceSchema of root, or no shard has it.
 func known(b *testing.B, members []member, name string, there bool) time.Duration {
 	b.Helper()
 	begun := time.Now()

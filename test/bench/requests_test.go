@@ -20,18 +20,18 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/loopback"
 )
 
-// The comparison with stock speaks HTTP by hand, so that both servers get the same bytes and no client's decoding is
-// measured.
+// The comparison with stock sends plain HTTP requests, so that both servers receive the same bytes and no decoding of a
+// client library is measured.
 var (
 	objects  = scaled(3000) // per kind and server
 	watchers = scaled(100)
 	lists    = scaled(40)
 )
 
-// changes of the one object that is watched.
+// changes is the number of updates of the watched object.
 const changes = 50
 
-// repetitions of each comparison; the servers take turns, and the median is told.
+// repetitions of each comparison; the servers alternate, and the median is recorded.
 const repetitions = 3
 
 // load is one kind of object.
@@ -50,7 +50,7 @@ const widgets = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer","minimum":0},"text":{"type":"string"},
 "parts":{"type":"array","items":{"type":"object","properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}}}}}]}}`
 
-// BenchmarkAgainstStock does the same to a kube-apiserver and to a workspace, in one run, on one etcd.
+// BenchmarkAgainstStock sends the same requests to a kube-apiserver and to a workspace, in one run, on one etcd.
 func BenchmarkAgainstStock(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -71,7 +71,7 @@ func BenchmarkAgainstStock(b *testing.B) {
 				for _, p := range inTurn(peers, i) {
 					run := fmt.Sprint("r", i)
 					before := p.heap(b)
-					// measure records how often per second something was done, and what one time cost the server.
+					// measure records the rate per second, and the cost of one operation for the server.
 					measure := func(what string, n int, rate func() float64) {
 						from := p.used(b)
 						asking := p.used(b).since(from)
@@ -106,8 +106,7 @@ func BenchmarkAgainstStock(b *testing.B) {
 	}
 }
 
-// inTurn returns the servers, another one first each time: the second finds the disk and the processors as the first
-// left them.
+// inTurn returns the servers in rotating order: the second one finds disk and processors as the first left them.
 func inTurn(peers []*peer, turn int) []*peer {
 	at := turn % len(peers)
 	return slices.Concat(peers[at:], peers[:at])
@@ -130,7 +129,7 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// parallel does something n times with concurrent writers and returns how often per second.
+// parallel calls do n times with concurrent writers and returns the rate per second.
 func (p *peer) parallel(b *testing.B, n int, do func(i int) error) float64 {
 	b.Helper()
 	next := make(chan int)
@@ -160,7 +159,7 @@ func (p *peer) create(l load, run string, i int) error {
 	return p.send(http.MethodPost, l.collection, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"%s-%d","labels":{"run":%q}},%s}`, l.apiVersion, l.kind, run, i, run, l.payload))
 }
 
-// watch opens watches, changes one object again and again, and returns how many events per second arrived in all.
+// watch opens watches, updates one object repeatedly, and returns the total rate of events per second.
 func (p *peer) watch(b *testing.B, l load, run string) float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)

@@ -16,15 +16,15 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// member is a shard of an installation, with etcd of its own.
+// member is a shard of an installation, with an etcd of its own.
 type member struct {
 	name  string
 	shard *shardtesting.Shard
 	etcd  *store
 }
 
-// BenchmarkWorkspacesOverShards measures the creation of workspaces below root where each is placed on one of three shards,
-// and of what it costs there and in the cache, against workspaces that stay on the shard of their parent.
+// BenchmarkWorkspacesOverShards measures the creation of workspaces below root, each placed on one of three shards,
+// with its cost there and in the cache, against workspaces that stay on the shard of their parent.
 func BenchmarkWorkspacesOverShards(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -74,7 +74,7 @@ func startMembers(b *testing.B, names ...string) []member {
 	return members
 }
 
-// schedulable has only some shards take new workspaces.
+// schedulable marks only some shards as schedulable.
 func schedulable(b *testing.B, root member, members []member, open []string) {
 	b.Helper()
 	c := root.shard.Client(b, root.shard.Masters(b))
@@ -103,7 +103,7 @@ func schedulable(b *testing.B, root member, members []member, open []string) {
 	time.Sleep(time.Second) // until the watch cache of root has it
 }
 
-// revisions returns how many transactions have changed something, in all stores.
+// revisions returns the sum of the revisions of all stores.
 func revisions(b *testing.B, members []member) (sum int64) {
 	b.Helper()
 	for _, member := range members {
@@ -116,7 +116,7 @@ func revisions(b *testing.B, members []member) (sum int64) {
 	return sum
 }
 
-// quiet waits until no shard asks another for anything.
+// quiet waits until no request between shards is pending.
 func quiet(b *testing.B, root member) {
 	b.Helper()
 	cache, err := cacheclient.New(root.shard.Masters(b), "")

@@ -22,20 +22,20 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// peer is a server under comparison: a process of its own, reached over TLS by a member of system:masters.
+// peer is a server under comparison: a separate process, reached over TLS as a member of system:masters.
 type peer struct {
 	name string
-	// config reaches the API that is measured, base what tells of the process.
+	// config reaches the API under measurement, base the metrics of the process.
 	config, base *rest.Config
-	// admin is kcp's administrator, whom the shard treats as a user.
+	// admin is the kcp administrator, whom the shard treats as a user.
 	admin  *rest.Config
 	client *http.Client
-	// collect is a URL that makes the process collect its garbage, reached by collector.
+	// collect is a URL that triggers a garbage collection of the process, requested with collector.
 	collect   string
 	collector *http.Client
 }
 
-// startPeers runs a kube-apiserver and a shard on one etcd, and gives the shard a workspace.
+// startPeers runs a kube-apiserver and a shard on one etcd, and creates a workspace in the shard.
 func startPeers(b *testing.B) []*peer {
 	b.Helper()
 	etcd := startEtcd(b)
@@ -67,7 +67,7 @@ func startStock(b *testing.B, etcd *store) *peer {
 	return p
 }
 
-// startShard runs a shard and makes a workspace in it.
+// startShard runs a shard and creates a workspace in it.
 func startShard(b *testing.B, etcd *store) *peer {
 	b.Helper()
 	directory, address, profiler := b.TempDir(), programs.FreeAddress(b), programs.FreeAddress(b)
@@ -144,11 +144,11 @@ func (p *peer) waitReady(b *testing.B) {
 	})
 }
 
-// heap returns what the process holds when its garbage is collected, in bytes.
+// heap returns the live heap of the process after a garbage collection, in bytes.
 func (p *peer) heap(b *testing.B) float64 {
 	b.Helper()
 	held := math.Inf(1)
-	for range 10 { // what is pooled survives a first collection
+	for range 10 { // objects in a sync.Pool survive a first collection
 		p.collectGarbage(b)
 		last := held
 		if held = p.metrics(b, "go_memstats_heap_alloc_bytes")[0]; held > last*0.99 {
@@ -173,11 +173,11 @@ func (p *peer) collectGarbage(b *testing.B) {
 
 // usage is what a process has used since its start.
 type usage struct {
-	// processor is time of processors in seconds, allocated is bytes.
+	// processor is processor time in seconds, allocated is bytes.
 	processor, allocated float64
 }
 
-// since returns what was used more than that.
+// since returns the difference to an earlier usage.
 func (u usage) since(before usage) usage {
 	return usage{processor: u.processor - before.processor, allocated: u.allocated - before.allocated}
 }

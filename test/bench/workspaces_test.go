@@ -13,7 +13,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// How many workspaces figures are measured over, and how many writers create them at once.
+// The number of workspaces per figure, and of concurrent writers.
 var (
 	some    = scaled(1000)
 	many    = scaled(10000)
@@ -25,7 +25,7 @@ const (
 	writers = 16
 )
 
-// BenchmarkStart measures an empty shard from nothing to ready, embedded etcd included.
+// BenchmarkStart measures the start of an empty shard until it is ready, embedded etcd included.
 func BenchmarkStart(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -36,15 +36,15 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkWorkspaces measures the creation and the cost of empty workspaces below one parent, then a start with all
-// of them, then their deletion.
+// BenchmarkWorkspaces measures the creation and the cost of empty workspaces below one parent, then a start with all of
+// them, then their deletion.
 func BenchmarkWorkspaces(b *testing.B) {
 	timed(b)
 	for range b.N {
 		etcd, directory := startEtcd(b), b.TempDir()
 		shard := shardtesting.StartIn(b, directory, etcd.use)
 		creator := newCreator(b, shard, "root")
-		creator.create(b, "warm", 10) // caches and connections that exist once are no cost of a workspace
+		creator.create(b, "warm", 10) // excludes one-time cost of caches and connections
 		empty := observe(b, shard, etcd)
 
 		begun := time.Now()
@@ -107,10 +107,10 @@ func BenchmarkTree(b *testing.B) {
 	}
 }
 
-// awaitReads waits for the goroutines of consistent reads of watch caches, which each read leaves for three seconds.
+// awaitReads waits for the goroutines of consistent reads of watch caches, which outlive each read by three seconds.
 func awaitReads() { time.Sleep(5 * time.Second) }
 
-// BenchmarkLeftovers creates and deletes workspaces again and again and looks at what stays.
+// BenchmarkLeftovers creates and deletes workspaces repeatedly and measures what remains.
 func BenchmarkLeftovers(b *testing.B) {
 	timed(b)
 	for range b.N {
@@ -123,7 +123,7 @@ func BenchmarkLeftovers(b *testing.B) {
 			creator.stop()
 			deleteAll(b, shard, "root")
 		}
-		// The watch caches keep the events of at least 75 seconds: these rounds size their history.
+		// Watch caches keep events for at least 75 seconds: these rounds grow their history to its full size.
 		for i := range 2 {
 			round(fmt.Sprint("warm", i), inRound)
 		}
@@ -154,13 +154,13 @@ func stop(b *testing.B, shard *shardtesting.Shard) {
 	}
 }
 
-// deleteAll deletes all workspaces below a logical cluster and waits until none is left.
+// deleteAll deletes all workspaces below a logical cluster and waits until none remains.
 func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
 	b.Helper()
 	c := shard.Client(b, shard.Admin(b))
 	ctx := shardtesting.In(b.Context(), parent)
 	begun := time.Now()
-	// A request ends after a minute at the latest, done or not: ask again.
+	// A request times out after a minute, complete or not, and has to be repeated.
 	for err := errors.New("not asked"); err != nil; {
 		if err = c.DeleteAllOf(ctx, &tenancyv1alpha1.Workspace{}); err != nil && time.Since(begun) > 20*time.Minute {
 			b.Fatal(err)
@@ -181,7 +181,7 @@ func deleteAll(b *testing.B, shard *shardtesting.Shard, parent string) {
 	}
 }
 
-// rate is how many per second there were since begun.
+// rate returns n per second since begun.
 func rate(n int, begun time.Time) float64 { return float64(n) / time.Since(begun).Seconds() }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

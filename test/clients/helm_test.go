@@ -64,7 +64,8 @@ func testHelm(t *testing.T, i *installation.Installation) {
 		t.Errorf("the hook before the upgrade left %v: %v", hook.Data, err)
 	}
 
-	// What the schema refuses fails the upgrade. Helm leaves what it had changed until then; the rollback mends it.
+	// A value that the schema refuses fails the upgrade. Helm keeps the changes applied before the failure; the
+	// rollback reverts them.
 	if _, err := upgrade.Run(releaseName, o.chart, map[string]any{"fruit": "stone"}); err == nil || !strings.Contains(err.Error(), "Unsupported value") {
 		t.Errorf("an upgrade to trees of stone: %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// timeout bounds what a client waits for.
+// timeout bounds the waits of a client.
 const timeout = time.Minute
 
 // kubectl runs commands of kubectl in this process.
@@ -27,8 +27,8 @@ type kubectl struct {
 	home       string
 }
 
-// run returns what a command prints. A command that fails in kubectl ends the process unless its error is caught, so
-// the handler of errors panics and is caught here.
+// run returns the output of a command. A failing kubectl command ends the process unless its error is caught, so the
+// error handler panics and run recovers.
 func (k *kubectl) run(args ...string) (output string, err error) {
 	k.Helper()
 	var out, errOut bytes.Buffer
@@ -61,7 +61,7 @@ type fatal struct {
 	code    int
 }
 
-// prints runs a command and checks that its output holds every one of the texts.
+// prints runs a command and checks that its output contains every one of the texts.
 func (k *kubectl) prints(args string, texts ...string) {
 	k.Helper()
 	output, err := k.run(strings.Fields(args)...)
@@ -97,7 +97,7 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	k.prints("auth can-i create configmaps", "yes")
 	k.prints("auth whoami", "captain")
 
-	// A definition and its object right after: no time in which the kind is unknown.
+	// An object right after its definition: at no moment is the kind unknown.
 	k.prints("apply -f "+set, "boats.harbour.example.org created", "configmap/tides created")
 	k.prints("apply -f "+boat, "boat.harbour.example.org/dinghy created")
 	k.prints("apply -f "+set, "unchanged")
@@ -146,5 +146,5 @@ func testKubectl(t *testing.T, i *installation.Installation) {
 	k.prints("delete -f "+boat, "deleted")
 	k.prints("delete namespace dock --timeout=60s", "deleted")
 	k.prints("delete -f "+set+" --ignore-not-found", "deleted")
-	k.refuses("get boats", "could not find the requested resource") // discovery is remembered for some time
+	k.refuses("get boats", "could not find the requested resource") // kubectl caches discovery
 }

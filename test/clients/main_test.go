@@ -1,5 +1,5 @@
-// Package clients proves that clients of Kubernetes work in a workspace as they are: a controller-runtime manager, Helm
-// and kubectl, all through the front proxy. It is a module of its own because nothing of ours needs them.
+// Package clients proves that unmodified Kubernetes clients work in a workspace: a controller-runtime manager, Helm and
+// kubectl, all through the front proxy. It is a separate module because the servers do not need these dependencies.
 package clients
 
 import (

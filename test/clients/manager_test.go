@@ -37,7 +37,7 @@ func garden(namespace, name string, beds int64) *unstructured.Unstructured {
 	return g
 }
 
-// gardenReconciler keeps a config map per bed, says so in the status, and cleans up under a finalizer.
+// gardenReconciler keeps a config map per bed, reports them in the status, and cleans up under a finalizer.
 type gardenReconciler struct{ client.Client }
 
 func (r *gardenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -80,7 +80,7 @@ func (r *gardenReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, r.Status().Update(ctx, g)
 }
 
-// testManager runs a manager as a project of kubebuilder would: cache, leader election, owned objects, finalizers.
+// testManager runs a manager as a kubebuilder project does: cache, leader election, owned objects, finalizers.
 func testManager(t *testing.T, i *installation.Installation) {
 	config := i.NewWorkspace(t, "gardens", "gardener")
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("testdata", "crds")}, ErrorIfPathMissing: true}); err != nil {
@@ -107,7 +107,7 @@ func testManager(t *testing.T, i *installation.Installation) {
 	}
 	planted("kitchen", 3)
 
-	// What the manager owns comes back when somebody takes or changes it.
+	// Owned objects are restored after another client deletes or changes them.
 	bed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kitchen-bed-1"}}
 	if err := c.Delete(ctx, bed); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func testManager(t *testing.T, i *installation.Installation) {
 	}
 	planted("balcony", 1)
 
-	// The finalizer runs, then the garbage collector takes the beds.
+	// The finalizer runs, then the garbage collector deletes the beds.
 	if err := c.Delete(ctx, garden("default", "kitchen", 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func testManager(t *testing.T, i *installation.Installation) {
 }
 
 // runManager starts the manager, waits until it leads, and returns a client that reads from the server. The manager
-// stops with the test and gives its lease up.
+// stops with the test and releases its lease.
 func runManager(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{

@@ -19,11 +19,11 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Pages of the documentation are run as they are, so that they cannot rot: every block of "sh" is typed into one shell,
-// and what it prints must be what the block of "text" after it shows. There, "..." stands for anything in a line, and a
-// line of nothing else for any number of lines. The command of a block of "sh fails" must fail.
+// Pages of the documentation are executed as they are, so that they stay correct: every "sh" block runs in one shell,
+// and its output must match the "text" block after it. There, "..." matches anything in a line, and a line of "..."
+// alone matches any number of lines. The command of an "sh fails" block must fail.
 
-// pageTimeout bounds a page.
+// pageTimeout bounds the execution of a page.
 const pageTimeout = 5 * time.Minute
 
 // block is a block of commands of a page.
@@ -31,10 +31,10 @@ type block struct {
 	line     int // in the page, of the first command
 	commands string
 	fails    bool
-	output   *string // what the page shows, if it does
+	output   *string // expected output, nil if the page has none
 }
 
-// blocksOf reads a page.
+// blocksOf parses a page.
 func blocksOf(page string) (blocks []block) {
 	var fence, content string
 	var began int
@@ -67,14 +67,14 @@ func pattern(output string) *regexp.Regexp {
 	return regexp.MustCompile(`^` + strings.ReplaceAll(expression, `\.\.\.`, `.*`) + `\s*$`)
 }
 
-// untrailed takes off the blanks at the ends of lines, which tables have and nobody sees.
+// untrailed trims spaces at the ends of lines, which table output has.
 func untrailed(output string) string {
 	return regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(output, "")
 }
 
 const marker = "\x01block "
 
-// script returns the commands of all blocks with marks in between.
+// script returns the commands of all blocks with markers in between.
 func script(blocks []block) string {
 	var s strings.Builder
 	s.WriteString("set -eu -o pipefail\nexec 2>&1\n")
@@ -89,7 +89,7 @@ func script(blocks []block) string {
 	return s.String()
 }
 
-// TestPages types what the pages say into a shell, in a directory that looks like a checkout after `make build`.
+// TestPages runs the pages in a shell, in a directory that looks like a checkout after `make build`.
 func TestPages(t *testing.T) {
 	for _, page := range []string{"getting-started-apis.md"} {
 		t.Run(page, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// compare looks block by block whether the output is what the page shows.
+// compare checks for each block that the output matches the page.
 func compare(t *testing.T, page string, blocks []block, output string) {
 	t.Helper()
 	for _, part := range strings.Split(output, marker)[1:] {
@@ -128,7 +128,7 @@ func compare(t *testing.T, page string, blocks []block, output string) {
 	}
 }
 
-// checkout returns a directory with examples and bin as in the sources, where everything listens on free ports.
+// checkout returns a directory with examples and bin as in the sources, where all servers listen on free ports.
 func checkout(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -156,7 +156,7 @@ func checkout(t *testing.T) string {
 		}
 	}
 	for name, content := range map[string]string{
-		"make": "#!/bin/sh\n", // what it builds is there
+		"make": "#!/bin/sh\n", // the binaries are built already
 		"kcp": "#!/bin/sh\nexec " + filepath.Join(bin, "kcp") + ` "$@" --bind-address=127.0.0.1 --secure-port=0 --experimental-bind-free-port` +
 			" --embedded-etcd-client-port=0 --embedded-etcd-peer-port=0 --embedded-etcd-wal-size-bytes=1000000\n",
 	} {
@@ -167,12 +167,12 @@ func checkout(t *testing.T) string {
 	return directory
 }
 
-// runShell runs a script and ends whatever it leaves behind.
+// runShell runs a script and ends the processes that it leaves running.
 func runShell(t *testing.T, directory, script string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
 	defer cancel()
-	output, err := os.Create(filepath.Join(directory, "output")) // a pipe would stay open in what runs on
+	output, err := os.Create(filepath.Join(directory, "output")) // a pipe would stay open in background processes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,12 +194,12 @@ func runShell(t *testing.T, directory, script string) (string, error) {
 	return string(bytes.ReplaceAll(content, []byte(directory), []byte("$PWD"))), err
 }
 
-// kubectlName is how this binary is called when it is to be kubectl, with plug-ins and all.
+// kubectlName is the name under which this binary runs as kubectl, plug-ins included.
 const kubectlName = "kubectl"
 
 func runKubectl() {
 	if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {
-		cmdutil.CheckErr(err) // prints as kubectl does, and ends with its code
+		cmdutil.CheckErr(err) // prints as kubectl does, and exits with its code
 	}
 }
 

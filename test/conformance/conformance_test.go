@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	for n := 1; n <= *workspaces; n++ {
 		name := fmt.Sprintf("conformance-%d", n)
 		config := i.NewWorkspace(t, name, fmt.Sprintf("tenant-%d", n))
-		i.Open(t, "root:"+name) // some specs act as users who are nobody here
+		i.Open(t, "root:"+name) // some specs act as users without permissions
 		installation.WriteKubeconfig(t, config, filepath.Join(bin, fmt.Sprintf("%d.kubeconfig", n)))
 	}
 	started := time.Now()
@@ -73,7 +73,7 @@ func build(t *testing.T, bin string) {
 	}
 }
 
-// ginkgo runs the specs, a process per workspace, and leaves a report as JSON.
+// ginkgo runs the specs, with one process per workspace, and writes a JSON report.
 func ginkgo(t *testing.T, bin, place, report string) error {
 	t.Helper()
 	log, err := os.Create(filepath.Join(place, "output.log"))
@@ -87,8 +87,8 @@ func ginkgo(t *testing.T, bin, place, report string) error {
 		"--timeout="+suiteTimeout.String(), "--poll-progress-after=60s", "--output-dir="+place, "--json-report="+filepath.Base(report), filepath.Join(bin, "specs.test"), "--",
 		"--kubeconfigs="+bin, "--kubectl-path="+filepath.Join(bin, "kubectl"), "--only="+*only)
 	cmd.Stdout, cmd.Stderr = log, log
-	// The specs' kubectl must not find a cluster of the user's, and must not remember discovery: a spec that asks for a
-	// definition of a moment ago would depend on what ran before it.
+	// The specs' kubectl must not use the user's kubeconfig, and must not cache discovery: a spec that creates a
+	// definition and uses it would depend on the specs before it.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(bin, "none"), "HOME="+bin, "KUBECACHEDIR="+filepath.Join(os.DevNull, "none"))
 	return cmd.Run()
 }

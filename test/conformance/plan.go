@@ -1,6 +1,6 @@
-// Package conformance says which of Kubernetes' end-to-end specs a workspace must pass. Its test starts a shard and a
-// front proxy, has ginkgo run package specs in several workspaces at once, and sums up. Nothing of Kubernetes is copied
-// here: the specs are compiled in from its module.
+// Package conformance defines which of Kubernetes' end-to-end specs a workspace must pass. Its test starts a shard and
+// a front proxy, has ginkgo run package specs in several workspaces at once, and summarizes the result. No code of
+// Kubernetes is copied: the specs are imported from its module.
 package conformance
 
 import (
@@ -16,9 +16,9 @@ import (
 //go:embed specs.yaml
 var file []byte
 
-// Plan is specs.yaml.
+// Plan is the content of specs.yaml.
 type Plan struct {
-	// Packages are those whose specs all must run or have a reason.
+	// Packages are those whose specs all must run or have a reason not to.
 	Packages []string `json:"packages"`
 	// Partial are packages of which only the named specs run.
 	Partial []Part `json:"partial"`
@@ -26,7 +26,7 @@ type Plan struct {
 	Skipped []Skip `json:"skipped"`
 }
 
-// Part names the only specs of a package that run, and what keeps the others from it.
+// Part names the only specs of a package that run, and why the others cannot.
 type Part struct {
 	Package string   `json:"package"`
 	Reason  string   `json:"reason"`
@@ -39,16 +39,16 @@ type Skip struct {
 	Specs  []string `json:"specs"`
 }
 
-// Spec is one spec as ginkgo knows it.
+// Spec identifies one ginkgo spec.
 type Spec struct {
 	Text string // all texts of its containers and its own, with tags
-	File string // where it is written, as the compiler says
+	File string // source file, as recorded by the compiler
 }
 
-// Outside is the reason of specs that came along with an imported package but belong to none that is named here.
+// Outside is the reason of specs that are imported with another package but belong to none that the plan names.
 const Outside = "no package of this plan"
 
-// LoadPlan reads the file that is compiled in.
+// LoadPlan parses the embedded file.
 func LoadPlan() (*Plan, error) {
 	plan := &Plan{}
 	if err := yaml.UnmarshalStrict(file, plan); err != nil {
@@ -62,7 +62,7 @@ func LoadPlan() (*Plan, error) {
 	return plan, nil
 }
 
-// Reason tells why a spec is not run; empty: it is.
+// Reason returns why a spec is not run, or the empty string if it runs.
 func (p *Plan) Reason(spec Spec) string {
 	home := path.Dir(spec.File)
 	for _, part := range p.Partial {
@@ -88,7 +88,7 @@ func (p *Plan) Reason(spec Spec) string {
 	return Outside
 }
 
-// Stale returns an error that names each entry for which there is no spec, and each spec that two entries match.
+// Stale returns an error that names each entry without a spec, and each spec that two entries match.
 func (p *Plan) Stale(specs []Spec) error {
 	var problems []string
 	seen := map[string]string{}

@@ -10,12 +10,12 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// summary counts what became of each spec of the plan's packages.
+// summary counts the results of the specs of the plan's packages.
 type summary struct {
 	passed   int
 	failures []string       // with the message
 	skipped  map[string]int // by reason of the plan
-	declined []string       // specs that decided themselves not to run, with their reason
+	declined []string       // specs that skipped themselves, with their reason
 }
 
 func (s *summary) failed() bool { return len(s.failures) > 0 || s.passed == 0 }
@@ -86,7 +86,7 @@ func (s *summary) add(plan *Plan, report types.SpecReport) {
 	}
 }
 
-// brief keeps the first lines of a message: some print whole objects.
+// brief returns the first lines of a message: some print whole objects.
 func brief(message string) string {
 	lines := strings.Split(message, "\n")
 	return strings.Join(lines[:min(len(lines), 6)], "\n           ")

@@ -1,5 +1,5 @@
 // Package specs is the ginkgo main around Kubernetes' end-to-end specs. It is compiled to a test binary and run by
-// ginkgo, in several processes at once: every process works in a workspace of its own.
+// ginkgo in several processes, each with a workspace of its own.
 package specs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
-	_ "k8s.io/component-base/logs/testinit" // the flags of logging
+	_ "k8s.io/component-base/logs/testinit" // logging flags
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/test/e2e/framework"
 	e2econfig "k8s.io/kubernetes/test/e2e/framework/config"
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSpecs runs what the plan has not ruled out.
+// TestSpecs runs the specs that the plan does not exclude.
 func TestSpecs(t *testing.T) {
 	if *kubeconfigs == "" && !*list {
 		t.Skip("package conformance runs this, with workspaces")
@@ -84,7 +84,7 @@ func TestSpecs(t *testing.T) {
 	ginkgo.RunSpecs(t, "Kubernetes in a workspace", suite, reporter)
 }
 
-// all lists every spec that is compiled in.
+// all lists every imported spec.
 func all() []conformance.Spec {
 	var specs []conformance.Spec
 	for _, report := range ginkgo.PreviewSpecs("").SpecReports {
