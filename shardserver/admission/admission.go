@@ -1,9 +1,9 @@
-// Package admission holds the rules that a shard puts on writes beyond what the schema of an object says: one
-// small plug-in per rule set, chained in the order of the contract. Each plug-in sees the logical cluster of the
-// request alone; what counts objects of one (quota, the limit of objects) says itself who removes what it keeps.
+// Package admission implements the rules for writes on a shard beyond the schema of an object: one small plug-in per
+// rule set, chained in the order that kcp documents. Each plug-in evaluates the logical cluster of the request only.
+// Plug-ins that keep state per logical cluster (quota, the limit of objects) document its owner.
 //
-// What belongs to one object without looking at the user or at other objects is validation and lives with its
-// registry. Webhooks and admission policies, which tenants configure, are in package dynamic.
+// Rules about a single object that depend neither on the user nor on other objects are validation and live with the
+// object's registry. Webhooks and admission policies, which tenants configure, are in package dynamic.
 package admission
 
 import (
@@ -25,38 +25,39 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// Config is what the plug-ins work with. Fields that do not say what their absence means are required.
+// Config configures the plug-ins. Fields are required unless their comment describes their absence.
 type Config struct {
-	// Registry is where logical clusters, namespaces, workspaces and types are read from.
+	// Registry reads logical clusters, namespaces, workspaces and types.
 	Registry *storage.Registry
 	// Types resolves references to workspace types and paths.
 	Types *workspacetype.Resolver
-	// Exports finds the exports that bindings and endpoint slices refer to.
+	// Exports resolves the exports that bindings and endpoint slices refer to.
 	Exports *apiindex.Resolver
-	// Authorizer is the shard's whole authorization chain.
+	// Authorizer is the complete authorization chain of the shard.
 	Authorizer authorizer.Authorizer
-	// Deep marks a context so that Authorizer does not ask for access to the workspace itself, but only for the
-	// permission on the object: one may use a type, or bind an export, of a workspace one cannot enter.
+	// Deep returns a context in which Authorizer does not require access to the workspace itself, but only the
+	// permission on the object: users may use a type, or bind an export, of a workspace that they cannot access.
 	Deep func(context.Context) context.Context
-	// Dynamic makes the plug-ins of webhooks and admission policies.
+	// Dynamic creates the plug-ins of webhooks and admission policies.
 	Dynamic *dynamic.Plugins
-	// InFlight are the requests that quotas were charged for. Whoever counts what quotas limit shares it; nil if nobody does.
+	// InFlight are the requests that were charged to quotas, shared with the controller that counts quota usage; nil
+	// without one.
 	InFlight *quota.InFlight
-	// Reserver keeps resources for definitions; nil only if the plug-in that asks it is not enabled.
+	// Reserver reserves resources for definitions; it may be nil only if the plug-in that uses it is not enabled.
 	Reserver *binding.Reserver
-	// Counts are the numbers of objects that the object limit is checked against; nil checks nothing.
+	// Counts are the numbers of objects for the object limit; nil disables the limit.
 	Counts *objectcount.Tracker
-	// Claims tells which labels of permission claims objects carry; nil if there are no claims.
+	// Claims returns the labels of permission claims for objects; nil if there are no claims.
 	Claims *claims.Index
-	// Mounts allows workspaces that stand for servers elsewhere.
+	// Mounts permits workspaces that are mounts of other servers.
 	Mounts bool
-	// Limited are the resources that nobody may create an object of unless a quota limits their number; may be empty.
+	// Limited are the resources whose objects can be created only if a quota limits their number; may be empty.
 	Limited []quotaapi.LimitedResource
-	// Enabled and Disabled name plug-ins that are added to, or left out of, those that run by default.
+	// Enabled and Disabled name plug-ins that are enabled or disabled in addition to the defaults.
 	Enabled, Disabled sets.Set[string]
 }
 
-// resourceQuotaName is the plug-in that takes a configuration.
+// resourceQuotaName is the plug-in that has a configuration.
 const resourceQuotaName = "KCPKubeResourceQuota"
 
 // plugin is one entry of the chain.
@@ -65,7 +66,7 @@ type plugin struct {
 	new  func(Config) admission.Interface
 }
 
-// offByDefault are the plug-ins that run only where they are enabled.
+// offByDefault are the plug-ins that run only if they are enabled.
 var offByDefault = sets.New("apis.kcp.io/ReservedMetadata", noOverlappingName)
 
 // plugins lists all plug-ins in the order in which they run.
@@ -74,7 +75,7 @@ var plugins = []plugin{
 	{"CertificateSigning", newCertificateSigning},
 	{"CertificateSubjectRestriction", newCertificateSubjectRestriction},
 	{"WorkspaceNamespaceLifecycle", newNamespaceLifecycle},
-	{"tenancy.kcp.io/APIResourceSchema", ofOurKinds(newAPIResourceSchema)}, // the name is historical
+	{"tenancy.kcp.io/APIResourceSchema", ofOurKinds(newAPIResourceSchema)}, // the name is kept for compatibility
 	{"tenancy.kcp.io/Workspace", ofOurKinds(newWorkspace)},
 	{"tenancy.kcp.io/LogicalClusterDeletionFinalizer", ofOurKinds(newLogicalClusterFinalizer)},
 	{"tenancy.kcp.io/Shard", ofOurKinds(newShard)},
@@ -128,7 +129,7 @@ func (c Config) runs() (sets.Set[string], error) {
 	return known.Difference(offByDefault).Union(c.Enabled).Difference(c.Disabled), nil
 }
 
-// New returns the chain of the plug-ins that run by default or are enabled, but for the disabled ones. It mutates and
+// New returns the chain of the plug-ins that run by default or are enabled, without the disabled ones. It mutates and
 // validates.
 func New(config Config) (admission.Interface, error) {
 	switch {

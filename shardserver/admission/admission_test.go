@@ -44,7 +44,7 @@ func TestShardDefaultsItsURLs(t *testing.T) {
 	})
 }
 
-// withDynamic adds what makes the plug-ins of webhooks and policies.
+// withDynamic sets Config.Dynamic.
 func withDynamic(t *testing.T, config Config) Config {
 	t.Helper()
 	client, err := clientgodynamic.NewForConfig(&rest.Config{})
@@ -98,7 +98,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestChain sends a workspace and a type through all plug-ins, as the contract's first worked flow does.
+// TestChain sends a workspace and a type through all plug-ins.
 func TestChain(t *testing.T) {
 	state := newShardState().
 		cluster("root", logicalcluster.PathAnnotationKey, "root", typeKey, "root:root").

@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
 
-// apiBinding labels bindings with the export that they bind, and lets only those bind it who may.
+// apiBinding sets the label of the bound export on bindings and requires the permission to bind it.
 type apiBinding struct {
 	*admission.Handler
 	access exportAccess
@@ -25,7 +25,7 @@ func newAPIBinding(config Config) admission.Interface {
 	return &apiBinding{admission.NewHandler(admission.Create, admission.Update), newExportAccess(config)}
 }
 
-// Admit puts the label of the export on the binding, whatever the user wrote there.
+// Admit sets the label of the export on the binding, overwriting what the user sent.
 func (b *apiBinding) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != apiBindings || a.GetSubresource() != "" {
 		return nil
@@ -41,7 +41,7 @@ func (b *apiBinding) Admit(ctx context.Context, a admission.Attributes, _ admiss
 		_, label = apiindex.ExportLabel(export)
 		labelled = true
 	case a.GetOperation() == admission.Update:
-		// An export that is gone, or cannot be found at the moment, was known before.
+		// If the export is deleted or cannot be resolved now, the label keeps its value.
 		old, err := objectOf[*apisv1alpha2.APIBinding](a.GetOldObject())
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (b *apiBinding) Validate(ctx context.Context, a admission.Attributes, _ adm
 	return b.mayBind(ctx, a, binding, old)
 }
 
-// mayBind checks a binding that is new or about to bind another export.
+// mayBind validates a binding that is new or changes its export.
 func (b *apiBinding) mayBind(ctx context.Context, a admission.Attributes, binding, old *apisv1alpha2.APIBinding) error {
 	label, labelled := binding.Labels[apisv1alpha2.ExportLabelKey]
 	if before, was := old.Labels[apisv1alpha2.ExportLabelKey]; a.GetOperation() == admission.Update && label == before && labelled == was {
@@ -124,11 +124,11 @@ func (b *apiBinding) mayBind(ctx context.Context, a admission.Attributes, bindin
 	}
 	named := binding.Spec.Reference.Export
 	if named == nil {
-		return nil // it binds nothing
+		return nil // a binding without export binds nothing
 	}
 	_, reference, err := referenceIn(ctx, named.Path, named.Name)
 	if err != nil {
-		// A reference that cannot be read is no secret of anybody.
+		// A reference that cannot be parsed discloses nothing, so the error is returned.
 		return forbid(a, "spec.reference.export: %w", err)
 	}
 	export, err := b.exportOf(ctx, binding)
@@ -141,7 +141,7 @@ func (b *apiBinding) mayBind(ctx context.Context, a admission.Attributes, bindin
 	return nil
 }
 
-// validateSelectors wants every claim to choose its objects in one way.
+// validateSelectors requires every claim to select its objects in exactly one way.
 func validateSelectors(claims []apisv1alpha2.AcceptablePermissionClaim, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, claim := range claims {

@@ -29,7 +29,7 @@ func labelOf(cluster, name string) string {
 	return value
 }
 
-// exporting is a shard where c1, at root:org, exports widgets, of which alice may bind one.
+// exporting returns a shard where c1, at root:org, exports widgets, of which alice may bind one.
 func exporting() *shardState {
 	return newShardState().
 		workspace("root", "org", "c1").

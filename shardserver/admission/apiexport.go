@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apis/apis/conversion"
 )
 
-// apiExport accepts only exports whose resources and claims can be told apart from others of the same names.
+// apiExport validates exports: resources and claims must not be ambiguous.
 type apiExport struct{ *admission.Handler }
 
 func newAPIExport(Config) admission.Interface {
@@ -58,7 +58,7 @@ func validateExport(spec apisv1alpha2.APIExportSpec) field.ErrorList {
 	return errs
 }
 
-// isV1alpha1 tells whether the client spoke v1alpha1. What admission sees has been converted.
+// isV1alpha1 reports whether the client sent v1alpha1. The object in the attributes has been converted.
 func isV1alpha1(a admission.Attributes) bool {
 	return a.GetKind().Version == apisv1alpha1.SchemeGroupVersion.Version
 }

@@ -8,7 +8,8 @@ import (
 	apisv1alpha1 "github.com/atoll-dev/atoll/api/apis/v1alpha1"
 )
 
-// apiExportEndpointSlice lets only those see where the consumers of an export are who may bind it.
+// apiExportEndpointSlice requires the permission to bind an export for slices of its endpoints, which show where its
+// consumers are.
 type apiExportEndpointSlice struct {
 	*admission.Handler
 	access exportAccess

@@ -21,19 +21,19 @@ import (
 var (
 	schemaPrefix = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
-	// groupsWithoutDot are those of Kubernetes, which is older than the rule that groups are domains.
+	// groupsWithoutDot are groups of Kubernetes that predate the rule that groups are domains.
 	groupsWithoutDot = sets.New("apps", "batch", "extensions", "policy", "autoscaling")
 )
 
 const (
-	// coreGroup stands in names of schemas for the group that has no name.
+	// coreGroup replaces the empty group in names of schemas.
 	coreGroup = "core"
-	// anyGroup is put in the place of a group that no definition may have.
+	// anyGroup replaces a group that definitions may not have.
 	anyGroup = "any.group"
 )
 
-// apiResourceSchema accepts only schemas that a definition can be made of, named after the resource, and never another
-// spec of one: what was bound by its UID stays true.
+// apiResourceSchema validates that a definition can be derived from a schema, that the schema is named after the
+// resource, and that its spec is immutable: bindings refer to it by UID.
 type apiResourceSchema struct{ *admission.Handler }
 
 func newAPIResourceSchema(Config) admission.Interface {
@@ -72,7 +72,7 @@ func validateSchema(ctx context.Context, schema *apisv1alpha1.APIResourceSchema)
 	return append(errs, apiextensionsvalidation.ValidateCustomResourceDefinition(ctx, definition)...)
 }
 
-// validateSchemaName wants "<prefix>.<plural>.<group or core>".
+// validateSchemaName requires "<prefix>.<plural>.<group or core>".
 func validateSchemaName(schema *apisv1alpha1.APIResourceSchema) field.ErrorList {
 	path := field.NewPath("metadata", "name")
 	prefix, ok := strings.CutSuffix(schema.Name, schemaSuffix(schema.Spec.Names.Plural, schema.Spec.Group))
@@ -85,7 +85,7 @@ func validateSchemaName(schema *apisv1alpha1.APIResourceSchema) field.ErrorList 
 	return nil
 }
 
-// schemaSuffix returns what the name of a schema of a resource ends in.
+// schemaSuffix returns the suffix of the names of a resource's schemas.
 func schemaSuffix(resource, group string) string {
 	if group == "" {
 		group = coreGroup
@@ -93,7 +93,7 @@ func schemaSuffix(resource, group string) string {
 	return "." + resource + "." + group
 }
 
-// validateSchemaGroup refuses groups that resources cannot have, beyond what is refused for definitions.
+// validateSchemaGroup refuses groups that resources cannot have, in addition to the validation of definitions.
 func validateSchemaGroup(group string, path *field.Path) field.ErrorList {
 	if group == coreGroup {
 		return field.ErrorList{field.Invalid(path, group, `must be "" for the core group`)}
@@ -101,8 +101,8 @@ func validateSchemaGroup(group string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// definitionOf returns the definition that would serve the schema, as the one that would do so in any logical cluster.
-// Its group may be another: a definition cannot have all that a schema may.
+// definitionOf returns the definition that serves the schema, independent of the logical cluster. Its group may differ:
+// some groups are valid in schemas but not in definitions.
 func definitionOf(schema *apisv1alpha1.APIResourceSchema) (*apiextensions.CustomResourceDefinition, error) {
 	served, err := apiindex.BoundCRD(schema)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestApplyOnAServer applies every kind of apis.kcp.io in every version, twice: the second time changes nothing.
+// TestApplyOnAServer applies every kind of apis.kcp.io in every version twice; the second apply must not change
+// anything.
 func TestApplyOnAServer(t *testing.T) {
 	p := provide(t)
 	client, err := dynamic.NewForConfig(shardtesting.At(p.Masters(t), p.provider))
@@ -53,7 +54,7 @@ func TestApplyOnAServer(t *testing.T) {
 			continue
 		}
 		again, err := resource.Apply(t.Context(), obj.GetName(), obj, options)
-		// The identity of an export is the server's to fill in, at any moment.
+		// The server sets the identity of an export asynchronously.
 		for _, applied := range []*unstructured.Unstructured{first, again} {
 			if applied != nil {
 				unstructured.RemoveNestedField(applied.Object, "spec", "identity")

@@ -27,7 +27,7 @@ import (
 
 var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
 
-// provided is a shard with a workspace that exports widgets, and one where alice is an administrator.
+// provided is a shard with a workspace that exports widgets, and one in which alice is an administrator.
 type provided struct {
 	*shardtesting.Shard
 	provider, consumer string
@@ -68,7 +68,7 @@ func (p *provided) create(t *testing.T, cluster string, obj client.Object) {
 	}
 }
 
-// mayBind lets alice bind an export of the provider, in whose workspace she can do nothing else.
+// mayBind lets alice bind an export of the provider, in whose workspace she has no other permission.
 func (p *provided) mayBind(t *testing.T, export string) {
 	t.Helper()
 	p.create(t, p.provider, &rbacv1.ClusterRole{
@@ -100,7 +100,7 @@ func TestBindingOnAServer(t *testing.T) {
 	p := provide(t)
 	in := shardtesting.In(t.Context(), p.consumer)
 
-	// One may not, and cannot tell from it what is there.
+	// Alice may not bind, and the error does not disclose whether the export exists.
 	before := p.alice.Create(in, bindingTo("w", "root:provider", "widgets"))
 	wantRefused(t, before, "no permission to bind to export root:provider:widgets")
 	missing := p.alice.Create(in, bindingTo("w", "root:provider", "nothing"))
@@ -122,7 +122,7 @@ func TestBindingOnAServer(t *testing.T) {
 		t.Errorf("got %+v", bound.ObjectMeta)
 	}
 
-	// What belongs to the system stays, the reference stays, the status is for the server.
+	// System labels and the reference are immutable, the status is written by the server only.
 	for name, tc := range map[string]struct {
 		patch   string
 		refused func(error) bool
@@ -153,7 +153,7 @@ func TestBindingOnAServer(t *testing.T) {
 func TestHowTheGroupIsServedAndStored(t *testing.T) {
 	p := provide(t)
 	in := shardtesting.In(t.Context(), p.provider)
-	// A client of v1alpha1 writes what is stored as v1alpha2.
+	// A v1alpha1 client writes an object that is stored as v1alpha2.
 	old := &apisv1alpha1.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: apisv1alpha1.APIExportSpec{LatestResourceSchemas: []string{"v1.widgets.example.com"}}}
 	if err := p.admin.Create(in, old); err != nil {
 		t.Fatal(err)

@@ -30,12 +30,12 @@ var (
 	workspaceTypes  = tenancyv1alpha1.Resource("workspacetypes")
 )
 
-// forbid is the usual refusal: 403 with the object's name in front.
+// forbid returns a 403 with the object's name.
 func forbid(a admission.Attributes, format string, args ...any) error {
 	return admission.NewForbidden(a, fmt.Errorf(format, args...))
 }
 
-// objectOf returns the object of a request in its type. A registry that passes another type is a defect of ours.
+// objectOf returns the object of a request in its type. Another type is a programming error of the registry.
 func objectOf[T runtime.Object](obj runtime.Object) (T, error) {
 	typed, ok := obj.(T)
 	if !ok {
@@ -44,14 +44,14 @@ func objectOf[T runtime.Object](obj runtime.Object) (T, error) {
 	return typed, nil
 }
 
-// permission asks the shard's authorizer about objects in other logical clusters than the request's.
+// permission authorizes users for objects in other logical clusters than the request's.
 type permission struct {
 	authorizer authorizer.Authorizer
 	deep       func(context.Context) context.Context
 }
 
-// allowed tells whether the user of the request may do verb to an object of a cluster, without having to have
-// access to that cluster.
+// allowed reports whether the user of the request may perform a verb on an object of a logical cluster, without
+// requiring access to that logical cluster.
 func (p permission) allowed(ctx context.Context, a admission.Attributes, cluster logicalcluster.Name, verb, group, version, resource, name string) (bool, error) {
 	decision, _, err := p.authorizer.Authorize(p.deep(logicalcluster.With(ctx, cluster)), authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),
@@ -68,7 +68,7 @@ func (p permission) allowed(ctx context.Context, a admission.Attributes, cluster
 	return false, err
 }
 
-// updated returns the object of an update as it shall be and as it was.
+// updated returns the new and the old object of an update.
 func updated[T runtime.Object](a admission.Attributes) (obj, old T, err error) {
 	if obj, err = objectOf[T](a.GetObject()); err != nil {
 		return obj, old, err

@@ -7,8 +7,8 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/certificates/subjectrestriction"
 )
 
-// The plug-ins of certificate signing requests are upstream's. They ask the authorizer with the context of the request,
-// hence about the logical cluster of the request, and keep nothing.
+// The plug-ins of certificate signing requests are upstream's. They call the authorizer with the context of the
+// request, hence for the logical cluster of the request, and keep no state.
 
 func newCertificateApproval(config Config) admission.Interface {
 	plugin := approval.NewPlugin()

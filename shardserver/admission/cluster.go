@@ -22,7 +22,7 @@ func newClusterReader(registry *storage.Registry) clusterReader {
 	return clusterReader{storage.NewReader[*corev1alpha1.LogicalCluster](registry, logicalClusters)}
 }
 
-// get returns the object, or a NotFound error only if storage itself does not have it either.
+// get returns the object. The NotFound error is confirmed by a consistent read from storage.
 func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	cluster, err := r.reader.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
@@ -31,7 +31,7 @@ func (r clusterReader) get(ctx context.Context) (*corev1alpha1.LogicalCluster, e
 	return cluster, err
 }
 
-// isDeleting tells whether the logical cluster is being deleted. One that does not exist is not.
+// isDeleting reports whether the logical cluster is being deleted; false if it does not exist.
 func (r clusterReader) isDeleting(ctx context.Context) (bool, error) {
 	cluster, err := r.reader.GetLatest(ctx, "", corev1alpha1.LogicalClusterName)
 	if apierrors.IsNotFound(err) {
@@ -40,8 +40,8 @@ func (r clusterReader) isDeleting(ctx context.Context) (bool, error) {
 	return err == nil && cluster.DeletionTimestamp != nil, err
 }
 
-// canonicalPath returns the path under which the context's logical cluster stands in the tree, or a NotFound error
-// if there is no such cluster.
+// canonicalPath returns the path of the context's logical cluster in the workspace tree, or a NotFound error if the
+// logical cluster does not exist.
 func (r clusterReader) canonicalPath(ctx context.Context) (string, error) {
 	name, ok := logicalcluster.From(ctx)
 	if !ok {

@@ -14,11 +14,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// verbBindResource lets somebody show a ClusterCachedResource to the consumers of an export elsewhere.
+// verbBindResource permits publishing a ClusterCachedResource to the consumers of an export in another workspace.
 const verbBindResource = "bind"
 
-// clusterCachedResource refuses to copy to the cache what cannot be copied, or is copied already; and to show others what
-// a workspace offers without its consent.
+// clusterCachedResource refuses to cache resources that cannot be cached or are cached already, and to publish the
+// cached objects of another workspace without its consent.
 type clusterCachedResource struct {
 	*admission.Handler
 	registry   *storage.Registry
@@ -63,7 +63,7 @@ func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attrib
 		return apierrors.NewInternalError(err)
 	}
 	for _, other := range others {
-		// One of the same name is refused by storage, as a conflict.
+		// An object of the same name is refused by storage, as a conflict.
 		if other.Spec.GroupVersionResource == wanted && other.Name != obj.Name {
 			return forbid(a, "%s.%s.%s is already cached by ClusterCachedResource %q", wanted.Resource, wanted.Version, wanted.Group, other.Name)
 		}
@@ -71,9 +71,9 @@ func (c *clusterCachedResource) Validate(ctx context.Context, a admission.Attrib
 	return nil
 }
 
-// validateSlice asks whoever offers the objects, if that is another workspace: the identity hash that an export has to
-// name is no secret. What a slice refers to never changes, so it is asked once. Who may not is told the same as who names
-// what does not exist.
+// validateSlice authorizes a slice in the workspace that provides the objects, if that is another one: the identity
+// hash that an export has to name is not a secret. The reference of a slice is immutable, so it is authorized once. The
+// error is the same if the user is not permitted and if the referenced object does not exist.
 func (c *clusterCachedResource) validateSlice(ctx context.Context, a admission.Attributes) error {
 	slice, err := objectOf[*cachev1alpha1.ClusterCachedResourceEndpointSlice](a.GetObject())
 	if err != nil {

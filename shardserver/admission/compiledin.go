@@ -7,8 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// ofOurKinds keeps a plug-in to objects of the compiled-in kinds. Where a logical cluster does not show one of them, a
-// tenant's definition may have its name: such objects are the tenant's, and none of our rules is about them.
+// ofOurKinds restricts a plug-in to objects of compiled-in kinds. In a logical cluster that does not serve one of them,
+// a tenant's definition may have its name: such objects are custom resources, to which the plug-in's rules do not
+// apply.
 func ofOurKinds(create func(Config) admission.Interface) func(Config) admission.Interface {
 	return func(config Config) admission.Interface { return compiledIn{create(config)} }
 }
@@ -31,7 +32,7 @@ func (c compiledIn) Validate(ctx context.Context, a admission.Attributes, o admi
 	return nil
 }
 
-// isCustom tells whether a request is about a custom resource.
+// isCustom reports whether a request is for a custom resource.
 func isCustom(a admission.Attributes) bool {
 	for _, obj := range []runtime.Object{a.GetObject(), a.GetOldObject()} {
 		if _, custom := obj.(runtime.Unstructured); custom {

@@ -15,7 +15,7 @@ import (
 
 var errAsked = errors.New("asked")
 
-// refusing refuses everything it is asked about.
+// refusing refuses every request.
 type refusing struct{ *admission.Handler }
 
 func (refusing) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {

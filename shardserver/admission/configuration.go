@@ -15,10 +15,10 @@ import (
 	apiserverinstall "k8s.io/apiserver/pkg/apis/apiserver/install"
 )
 
-// ReadLimited reads a file of kind AdmissionConfiguration (apiserver.config.k8s.io/v1) and returns what nobody may create
-// without a quota for it: the limitedResources of upstream's ResourceQuotaConfiguration, which the plug-in of quotas
-// takes in place or as a path relative to the file. No other plug-in takes a configuration, so that any other entry is an
-// error: it would do nothing.
+// ReadLimited reads a file of kind AdmissionConfiguration (apiserver.config.k8s.io/v1) and returns the resources that
+// need a quota: the limitedResources of upstream's ResourceQuotaConfiguration, which the entry of the quota plug-in
+// contains inline or as a path relative to the file. Entries of other plug-ins are errors, because those have no
+// configuration.
 func ReadLimited(file string) ([]quotaapi.LimitedResource, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

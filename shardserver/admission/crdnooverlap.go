@@ -14,11 +14,11 @@ import (
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
-// noOverlappingName is the plug-in that keeps definitions and bindings out of each other's way.
+// noOverlappingName is the plug-in that prevents conflicts between definitions and bindings.
 const noOverlappingName = "apis.kcp.io/CRDNoOverlappingGVR"
 
-// crdNoOverlapping refuses definitions of resources that are bound in the logical cluster, and reserves the resource for
-// those it lets through. Without it such a definition is created and not served.
+// crdNoOverlapping refuses definitions of resources that are bound in the logical cluster, and reserves the resource
+// for definitions that it admits. Without the plug-in such a definition is created but not served.
 type crdNoOverlapping struct {
 	*admission.Handler
 	reserver *binding.Reserver
@@ -34,7 +34,7 @@ func (c *crdNoOverlapping) Validate(ctx context.Context, a admission.Attributes,
 		return nil
 	}
 	if cluster, ok := logicalcluster.From(ctx); !ok || cluster.IsSystem() {
-		return nil // the shard's own definitions are not served where they are
+		return nil // definitions in system clusters are not served there
 	}
 	definition, err := objectOf[*apiextensions.CustomResourceDefinition](a.GetObject())
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 	ownapiextensions "github.com/atoll-dev/atoll/shardserver/apis/apiextensions"
 )
 
-// reservedAPIs is the domain whose annotations say what a bound definition stands for, and whose groups are the
-// system's own.
+// reservedAPIs is the domain of the annotations that describe the origin of a bound definition, and of the system's own
+// groups.
 const reservedAPIs = "apis.kcp.io"
 
-// reservedCRD refuses definitions that claim what is the system's, in every logical cluster but the one where the system
-// keeps its own. Masters are no exception: what they could claim by mistake would be believed.
+// reservedCRD refuses definitions with reserved annotations or groups in every logical cluster but the one of the
+// system's own definitions. Masters are not exempt: the server trusts these annotations, so a mistake would take
+// effect.
 type reservedCRD struct {
 	*admission.Handler
 	except  logicalcluster.Name
@@ -54,7 +55,7 @@ func (r *reservedCRD) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// reservedAnnotation returns the first annotation of the reserved domain or of one below it.
+// reservedAnnotation returns the first annotation in the reserved domain or a subdomain of it.
 func reservedAnnotation(definition *apiextensions.CustomResourceDefinition) (what, which string) {
 	var found []string
 	for key := range definition.Annotations {

@@ -11,9 +11,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// tellingDryRuns has dry runs answer with the logical cluster of the request, as storage would write it into the object,
-// which a dry run does not reach: what the client sent must not come back as if it were true. It stands around the whole
-// chain, whose plug-ins see the object as in any other request.
+// tellingDryRuns sets the logical cluster of the request in the result of dry runs, as storage does, which a dry run
+// does not reach: otherwise the value that the client sent would be returned. It wraps the whole chain, whose plug-ins
+// see the same object as in other requests.
 type tellingDryRuns struct {
 	reinvoking
 	registry *storage.Registry

@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// exportAccess finds exports that objects refer to, and tells who may bind them.
+// exportAccess resolves exports that objects refer to, and authorizes users to bind them.
 type exportAccess struct {
 	exports    *apiindex.Resolver
 	permission permission
@@ -22,8 +22,8 @@ func newExportAccess(config Config) exportAccess {
 	return exportAccess{config.Exports, permission{config.Authorizer, config.Deep}}
 }
 
-// locate returns the export that a reference leads to. One in root, or in the very logical cluster that refers to it, is
-// taken to exist: it may come later. Others that do not exist are not found (a Kubernetes NotFound error).
+// locate returns the export of a reference. One in root, or in the logical cluster of the reference, need not exist: it
+// may be created later. For other exports that do not exist, it returns a NotFound error.
 func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, reference apiindex.Reference) (bindings.ExportKey, error) {
 	for _, cluster := range []logicalcluster.Name{own, logicalcluster.Root} {
 		if reference.Path == cluster.Path() {
@@ -33,7 +33,7 @@ func (e exportAccess) locate(ctx context.Context, own logicalcluster.Name, refer
 	return e.find(ctx, reference)
 }
 
-// find returns the export that a reference leads to, or a NotFound error.
+// find returns the export of a reference, or a NotFound error.
 func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (bindings.ExportKey, error) {
 	export, err := e.exports.Resolve(ctx, reference)
 	if err != nil {
@@ -42,20 +42,21 @@ func (e exportAccess) find(ctx context.Context, reference apiindex.Reference) (b
 	return apiindex.ExportKeyOf(export), nil
 }
 
-// mayBind tells whether the user of the request may bind an export.
+// mayBind reports whether the user of the request may bind an export.
 func (e exportAccess) mayBind(ctx context.Context, a admission.Attributes, export bindings.ExportKey) bool {
 	allowed, err := e.permission.allowed(ctx, a, export.Cluster, apisv1alpha2.VerbBind, apisv1alpha2.GroupName,
 		apisv1alpha2.SchemeGroupVersion.Version, apiExports.Resource, export.Name)
 	return allowed && err == nil
 }
 
-// refuseBinding is the one answer to all who may not bind an export: because they must not, because it does not exist,
-// because its path leads nowhere, or because that cannot be found out. What exists where one has no access is not told.
+// refuseBinding returns the same error for every refused binding: the user is not permitted, the export does not exist,
+// the path does not resolve, or the resolution failed. So the error discloses nothing about workspaces that the user
+// cannot access.
 func refuseBinding(a admission.Attributes, reference apiindex.Reference) error {
 	return forbid(a, "no permission to bind to export %s", reference)
 }
 
-// referenceIn reads a reference that an object of the request's logical cluster makes.
+// referenceIn parses a reference of an object in the request's logical cluster.
 func referenceIn(ctx context.Context, path, name string) (logicalcluster.Name, apiindex.Reference, error) {
 	own, ok := logicalcluster.From(ctx)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// finalizerGuard sees to it that a finalizer of the system stands on every live object of a resource, and that
-// only the system takes it off a deleting one.
+// finalizerGuard ensures that every live object of a resource has a finalizer of the system, and that only the system
+// removes it from an object that is being deleted.
 type finalizerGuard struct {
 	*admission.Handler
 	resource  schema.GroupResource
@@ -36,7 +36,7 @@ func newAPIBindingFinalizer(Config) admission.Interface {
 	}
 }
 
-// Admit adds the finalizer to a live object, whoever writes it.
+// Admit adds the finalizer to a live object, for every user.
 func (g *finalizerGuard) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != g.resource {
 		return nil
@@ -54,7 +54,8 @@ func (g *finalizerGuard) Admit(_ context.Context, a admission.Attributes, _ admi
 	return nil
 }
 
-// Validate refuses a live object without the finalizer, and its removal from a deleting one by anybody but masters.
+// Validate refuses a live object without the finalizer, and its removal from an object in deletion by users other than
+// masters.
 func (g *finalizerGuard) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != g.resource {
 		return nil
@@ -85,8 +86,8 @@ func (g *finalizerGuard) Validate(_ context.Context, a admission.Attributes, _ a
 	return nil
 }
 
-// isDeleting tells whether a write meets an object on its way out. Only what is stored counts: what a client sends
-// as deletion timestamp is not taken over.
+// isDeleting reports whether a write is to an object that is being deleted. Only the stored deletion timestamp counts:
+// the one that a client sends is ignored.
 func isDeleting(a admission.Attributes) (bool, error) {
 	if a.GetOperation() == admission.Create {
 		return false, nil

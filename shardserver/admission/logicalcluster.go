@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// logicalClusterManagers are the groups that may drive logical clusters through their phases.
+// logicalClusterManagers are the groups that may change the phase of logical clusters.
 var logicalClusterManagers = []string{
 	user.SystemPrivilegedGroup,
 	groupLogicalClusterAdmin,
@@ -22,19 +22,19 @@ var logicalClusterManagers = []string{
 	groupWorkspaceBootstrapper,
 }
 
-// inactiveAnnotations take a logical cluster out of service with the value "true".
+// inactiveAnnotations mark a logical cluster inactive with the value "true".
 var inactiveAnnotations = []string{corev1alpha1.InactiveAnnotationKey, corev1alpha1.LegacyInactiveAnnotationKey}
 
-// logicalCluster protects the object that makes a logical cluster exist: its creation and deletion, and the order
-// in which it becomes ready.
+// logicalCluster protects the LogicalCluster object: its creation and deletion, and the order of its phases until
+// Ready.
 type logicalCluster struct{ *admission.Handler }
 
 func newLogicalCluster(Config) admission.Interface {
 	return &logicalCluster{admission.NewHandler(admission.Create, admission.Update, admission.Delete)}
 }
 
-// Admit starts initialization with exactly what the spec asks for, whoever starts it, and keeps the server's own
-// annotation as it was.
+// Admit sets the initializers and terminators from the spec when initialization starts, for every user, and keeps the
+// server's own annotations unchanged.
 func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != logicalClusters || a.GetOperation() != admission.Update {
 		return nil
@@ -44,7 +44,7 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 		return err
 	}
 	if startsInitializing(old, obj) {
-		obj.Status.Initializers = slices.Clone(old.Spec.Initializers) // what the request says of the spec is dropped later
+		obj.Status.Initializers = slices.Clone(old.Spec.Initializers) // status updates do not change the spec, so the stored one counts
 		obj.Status.Terminators = slices.Clone(old.Spec.Terminators)
 	}
 	if !inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
@@ -53,16 +53,16 @@ func (*logicalCluster) Admit(_ context.Context, a admission.Attributes, _ admiss
 	return nil
 }
 
-// placeAnnotations say where a logical cluster is: on which shard, which is copied to the owning Workspace, where the
-// tenant of this logical cluster has nothing to write; on which shard that Workspace is, which alone may ask for the end
-// of it; and at which path, by which others find what is in it. Beside these stands of which type it is: the server binds
-// what the type binds, whoever may bind it, so it is the type that somebody was allowed to use.
+// placeAnnotations describe the location of a logical cluster: its shard, which is copied to the owning Workspace,
+// where the tenant of this logical cluster may not write; the shard of that Workspace, which alone may delete the
+// logical cluster; and its path, by which references to its objects are resolved. The last one is its type: the server
+// creates the bindings of the type regardless of the user's permissions, so it must be the type that was authorized.
 var placeAnnotations = []string{
 	corev1alpha1.ShardAnnotationKey, corev1alpha1.OwnerShardAnnotationKey, logicalcluster.PathAnnotationKey, corev1alpha1.LogicalClusterTypeAnnotationKey,
 }
 
-// keepPlace keeps the annotations that say where a logical cluster is, and what. A tenant who could write them would be
-// found wherever it says, and get what others have.
+// keepPlace restores the annotations of the location and the type. A tenant who could write them would receive
+// references and bindings that belong to others.
 func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
 	for _, key := range placeAnnotations {
 		was, placed := old.Annotations[key]
@@ -81,7 +81,7 @@ func keepPlace(old, obj *corev1alpha1.LogicalCluster) {
 	}
 }
 
-// Validate holds everybody but the managing groups to the rules.
+// Validate enforces the rules for all users but the managing groups.
 func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != logicalClusters || inAnyGroup(a.GetUserInfo(), logicalClusterManagers...) {
 		return nil
@@ -107,7 +107,7 @@ func (*logicalCluster) Validate(_ context.Context, a admission.Attributes, _ adm
 	return nil
 }
 
-// limitOf returns how many objects a logical cluster may hold, as said for it alone.
+// limitOf returns the object limit that is set on the logical cluster itself.
 func limitOf(cluster *corev1alpha1.LogicalCluster) string {
 	limit, said := cluster.Annotations[corev1alpha1.MaxTotalObjectsAnnotationKey]
 	if !said {
@@ -117,7 +117,7 @@ func limitOf(cluster *corev1alpha1.LogicalCluster) string {
 }
 
 func validateClusterDeletion(a admission.Attributes) error {
-	if a.GetOldObject() == nil { // a collection is deleted object by object; each comes with its object
+	if a.GetOldObject() == nil { // a collection is deleted object by object, and each is validated with its object
 		return forbid(a, "LogicalCluster cannot be deleted")
 	}
 	old, err := objectOf[*corev1alpha1.LogicalCluster](a.GetOldObject())
@@ -130,7 +130,7 @@ func validateClusterDeletion(a admission.Attributes) error {
 	return nil
 }
 
-// logicalClusterRules are what an update by a tenant must keep. Each returns what it found violated, or nothing.
+// logicalClusterRules validate updates by tenants. Each returns the violation, or an empty string.
 var logicalClusterRules = []func(old, obj *corev1alpha1.LogicalCluster) string{
 	creatorStays,
 	ownerStays,
@@ -148,7 +148,7 @@ func creatorStays(old, obj *corev1alpha1.LogicalCluster) string {
 	return ""
 }
 
-// ownerStays keeps a logical cluster tied to its Workspace: with another owner it would outlive it.
+// ownerStays keeps the owner reference to the Workspace: with another owner the logical cluster would outlive it.
 func ownerStays(old, obj *corev1alpha1.LogicalCluster) string {
 	if !equality.Semantic.DeepEqual(old.Spec.Owner, obj.Spec.Owner) {
 		return "spec.owner is immutable"
@@ -206,13 +206,13 @@ func onlyReadyTurnsInactive(old, obj *corev1alpha1.LogicalCluster) string {
 	return ""
 }
 
-// startsInitializing tells whether an update ends scheduling. No other phase leads into Initializing.
+// startsInitializing reports whether an update ends scheduling. No other phase is followed by Initializing.
 func startsInitializing(old, obj *corev1alpha1.LogicalCluster) bool {
 	scheduling := old.Status.Phase == "" || old.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling
 	return scheduling && obj.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing
 }
 
-// reached orders the phases on the way to Ready. Phases off that way count as lowest.
+// reached orders the phases up to Ready. Other phases count as lowest.
 func reached(phase corev1alpha1.LogicalClusterPhaseType) int {
 	return 1 + slices.Index([]corev1alpha1.LogicalClusterPhaseType{
 		"",

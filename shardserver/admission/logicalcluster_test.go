@@ -99,7 +99,7 @@ func TestLogicalClusterUpdates(t *testing.T) {
 func TestInitializationStartsWithTheSpec(t *testing.T) {
 	old := clusterIn(scheduling)
 	obj := clusterIn(initializing, remaining("root:mine"), func(c *corev1alpha1.LogicalCluster) {
-		c.Spec.Initializers = nil // a status update cannot change the spec, though it may say so
+		c.Spec.Initializers = nil // a status update does not change the spec, even if its body does
 	})
 	q := ask{cluster: "c1", resource: logicalClusters, subresource: "status", name: "cluster", by: master, operation: admission.Update, old: old, obj: obj}
 	if err := through(t, newLogicalCluster(Config{}), q); err != nil {

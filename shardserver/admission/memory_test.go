@@ -30,8 +30,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// memory is the part of a registry that admission reads: objects by logical cluster and name. Like a real one it
-// answers from a cache for resource version "0"; what only Latest holds has not reached the cache yet.
+// memory is the part of a registry that admission reads: objects by logical cluster and name. Like a real one it reads
+// from a cache for resource version "0"; objects in Latest only have not reached the cache yet.
 type memory struct {
 	rest.TableConvertor
 	resource schema.GroupResource
@@ -43,7 +43,7 @@ func (*memory) New() runtime.Object     { return nil }
 func (*memory) Destroy()                {}
 func (*memory) NewList() runtime.Object { return nil }
 
-// List returns nothing, and only of what tenants configure: there is none in these tests.
+// List returns an empty list for configurations of tenants only, which do not exist in these tests.
 func (m *memory) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
 	if m.resource.Group == admissionregistration.GroupName || m.resource.Resource == "resourcequotas" {
 		return &metav1.List{}, nil
@@ -74,12 +74,12 @@ func (m *memory) Get(ctx context.Context, name string, options *metav1.GetOption
 	return obj, nil
 }
 
-// shardState is what is stored on the shard of a test.
+// shardState is the content of a test's shard.
 type shardState struct {
 	registry *storage.Registry
 	stores   map[schema.GroupResource]*memory
-	// permits lists "<user> <verb> <cluster>/<resource>/<name>" of what the authorizer allows. It denies the rest,
-	// and everything in a context that is not marked as deep. Masters may do all.
+	// permits lists "<user> <verb> <cluster>/<resource>/<name>" of what the authorizer allows. It denies other
+	// requests, and all requests in a context that is not marked as deep. Masters may do everything.
 	permits map[string]bool
 }
 
@@ -96,7 +96,7 @@ func newShardState() *shardState {
 	return s
 }
 
-// put stores an object; cached tells whether the watch cache knows it already.
+// put stores an object; cached is whether the watch cache has observed it.
 func (s *shardState) put(cluster string, obj runtime.Object, cached bool) *shardState {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
@@ -175,7 +175,7 @@ func member(group string) *user.DefaultInfo {
 
 // ask is one request to admission.
 type ask struct {
-	version     string // that the client speaks; v1alpha1 if empty
+	version     string // of the request; v1alpha1 if empty
 	cluster     string
 	resource    schema.GroupResource
 	subresource string
@@ -193,7 +193,7 @@ func (q ask) attributes() admission.Attributes {
 		q.resource.WithVersion(version), q.subresource, q.operation, nil, q.dryRun, q.by)
 }
 
-// through runs a request through mutation, as far as that goes, and validation.
+// through runs a request through mutation, until an error, and validation.
 func through(t *testing.T, plugin admission.Interface, q ask) error {
 	t.Helper()
 	if !plugin.Handles(q.operation) {
@@ -209,7 +209,7 @@ func through(t *testing.T, plugin admission.Interface, q ask) error {
 	return validated(t, plugin, q)
 }
 
-// validated runs a request through validation alone: what a later plug-in could have made of it.
+// validated runs a request through validation only, as if a later plug-in had produced the object.
 func validated(t *testing.T, plugin admission.Interface, q ask) error {
 	t.Helper()
 	ctx := logicalcluster.With(context.Background(), logicalcluster.MustParseName(q.cluster))

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// recentlyDeleted bounds how many namespaces, over all logical clusters, are remembered as just deleted, and
-	// for how long. It only has to outlive the delay of the watch cache.
+	// recentlyDeleted and recentlyDeletedFor bound the number of namespaces, over all logical clusters, that are
+	// recorded as just deleted, and the duration, which must exceed the delay of the watch cache.
 	recentlyDeleted    = 1024
 	recentlyDeletedFor = 30 * time.Second
 )
@@ -33,17 +33,17 @@ var (
 	immortalNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 )
 
-// namespaceLifecycle keeps objects out of namespaces that are missing or on their way out, and keeps the
-// namespaces that every logical cluster relies on from being deleted, unless the logical cluster itself goes.
+// namespaceLifecycle refuses objects in namespaces that do not exist or are being deleted, and the deletion of the
+// namespaces that every logical cluster requires, unless the logical cluster itself is being deleted.
 //
-// The stock plug-in of that purpose knows one set of namespaces from one informer; this one reads those of the
-// request's logical cluster.
+// The stock plug-in for this purpose has one set of namespaces from one informer; this one reads those of the request's
+// logical cluster.
 type namespaceLifecycle struct {
 	*admission.Handler
 	namespaces *storage.Reader[*core.Namespace]
 	clusters   clusterReader
-	// deleted remembers namespaces whose deletion went through this process, because the watch cache may still
-	// show them as active. Bounded in size and time (wall W2); losing an entry costs nothing but that protection.
+	// deleted records namespaces whose deletion this process handled, because the watch cache may still show them as
+	// active. It is bounded in size and time; losing an entry only loses that protection.
 	deleted *cache.LRUExpireCache
 }
 
@@ -62,8 +62,8 @@ func newNamespaceLifecycle(config Config) admission.Interface {
 	}
 }
 
-// Admit implements admission.MutationInterface. It changes nothing; it runs that early so that a missing
-// namespace is the first thing a client hears of.
+// Admit implements admission.MutationInterface. It changes nothing; it runs before other plug-ins so that a missing
+// namespace is the first error that a client receives.
 func (l *namespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	switch {
 	case a.GetResource().GroupResource() == namespaces:
@@ -74,7 +74,7 @@ func (l *namespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, 
 	case a.GetNamespace() == "", a.GetOperation() == admission.Delete:
 		return nil
 	case a.GetResource().GroupResource() == localSubjectAccessReview:
-		return nil // whether the namespace exists must not leak to those who only ask what they may do
+		return nil // reviews must not disclose whether the namespace exists
 	}
 	return l.admitContent(ctx, a)
 }
@@ -109,8 +109,8 @@ func (l *namespaceLifecycle) admitContent(ctx context.Context, a admission.Attri
 	return namespaceTerminating(a)
 }
 
-// namespace reads a namespace, and again with full consistency where the watch cache may be behind: when it does
-// not know the namespace yet, or shows one as active whose deletion passed through here.
+// namespace reads a namespace, and repeats the read consistently where the watch cache may be stale: if it does not
+// have the namespace, or shows one as active whose deletion this process handled.
 func (l *namespaceLifecycle) namespace(ctx context.Context, name string) (*core.Namespace, error) {
 	namespace, err := l.namespaces.Get(ctx, "", name)
 	if apierrors.IsNotFound(err) {

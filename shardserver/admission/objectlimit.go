@@ -16,14 +16,14 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// eventResources are what the limit never stops.
+// eventResources are exempt from the limit.
 var eventResources = map[schema.GroupResource]bool{
 	{Resource: "events"}:                         true,
 	{Group: "events.k8s.io", Resource: "events"}: true,
 }
 
-// objectLimit keeps a logical cluster that is in use from growing beyond its total number of objects. It is
-// approximate: what other replicas let pass is seen with the next scan.
+// objectLimit enforces the total number of objects of a logical cluster. It is approximate: objects that other replicas
+// admit are counted by the next scan.
 type objectLimit struct {
 	*admission.Handler
 	clusters *storage.Reader[*corev1alpha1.LogicalCluster]
@@ -74,8 +74,8 @@ func (l *objectLimit) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// goes tells whether a deletion makes its object go at once. One that is held goes later, when nobody asks again: it is
-// counted until the next scan, since whoever deletes it twice would else have made room for two.
+// goes reports whether a deletion removes its object immediately. An object with finalizers is removed later, outside
+// of admission, and counts until the next scan; otherwise deleting it twice would decrement the count twice.
 func goes(a admission.Attributes) bool {
 	if options, ok := a.GetOperationOptions().(*metav1.DeleteOptions); ok && options.PropagationPolicy != nil && *options.PropagationPolicy != metav1.DeletePropagationBackground {
 		return false

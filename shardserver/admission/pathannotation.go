@@ -14,11 +14,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// foundByPath are the resources whose objects others refer to by path, or that say by it where they belong.
+// foundByPath are the resources whose objects are referred to by path, or need the path of their logical cluster.
 var foundByPath = sets.New(workspaceTypes, apiExports, apiBindings, clusterCachedResources)
 
-// pathAnnotation writes the canonical path of the logical cluster on objects that are found by path from elsewhere,
-// and on every object that claims a path. Logical clusters are where the path comes from; they are left alone.
+// pathAnnotation sets the canonical path of the logical cluster on objects that are resolved by path from other logical
+// clusters, and on every object that has the annotation. LogicalClusters are the source of the path and are not
+// changed.
 type pathAnnotation struct {
 	*admission.Handler
 	clusters clusterReader
@@ -53,7 +54,7 @@ func (p *pathAnnotation) Admit(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// Validate refuses what a later plug-in made of the annotation.
+// Validate refuses objects whose annotation a later plug-in changed.
 func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	obj, annotated := p.annotated(a)
 	if !annotated {
@@ -69,7 +70,7 @@ func (p *pathAnnotation) Validate(ctx context.Context, a admission.Attributes, _
 	return nil
 }
 
-// annotated returns the object and whether it has to carry the annotation.
+// annotated returns the object and whether it must have the annotation.
 func (p *pathAnnotation) annotated(a admission.Attributes) (metav1.Object, bool) {
 	resource := a.GetResource().GroupResource()
 	if resource == logicalClusters {
@@ -81,19 +82,19 @@ func (p *pathAnnotation) annotated(a admission.Attributes) (metav1.Object, bool)
 	}
 	claim, claims := obj.GetAnnotations()[logicalcluster.PathAnnotationKey]
 	if a.GetSubresource() != "" {
-		// A status is written without changing what the object says; some built-in kinds take new annotations along with it.
+		// A status update does not change metadata; but some built-in kinds accept new annotations with it.
 		old, err := meta.Accessor(a.GetOldObject())
 		return obj, err == nil && claims && claim != old.GetAnnotations()[logicalcluster.PathAnnotationKey]
 	}
 	return obj, claims || foundByPath.Has(resource)
 }
 
-// path returns what the annotation has to say, or "" for what may go without.
+// path returns the value of the annotation, or "" for objects that may lack it.
 func (p *pathAnnotation) path(ctx context.Context, a admission.Attributes) (string, error) {
 	path, err := p.clusters.canonicalPath(ctx)
 	switch {
 	case apierrors.IsNotFound(err) && a.GetResource().GroupResource() == apiBindings:
-		return "", nil // bindings may come before their logical cluster
+		return "", nil // bindings may be created before their logical cluster
 	case apierrors.IsNotFound(err):
 		return "", forbid(a, "the logical cluster does not exist, so annotation %s cannot be set", logicalcluster.PathAnnotationKey)
 	case errors.Is(err, errNoCluster):

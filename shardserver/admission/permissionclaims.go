@@ -12,8 +12,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiexport/claims"
 )
 
-// permissionClaims gives every object the labels of the claims by which providers see it, and takes off those that do
-// not belong. Users cannot have a say in it: whatever they write is silently put right.
+// permissionClaims sets the labels of the permission claims by which providers select objects, and removes stale ones.
+// Users cannot change these labels: other values are corrected without an error.
 type permissionClaims struct {
 	*admission.Handler
 	index *claims.Index
@@ -23,8 +23,8 @@ func newPermissionClaims(config Config) admission.Interface {
 	return permissionClaims{admission.NewHandler(admission.Create, admission.Update), config.Claims}
 }
 
-// Admit implements admission.MutationInterface. It looks at subresources, too: by the status or the finalizers of some
-// kinds of Kubernetes, labels can be written.
+// Admit implements admission.MutationInterface. It handles subresources, too: the status or the finalizers subresource
+// of some kinds of Kubernetes can change labels.
 func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	object, wanted, err := p.look(ctx, a)
 	if object == nil || err != nil {
@@ -36,8 +36,8 @@ func (p permissionClaims) Admit(ctx context.Context, a admission.Attributes, _ a
 	return nil
 }
 
-// Validate refuses what a later plug-in made of the labels. With a subresource most registries write the labels that are
-// stored, right or wrong, which is not the user's fault.
+// Validate refuses objects whose labels a later plug-in changed. With a subresource most registries keep the stored
+// labels, correct or not, which the user's request cannot influence, so subresources are not validated.
 func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" {
 		return nil
@@ -52,7 +52,7 @@ func (p permissionClaims) Validate(ctx context.Context, a admission.Attributes, 
 	return nil
 }
 
-// look returns the object and the labels of claims that it has to carry, or no object if the request is not about one.
+// look returns the object and the claim labels that it must have, or no object if the request writes no labels.
 func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (metav1.Object, map[string]string, error) {
 	if p.index == nil || !writesLabels(a) {
 		return nil, nil, nil
@@ -68,11 +68,11 @@ func (p permissionClaims) look(ctx context.Context, a admission.Attributes) (met
 	return object, wanted, nil
 }
 
-// reviews are groups of questions to the server. They are not stored, and must not have labels.
+// reviews are the API groups of review requests. They are not stored, and must not have labels.
 var reviews = sets.New("authorization.k8s.io", "authentication.k8s.io")
 
-// writesLabels tells whether a request may write the labels of a stored object. A Scale, and what is created below an
-// object, is another.
+// writesLabels reports whether a request may write the labels of a stored object. A Scale, and an object that is
+// created through a subresource, is another object.
 func writesLabels(a admission.Attributes) bool {
 	if reviews.Has(a.GetResource().Group) {
 		return false

@@ -13,10 +13,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxPublished is how large an object of which other shards have to know may be, in bytes of JSON. A cache keeps it as
-// that, in requests of 1.5 MiB to etcd, where this shard may store it shorter: one that does not fit there would keep
-// this shard for ever from saying that everything is published, and so all others from knowing what does not exist. What
-// is left of it is for the status and for annotations of the way.
+// maxPublished bounds the size of an object that is published to other shards, in bytes of JSON. A cache server stores
+// it as JSON, with etcd's request limit of 1.5 MiB, while this shard may store it in a smaller encoding. An object that
+// does not fit there would keep this shard from ever reporting its publication as complete, so that other shards could
+// not rely on the absence of objects. The remainder of the limit is for the status and for annotations that publishing
+// adds.
 const maxPublished = 5 << 18
 
 // publishedSize bounds the size of what is published to other shards.
@@ -26,7 +27,8 @@ func newPublishedSize(Config) admission.Interface {
 	return &publishedSize{admission.NewHandler(admission.Create, admission.Update)}
 }
 
-// Validate implements admission.ValidationInterface. What is there can be made smaller, and go.
+// Validate implements admission.ValidationInterface. Objects that are too large already can be made smaller, and
+// deleted.
 func (*publishedSize) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	resource, published := client.Find(a.GetResource().GroupResource())
 	if !published || resource.Namespaced || a.GetSubresource() != "" || storage.OnlyElsewhere(resource.GroupResource()) {

@@ -13,7 +13,7 @@ import (
 func TestWhatDoesNotFitInACacheIsRefused(t *testing.T) {
 	role := func(names int) *rbac.ClusterRole {
 		rule := rbac.PolicyRule{Verbs: []string{"bind"}, APIGroups: []string{"apis.kcp.io"}, Resources: []string{"apiexports"}}
-		rule.ResourceNames = slices.Repeat([]string{"a"}, names) // three bytes each as it is stored, four as it is published
+		rule.ResourceNames = slices.Repeat([]string{"a"}, names) // three bytes each when stored, four when published
 		return &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Rules: []rbac.PolicyRule{rule}}
 	}
 	const fits, tooMany = 1000, 400_000

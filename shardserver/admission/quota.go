@@ -21,19 +21,19 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// workspaceAdmin is the binding that makes the creator of a workspace its admin. Nothing may keep it out.
+// workspaceAdmin is the binding that makes the creator of a workspace its admin. It is exempt from limits.
 const workspaceAdmin = "workspace-admin"
 
 var clusterRoleBindings = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"}
 
-// charger is the storage of quotas, as far as admission changes them.
+// charger is the storage of quotas with the update that admission needs.
 type charger interface {
 	ChargeStatus(ctx context.Context, name string, change func(stored runtime.Object) (runtime.Object, error)) error
 }
 
-// resourceQuota keeps the number of objects below what the quotas of a logical cluster allow. Whether an object fits is
-// upstream's to say, and so is the wording. The count of a quota is raised in its status in storage, in one step with
-// the check, before the object is stored.
+// resourceQuota enforces the object count quotas of a logical cluster. Upstream's evaluators decide whether an object
+// fits and word the refusal. The used count in the status of a quota is increased in storage, atomically with the
+// check, before the object is stored.
 type resourceQuota struct {
 	*admission.Handler
 	registry *storage.Registry
@@ -53,7 +53,7 @@ func newResourceQuota(config Config) admission.Interface {
 	}
 }
 
-// Validate implements admission.ValidationInterface. An update passes: it does not change the number of objects.
+// Validate implements admission.ValidationInterface. Updates pass, since they do not change the number of objects.
 func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || isUncounted(a) || quota.Ignored(a.GetResource().GroupResource()) {
 		return nil
@@ -68,7 +68,8 @@ func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ 
 		return q.unlimited(a)
 	}
 	if len(limiting) > 1 || a.IsDryRun() {
-		// Charging one quota and being refused by the next would leave the first too high until it is counted anew.
+		// All quotas are checked before the first is charged: charging one and being refused by the next would leave
+		// the first too high until the next recount.
 		for _, stored := range limiting {
 			if _, err := charged(stored, a, limit); err != nil {
 				return err
@@ -87,7 +88,7 @@ func (q *resourceQuota) Validate(ctx context.Context, a admission.Attributes, _ 
 	return nil
 }
 
-// unlimited refuses an object that no quota counts if its resource must have one.
+// unlimited refuses an object that no quota counts, if its resource needs a quota.
 func (q *resourceQuota) unlimited(a admission.Attributes) error {
 	if len(q.limited) == 0 {
 		return nil
@@ -96,8 +97,8 @@ func (q *resourceQuota) unlimited(a admission.Attributes) error {
 	return err
 }
 
-// isUncounted tells whether an object is one that every logical cluster consists of, whatever its limits. It goes by the
-// object's own name where there is one: a webhook may have given it another since the request was read.
+// isUncounted reports whether an object is part of every logical cluster, and exempt from limits. It uses the name in
+// the object, if there is one: a webhook may have changed it since the request was parsed.
 func isUncounted(a admission.Attributes) bool {
 	switch a.GetResource().GroupResource() {
 	case logicalClusters:
@@ -111,7 +112,7 @@ func isUncounted(a admission.Attributes) bool {
 	return false
 }
 
-// limiting returns the quotas that limit a resource in a namespace. The watch cache answers, at once where there are none.
+// limiting returns the quotas that limit a resource in a namespace, from the watch cache.
 func (q *resourceQuota) limiting(ctx context.Context, namespace string, limit core.ResourceName) ([]*core.ResourceQuota, error) {
 	all, err := q.quotas.List(ctx, "", nil)
 	if err != nil {
@@ -126,7 +127,7 @@ func (q *resourceQuota) limiting(ctx context.Context, namespace string, limit co
 	return limiting, nil
 }
 
-// charge raises the count of a quota by the object of a request. A quota that is gone limits nothing.
+// charge increases the used count of a quota by the object of a request. A deleted quota limits nothing.
 func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a admission.Attributes, limit core.ResourceName) error {
 	resource, err := q.registry.Get(quota.Quotas)
 	if err != nil {
@@ -153,8 +154,8 @@ func (q *resourceQuota) charge(ctx context.Context, known *core.ResourceQuota, a
 	return err
 }
 
-// charged returns a quota with the object of a request in its count, or upstream's refusal. A limit that has not been
-// counted yet refuses.
+// charged returns a quota with the object of a request in its used count, or upstream's refusal. A limit that has not
+// been counted yet refuses.
 func charged(stored *core.ResourceQuota, a admission.Attributes, limit core.ResourceName) (*core.ResourceQuota, error) {
 	external, err := quota.External(stored)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// reinvoking runs a chain of mutating plug-ins a second time if one of them asks for it: a webhook or a policy changed
-// the object after another had seen it. Those say themselves whether they take part in the second round.
+// reinvoking runs a chain of mutating plug-ins a second time if one of them requests it: a webhook or a policy changed
+// the object after another had seen it. Plug-ins decide themselves whether they take part in the second run.
 type reinvoking struct{ chain admission.Interface }
 
 // Handles implements admission.Interface.

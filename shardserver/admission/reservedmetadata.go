@@ -10,12 +10,12 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// reservedSuffix ends the keys that only masters may touch where reservedMetadata is on. It is compared with the whole
-// key: "example/kcp.io" is reserved, "core.kcp.io/max-total-objects" is not. Hence none of the keys that the server itself
-// lets tenants have (owner, required groups, path, labels of claims) needs an exception.
+// reservedSuffix is the suffix of keys that only masters may change if reservedMetadata is enabled. It is compared with
+// the whole key: "example/kcp.io" is reserved, "core.kcp.io/max-total-objects" is not. Hence keys that the server
+// permits to tenants (owner, required groups, path, labels of claims) need no exception.
 const reservedSuffix = "kcp.io"
 
-// reservedMetadata keeps annotations and labels whose keys end in reservedSuffix as they are.
+// reservedMetadata refuses changes of annotations and labels whose keys end in reservedSuffix.
 type reservedMetadata struct{ *admission.Handler }
 
 func newReservedMetadata(Config) admission.Interface {
@@ -48,7 +48,7 @@ func (reservedMetadata) Validate(_ context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// changedReserved returns the first reserved key that was added, removed or given another value.
+// changedReserved returns the first reserved key that was added, removed or changed.
 func changedReserved(old, obj map[string]string) (key string, changed bool) {
 	keys := maps.Clone(old)
 	if keys == nil {

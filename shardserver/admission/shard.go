@@ -9,7 +9,7 @@ import (
 	corev1alpha1 "github.com/atoll-dev/atoll/api/core/v1alpha1"
 )
 
-// shard lets the addresses of a Shard default to its base URL.
+// shard defaults the addresses of a Shard to its base URL.
 type shard struct{ *admission.Handler }
 
 func newShard(Config) admission.Interface {
@@ -26,7 +26,7 @@ func (s *shard) Admit(_ context.Context, a admission.Attributes, _ admission.Obj
 		return err
 	}
 	if obj.Spec.BaseURL == "" {
-		return errors.New("spec.baseURL is required") // answered as 500; clients of the contract know it so
+		return errors.New("spec.baseURL is required") // returned as 500, as in kcp
 	}
 	if obj.Spec.ExternalURL == "" {
 		obj.Spec.ExternalURL = obj.Spec.BaseURL

@@ -33,7 +33,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// stored is a shard's storage with the admission chain in front: real registries, watch caches and etcd.
+// stored is a shard's storage with the admission chain: real registries, watch caches and etcd.
 type stored struct {
 	t        *testing.T
 	chain    admission.Interface
@@ -81,7 +81,7 @@ func startStored(t *testing.T, permits ...string) *stored {
 	config.Types = workspacetype.NewResolver(workspacetype.Stored(state.registry, workspacetype.NewIndex(state.registry)))
 	config.Exports = apiindex.NewResolver(state.registry, config.Types.Locate)
 	config = withDynamic(t, config)
-	// What these read is not stored here.
+	// These plug-ins read resources that are not stored here.
 	config.Disabled = sets.New("apis.kcp.io/MutatingWebhook", "KCPMutatingAdmissionPolicy", "KCPValidatingAdmissionPolicy", "apis.kcp.io/ValidatingWebhook", "KCPKubeResourceQuota")
 	chain, err := New(config)
 	if err != nil {
@@ -106,12 +106,12 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Obj
 	}, nil
 }
 
-// in returns the context of a request for a cluster-scoped resource, as the handlers make it.
+// in returns the context of a request for a cluster-scoped resource, as the handlers create it.
 func (s *stored) in(cluster string) context.Context {
 	return request.WithNamespace(logicalcluster.With(s.t.Context(), logicalcluster.MustParseName(cluster)), "")
 }
 
-// create sends a creation through admission into storage, in the order of the real handler.
+// create creates an object through admission and storage, in the order of the real handler.
 func (s *stored) create(cluster string, by user.Info, resource schema.GroupResource, obj runtime.Object) (runtime.Object, error) {
 	ctx := s.in(cluster)
 	name := obj.(metav1.Object).GetName()
@@ -131,7 +131,7 @@ func (s *stored) mustCreate(cluster string, by user.Info, resource schema.GroupR
 	return created
 }
 
-// updateStatus sends a change of the status through admission into storage.
+// updateStatus changes a status through admission and storage.
 func (s *stored) updateStatus(cluster string, by user.Info, resource schema.GroupResource, name string, change func(runtime.Object)) (runtime.Object, error) {
 	ctx := s.in(cluster)
 	attributes := func(obj, old runtime.Object) admission.Attributes {
@@ -149,8 +149,8 @@ func (s *stored) updateStatus(cluster string, by user.Info, resource schema.Grou
 	return updated, err
 }
 
-// TestOverRealStorage takes the first worked flow of the contract over real registries: nothing waits for a watch
-// cache, and nothing crosses a logical cluster.
+// TestOverRealStorage creates nested workspaces with types over real registries: writes do not wait for watch caches,
+// and no read crosses a logical cluster.
 func TestOverRealStorage(t *testing.T) {
 	s := startStored(t, "alice use root/workspacetypes/universal", "alice use c1/workspacetypes/own")
 	logicalCluster := func(path, typed string) *corev1alpha1.LogicalCluster {
@@ -188,7 +188,7 @@ func TestOverRealStorage(t *testing.T) {
 		t.Errorf("a type of another logical cluster was found by name: %v", err)
 	}
 	below := s.mustCreate("c1", alice, workspaces, named("below", "", "own")).(*tenancyv1alpha1.Workspace)
-	if below.Spec.Type.String() != "c1:own" { // root:team does not lead to c1: the workspace was never placed
+	if below.Spec.Type.String() != "c1:own" { // root:team does not resolve to c1: the workspace was not scheduled
 		t.Errorf("type %q", below.Spec.Type)
 	}
 	if _, err := s.create("c1", alice, workspaces, named("odd", "root", "a/b")); !apierrors.IsForbidden(err) {
@@ -211,7 +211,8 @@ func TestOverRealStorage(t *testing.T) {
 	}
 }
 
-// TestNamespacesOverRealStorage writes into a namespace as soon as it is there, and not where its namesake is.
+// TestNamespacesOverRealStorage writes into a namespace right after its creation, and not into that of the same name in
+// another logical cluster.
 func TestNamespacesOverRealStorage(t *testing.T) {
 	s := startStored(t)
 	configMap := ask{resource: schema.GroupResource{Resource: "configmaps"}, namespace: "team", name: "thing", by: alice, operation: admission.Create, obj: &core.ConfigMap{}}

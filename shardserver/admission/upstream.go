@@ -3,8 +3,8 @@ package admission
 import "k8s.io/apimachinery/pkg/util/sets"
 
 // upstream are the plug-ins of Kubernetes 1.36 that do not run here. They are about pods, nodes and storage, which
-// logical clusters do not have, or one of ours stands in their place, which looks at one logical cluster at a time.
-// Whoever disables one of them, as may be done elsewhere, gets what is asked for.
+// logical clusters do not have, or are replaced by a plug-in of this package, which evaluates one logical cluster at a
+// time. Disabling one of them, as command lines for other servers may do, is accepted without effect.
 var upstream = sets.New(
 	"AlwaysAdmit", "NamespaceAutoProvision", "NamespaceLifecycle", "NamespaceExists", "LimitPodHardAntiAffinityTopology",
 	"LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "AlwaysPullImages", "ImagePolicyWebhook",

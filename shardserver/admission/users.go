@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Groups whose members may do what a tenant may not. Which of them counts differs from plug-in to plug-in.
+// Groups whose members are exempt from rules for tenants. Which of them apply differs between plug-ins.
 const (
 	groupAdmin                       = "system:kcp:admin"
 	groupLogicalClusterAdmin         = "system:kcp:logical-cluster-admin"
@@ -14,7 +14,7 @@ const (
 	groupWorkspaceBootstrapper       = "system:kcp:tenancy:workspace-bootstrapper"
 )
 
-// isMaster tells whether the user is privileged in the sense of most plug-ins.
+// isMaster reports whether the user is privileged for most plug-ins.
 func isMaster(u user.Info) bool { return inAnyGroup(u, user.SystemPrivilegedGroup) }
 
 func inAnyGroup(u user.Info, groups ...string) bool {

@@ -17,7 +17,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// workspace protects what a Workspace says about its owner and its place.
+// workspace protects the owner and the location of a Workspace.
 type workspace struct {
 	*admission.Handler
 	clusters clusterReader
@@ -32,7 +32,7 @@ func newWorkspace(config Config) admission.Interface {
 	}
 }
 
-// Admit sets the annotations that are not the user's to choose.
+// Admit sets the annotations that users may not choose.
 func (w *workspace) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" {
 		return nil
@@ -63,7 +63,7 @@ func (w *workspace) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// Validate refuses changes of the type, of the place by anybody but masters, and of what Admit has set.
+// Validate refuses changes of the type, of the location by users other than masters, and of the annotations of Admit.
 func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" {
 		return nil
@@ -107,8 +107,8 @@ func (w *workspace) Validate(ctx context.Context, a admission.Attributes, _ admi
 	return nil
 }
 
-// keepFinalizer puts the finalizer back on a live workspace that a tenant took it from: without it the logical cluster
-// would outlive its workspace, out of reach of everybody above.
+// keepFinalizer restores the finalizer on a live workspace if a tenant removed it: without it the logical cluster would
+// outlive its workspace and could not be deleted through it.
 func keepFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error {
 	if a.GetOperation() != admission.Update {
 		return nil
@@ -123,15 +123,15 @@ func keepFinalizer(a admission.Attributes, obj *tenancyv1alpha1.Workspace) error
 	return nil
 }
 
-// losesFinalizer tells whether somebody who does not manage logical clusters takes the finalizer off.
+// losesFinalizer reports whether a user who does not manage logical clusters removes the finalizer.
 func losesFinalizer(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) bool {
 	return slices.Contains(old.Finalizers, corev1alpha1.LogicalClusterFinalizer) &&
 		!slices.Contains(obj.Finalizers, corev1alpha1.LogicalClusterFinalizer) &&
 		!inAnyGroup(a.GetUserInfo(), logicalClusterManagers...)
 }
 
-// validateMount refuses new mounts where nothing on this server would proxy to them. A workspace is a mount from its
-// creation on, or never: what has a logical cluster cannot lead elsewhere, and what has none cannot begin to.
+// validateMount refuses new mounts if this server does not support proxying to them. Whether a workspace is a mount is
+// immutable: one with a logical cluster cannot become a mount, and a mount cannot get a logical cluster.
 func (w *workspace) validateMount(a admission.Attributes, old, obj *tenancyv1alpha1.Workspace) error {
 	before, mount := old.Spec.Mount, obj.Spec.Mount
 	switch {
@@ -149,16 +149,16 @@ func (w *workspace) validateMount(a admission.Attributes, old, obj *tenancyv1alp
 	return nil
 }
 
-// placement holds the annotations by which the scheduler remembers where it puts a workspace. A tenant who could
-// write them could take the name of a logical cluster that somebody else is about to get.
+// placement are the annotations in which the scheduler records the location of a workspace. A tenant who could write
+// them could take the name of a logical cluster that is reserved for another workspace.
 var placement = []string{
 	tenancyv1alpha1.WorkspaceClusterAnnotationKey,
 	corev1alpha1.ShardAnnotationKey,
 	tenancyv1alpha1.WorkspaceShardHashAnnotationKey,
 }
 
-// forcedAnnotations returns the annotations that the request must end up with, whatever the user sent. An empty
-// value stands for no annotation.
+// forcedAnnotations returns the annotations that the object must have, regardless of what the user sent. An empty value
+// means that the annotation must be absent.
 func (w *workspace) forcedAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
 	if a.GetOperation() == admission.Update {
 		return keptAnnotations(a)
@@ -166,7 +166,7 @@ func (w *workspace) forcedAnnotations(ctx context.Context, a admission.Attribute
 	return w.initialAnnotations(ctx, a)
 }
 
-// initialAnnotations are those of a new workspace: its owner, and the groups that its parent asks for.
+// initialAnnotations returns those of a new workspace: its owner, and the required groups of its parent.
 func (w *workspace) initialAnnotations(ctx context.Context, a admission.Attributes) (map[string]string, error) {
 	obj, err := objectOf[*tenancyv1alpha1.Workspace](a.GetObject())
 	if err != nil {
@@ -195,7 +195,8 @@ func (w *workspace) initialAnnotations(ctx context.Context, a admission.Attribut
 	return forced, nil
 }
 
-// keptAnnotations are those that an update must leave as they were. Who manages logical clusters may move them.
+// keptAnnotations returns the annotations that an update must not change. Users who manage logical clusters may change
+// the placement.
 func keptAnnotations(a admission.Attributes) (map[string]string, error) {
 	if isMaster(a.GetUserInfo()) {
 		return nil, nil
@@ -217,7 +218,7 @@ func keptAnnotations(a admission.Attributes) (map[string]string, error) {
 	return kept, nil
 }
 
-// owner returns the user as the owner annotation holds it.
+// owner returns the user in the form of the owner annotation.
 func owner(u user.Info) (string, error) {
 	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
 	for key, values := range u.GetExtra() {

@@ -23,7 +23,7 @@ const (
 	chosenKey = tenancyv1alpha1.WorkspaceClusterAnnotationKey
 )
 
-// team returns a workspace that changes make different.
+// team returns a workspace with changes applied.
 func team(changes ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
 	w := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 	w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
@@ -175,7 +175,7 @@ func TestWorkspaceFinalizer(t *testing.T) {
 	}
 }
 
-// wantForbidden fails unless err is a 403 that says so much, or nil where nothing is to be said.
+// wantForbidden fails unless err is a 403 that contains the text, or nil if the text is empty.
 func wantForbidden(t *testing.T, err error, says string) {
 	t.Helper()
 	switch {

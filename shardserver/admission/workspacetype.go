@@ -16,10 +16,10 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
-// rootTypeName is the name of the type of the root of the tree. Only root holds it.
+// rootTypeName is the name of the type of the root workspace. Only root may have it.
 const rootTypeName = "root"
 
-// workspaceType checks what a WorkspaceType promises to the workspaces made from it.
+// workspaceType validates the references of a WorkspaceType.
 type workspaceType struct {
 	*admission.Handler
 	types      *workspacetype.Resolver
@@ -64,8 +64,8 @@ func (w *workspaceType) Validate(ctx context.Context, a admission.Attributes, _ 
 	return w.mayBind(ctx, a, cluster, old.Spec.DefaultAPIBindings, obj.Spec.DefaultAPIBindings)
 }
 
-// withoutPath returns the first field that refers to a type and lacks the path that it must have: such references
-// are read from other places of the tree than that of the type.
+// withoutPath returns the first field that refers to a type without a path. A path is required, because such references
+// are resolved in other workspaces than that of the type.
 func withoutPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 	if spec.DefaultChildWorkspaceType != nil && spec.DefaultChildWorkspaceType.Path == "" {
 		return "spec.defaultChildWorkspaceType.path"
@@ -86,8 +86,9 @@ func withoutPath(spec tenancyv1alpha1.WorkspaceTypeSpec) string {
 
 func lacksPath(ref tenancyv1alpha1.WorkspaceTypeReference) bool { return ref.Path == "" }
 
-// mayBind checks that the user may bind every export that becomes a default now. Those that already are one stay
-// whoever edits the type. A path that leads nowhere is refused in the same words; an export may come later.
+// mayBind requires the permission to bind every export that becomes a default binding. Unchanged default bindings need
+// no permission of the user who edits the type. A path that does not resolve is refused with the same error; an export
+// may be created later.
 func (w *workspaceType) mayBind(ctx context.Context, a admission.Attributes, own logicalcluster.Name, before, after []tenancyv1alpha1.APIExportReference) error {
 	for _, binding := range after {
 		if slices.Contains(before, binding) {
@@ -110,7 +111,7 @@ func (w *workspaceType) mayBindExport(ctx context.Context, a admission.Attribute
 		return false
 	}
 	cluster, err := w.types.Locate(ctx, parsed)
-	if errors.Is(err, workspacepath.ErrElsewhere) { // nobody here can follow the path: only an export that exists can be found by it
+	if errors.Is(err, workspacepath.ErrElsewhere) { // the path cannot be resolved on this shard: only an existing export can be found by it
 		var found bindings.ExportKey
 		found, err = w.exports.find(ctx, apiindex.Reference{Path: parsed, Name: export})
 		cluster = found.Cluster

@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// workspaceTypeExists gives every new workspace a type, and checks that its creator may use that type and that it
-// may stand where it is created. The type never changes afterwards.
+// workspaceTypeExists sets the type of new workspaces, and checks that the creator may use the type and that the type
+// is allowed below the parent. The type is immutable.
 type workspaceTypeExists struct {
 	*admission.Handler
 	types      *workspacetype.Resolver
@@ -54,7 +54,7 @@ func (w *workspaceTypeExists) Admit(ctx context.Context, a admission.Attributes,
 	return nil
 }
 
-// Validate checks permission and place.
+// Validate checks the permission to use the type and the constraints of the types of parent and child.
 func (w *workspaceTypeExists) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	obj, parent, err := w.created(ctx, a)
 	if obj == nil {
@@ -89,8 +89,7 @@ func (w *workspaceTypeExists) Validate(ctx context.Context, a admission.Attribut
 	return refusal(a, w.types.CheckLimits(ctx, aliases, parentAliases))
 }
 
-// created returns the workspace and its parent cluster, or no workspace for requests that are none of ours, mounts
-// among them.
+// created returns the workspace and its parent cluster, or no workspace for other requests and for mounts.
 func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attributes) (*tenancyv1alpha1.Workspace, logicalcluster.Name, error) {
 	if a.GetResource().GroupResource() != workspaces || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
 		return nil, logicalcluster.Name{}, nil
@@ -104,7 +103,7 @@ func (w *workspaceTypeExists) created(ctx context.Context, a admission.Attribute
 		return nil, parent, err
 	}
 	if obj.Spec.Mount != nil {
-		return nil, parent, nil // what is not a logical cluster has no type
+		return nil, parent, nil // a mount has no type
 	}
 	return obj, parent, nil
 }
@@ -139,11 +138,11 @@ func addLabels(obj *tenancyv1alpha1.Workspace, additional map[string]string) {
 		return
 	}
 	labels := maps.Clone(additional)
-	maps.Copy(labels, obj.Labels) // the user's own win
+	maps.Copy(labels, obj.Labels) // labels of the user take precedence
 	obj.Labels = labels
 }
 
-// refusal turns an error of type resolution into the answer: 403 for what the user can act on.
+// refusal converts an error of type resolution to a response: 403 for errors that the user can correct.
 func refusal(a admission.Attributes, err error) error {
 	switch {
 	case err == nil:

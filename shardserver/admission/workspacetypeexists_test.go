@@ -23,7 +23,7 @@ func ref(path, name string) tenancyv1alpha1.WorkspaceTypeReference {
 	return tenancyv1alpha1.WorkspaceTypeReference{Path: path, Name: tenancyv1alpha1.WorkspaceTypeName(name)}
 }
 
-// kind returns a workspace type as it is stored in the cluster at path.
+// kind returns a workspace type as it is stored in the logical cluster at path.
 func kind(path, name string, changes ...func(*tenancyv1alpha1.WorkspaceTypeSpec)) *tenancyv1alpha1.WorkspaceType {
 	w := &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: pairs([]string{logicalcluster.PathAnnotationKey, path})}}
 	for _, change := range changes {

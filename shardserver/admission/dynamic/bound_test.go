@@ -19,8 +19,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// testBoundResources: who exports an API judges its objects wherever it is bound, with the namespaces of the consumer and
-// parameters of its own; the consumer judges everything else.
+// testBoundResources checks that policies of an export's workspace apply to its objects wherever it is bound, with the
+// namespaces of the consumer and the parameters of the provider, and that all other objects are subject to the policies
+// of the consumer.
 func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 	provider, providerName := workspace(t, shard, "bound-provider")
 	consumer, consumerName := workspace(t, shard, "bound-consumer")
@@ -48,7 +49,7 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 	}
 	ours, theirs := newHook(t, deny("says the provider")), newHook(t, deny("says the consumer"))
 	labels := newHook(t, label("seen-by", "provider"))
-	labelNamespace(t, consumer, "strict") // that of the provider has no such label
+	labelNamespace(t, consumer, "strict") // the provider's namespace does not have the label
 	createValidating(t, consumer, validating("consumer", theirs.config(), always))
 	createMutating(t, provider, mutating("labels", labels.config(), selective))
 
@@ -106,7 +107,7 @@ func testBoundResources(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// refused waits until something is refused with a text.
+// refused waits until a request is refused with a text.
 func refused(t *testing.T, try func(context.Context, string) (*unstructured.Unstructured, error), name, text string) {
 	t.Helper()
 	shardtesting.Eventually(t, name+" is refused", func(ctx context.Context) error {
@@ -117,7 +118,7 @@ func refused(t *testing.T, try func(context.Context, string) (*unstructured.Unst
 	})
 }
 
-// createNamePolicy creates a policy whose parameters are the config map "names", and binds it.
+// createNamePolicy creates a policy with the config map "names" as parameters, and its binding.
 func createNamePolicy(t *testing.T, c kubernetes.Interface, name string, rules []admissionregistrationv1.RuleWithOperations, expression string) {
 	t.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{

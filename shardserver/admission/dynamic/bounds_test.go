@@ -27,7 +27,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// pluginsOf returns plug-ins of their own over the storage of a shard.
+// pluginsOf returns new plug-ins over the storage of a shard.
 func pluginsOf(t testing.TB, shard *shardtesting.Shard) *dynamic.Plugins {
 	t.Helper()
 	client, err := clientgodynamic.NewForConfig(&clientgorest.Config{})
@@ -44,7 +44,7 @@ func pluginsOf(t testing.TB, shard *shardtesting.Shard) *dynamic.Plugins {
 	return plugins
 }
 
-// store puts an object straight into storage, so that no workspace has to be made for each of many logical clusters.
+// store writes an object directly to storage, so that tests with many logical clusters need no workspaces.
 func store(t testing.TB, shard *shardtesting.Shard, cluster, resource string, object runtime.Object) {
 	t.Helper()
 	found, err := shard.Server.Registry.Get(admissionregistration.Resource(resource))
@@ -57,7 +57,7 @@ func store(t testing.TB, shard *shardtesting.Shard, cluster, resource string, ob
 	}
 }
 
-// storeMany stores a policy and its binding in each of so many logical clusters.
+// storeMany stores a policy and its binding in each of count logical clusters.
 func storeMany(t testing.TB, shard *shardtesting.Shard, prefix string, count int, expression func(int) string) {
 	t.Helper()
 	var group errgroup.Group
@@ -74,7 +74,7 @@ func storeMany(t testing.TB, shard *shardtesting.Shard, prefix string, count int
 	waitStored(t, shard, prefix+"0", "validatingadmissionpolicybindings")
 }
 
-// waitStored waits until the watch cache has what was stored.
+// waitStored waits until the watch cache has the stored objects.
 func waitStored(t testing.TB, shard *shardtesting.Shard, cluster, resource string) {
 	t.Helper()
 	found, err := shard.Server.Registry.Get(admissionregistration.Resource(resource))
@@ -123,8 +123,9 @@ func in(cluster string) context.Context {
 	return request.WithNamespace(logicalcluster.With(context.Background(), logicalcluster.MustParseName(cluster)), "")
 }
 
-// testBounds: 500 logical clusters with equal policies share what is compiled; another 500 whose policies differ do not,
-// and in neither case is more kept than the bounds allow. A logical cluster whose policies go is forgotten.
+// testBounds checks that 500 logical clusters with equal policies share the compiled policy, that another 500 with
+// different policies do not, and that the caches stay within their bounds in both cases. The entry of a logical cluster
+// is removed with its policies.
 func testBounds(t *testing.T, shard *shardtesting.Shard) {
 	plugin := pluginsOf(t, shard).ValidatingPolicy()
 	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
@@ -164,7 +165,7 @@ func testBounds(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-// testNothingKept: in logical clusters without configurations the plug-ins keep nothing.
+// testNothingKept checks that the plug-ins keep no state for logical clusters without configurations.
 func testNothingKept(t *testing.T, shard *shardtesting.Shard) {
 	plugins := pluginsOf(t, shard)
 	objects := admission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)

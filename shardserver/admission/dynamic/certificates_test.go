@@ -42,7 +42,7 @@ func signingRequest(t *testing.T, name, signer, organization string) *certificat
 	}
 }
 
-// testCertificates: approval needs the permission for the signer, in the workspace of the request.
+// testCertificates checks that approval requires the permission for the signer, in the workspace of the request.
 func testCertificates(t *testing.T, shard *shardtesting.Shard) {
 	a, clusterA := workspace(t, shard, "certificates-a")
 	b, clusterB := workspace(t, shard, "certificates-b")

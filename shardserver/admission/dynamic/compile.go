@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// compilers compile the expressions of policies. A policy with variables needs an environment of its own, of 200 KiB;
-// all others share one.
+// compilers compile the expressions of policies. A policy with variables needs an environment of its own, which is
+// large; all others share one.
 type compilers struct{ shared func() plain }
 
 func newCompilers() compilers {
@@ -21,13 +21,13 @@ func newCompilers() compilers {
 	})}
 }
 
-// compiler is what compiles the expressions of one policy.
+// compiler compiles the expressions of one policy.
 type compiler interface {
 	cel.ConditionCompiler
 	CompileMutatingEvaluator(cel.ExpressionAccessor, cel.OptionalVariableDeclarations, environment.Type) cel.MutatingEvaluator
 }
 
-// plain compiles expressions that use no variables.
+// plain compiles expressions without variables.
 type plain struct {
 	cel.ConditionCompiler
 	expressions cel.Compiler
@@ -38,7 +38,7 @@ func (p plain) CompileMutatingEvaluator(expression cel.ExpressionAccessor, avail
 	return cel.NewMutatingEvaluator(p.expressions.CompileCELExpression(expression, available, mode))
 }
 
-// with returns the compiler for a policy that declares variables. The second result is what evaluates them, or nil.
+// with returns the compiler for a policy that declares variables. The second result evaluates them; it may be nil.
 func (c compilers) with(declared []admissionregistrationv1.Variable, available cel.OptionalVariableDeclarations) (compiler, *cel.CompositedCompiler, error) {
 	if len(declared) == 0 {
 		return c.shared(), nil, nil

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// maxClusters is how many logical clusters have something prepared at a time, per plug-in. Beyond it the one that was
-	// not used for longest is prepared anew at its next request.
+	// maxClusters bounds the number of logical clusters with prepared configurations, per plug-in. Least recently used
+	// entries are evicted and prepared again at the next request.
 	maxClusters = 256
-	// maxCompiled is how many different policies are kept compiled, per plug-in.
+	// maxCompiled bounds the number of different compiled policies, per plug-in.
 	maxCompiled = 256
-	// maxIdle is how long anything is kept after its last use.
+	// maxIdle is how long entries are kept after their last use.
 	maxIdle = 10 * time.Minute
 )
 
 var errNoCluster = errors.New("no single logical cluster in the request")
 
-// stored is an object as the watch cache has it.
+// stored is an object of the watch cache.
 type stored interface {
 	runtime.Object
 	metav1.Object
 }
 
-// revision identifies one state of one object.
+// revision identifies one version of one object.
 type revision struct {
 	uid     types.UID
 	version string
@@ -47,13 +47,13 @@ func appendRevisions[T stored](revisions []revision, objects []T) []revision {
 	return revisions
 }
 
-// prepared is what was made of a logical cluster's configurations in one state.
+// prepared is the result of preparing a logical cluster's configurations at some revisions.
 type prepared[T any] struct {
 	revisions []revision
 	value     T
 }
 
-// preparations keeps what was made of configurations, by logical cluster, for as long as they stay what they are.
+// preparations caches prepared configurations by logical cluster, until their revisions change.
 type preparations[T any] struct {
 	kept *recent[logicalcluster.Name, prepared[T]]
 }
@@ -62,8 +62,8 @@ func newPreparations[T any]() preparations[T] {
 	return preparations[T]{newRecent[logicalcluster.Name, prepared[T]](maxClusters, maxIdle)}
 }
 
-// get returns what was made of the configurations in this state, or makes it. Requests that come at once, right after
-// a change, may each make their own; the last one is kept.
+// get returns the prepared configurations of the revisions, and prepares them if needed. Concurrent requests right
+// after a change may each prepare them; the last result is kept.
 func (p preparations[T]) get(cluster logicalcluster.Name, revisions []revision, prepare func() (T, error)) (T, error) {
 	if known, ok := p.kept.get(cluster); ok && slices.Equal(known.revisions, revisions) {
 		return known.value, nil
@@ -75,10 +75,10 @@ func (p preparations[T]) get(cluster logicalcluster.Name, revisions []revision, 
 	return value, err
 }
 
-// none notes that the logical cluster has no configurations.
+// none removes the entry of a logical cluster without configurations.
 func (p preparations[T]) none(cluster logicalcluster.Name) { p.kept.remove(cluster) }
 
-// clusterOf returns the logical cluster of a request, which is one, not all.
+// clusterOf returns the logical cluster of a request. A wildcard request is an error.
 func clusterOf(ctx context.Context) (logicalcluster.Name, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
@@ -87,8 +87,8 @@ func clusterOf(ctx context.Context) (logicalcluster.Name, error) {
 	return cluster, nil
 }
 
-// unread is the answer to a request whose webhooks and policies cannot be read: it is not admitted without them. Those of
-// another shard may not be known yet, which clients try again.
+// unread returns the error for a request whose webhooks and policies cannot be read: it is not admitted without them.
+// ServiceUnavailable, returned while the replicas of another shard are not synced, is kept, so that clients retry.
 func unread(err error) error {
 	if apierrors.IsServiceUnavailable(err) {
 		return apierrors.NewServiceUnavailable("the webhooks and policies of who provides this API are not known yet")

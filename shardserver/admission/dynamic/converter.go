@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// lazyConverter is a type converter that is made when it is used.
+// lazyConverter is a type converter that is created at its first use.
 type lazyConverter struct {
 	make func() (managedfields.TypeConverter, error)
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 )
 
-// What is kept costs: docs/adr/0018 has the figures.
+// docs/adr/0018 records the memory of cached values.
 
 func BenchmarkPreparedWebhooks(b *testing.B) {
 	url := "https://webhook.example.com"
@@ -58,9 +58,9 @@ func BenchmarkCompiledPolicy(b *testing.B) {
 	}
 }
 
-// heapPerValue reports the heap that one of many values holds.
+// heapPerValue reports the heap size of one of many values.
 func heapPerValue(b *testing.B, value func(int) any) {
-	value(-1) // what all share
+	value(-1) // allocates what all values share
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

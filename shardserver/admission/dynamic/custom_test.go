@@ -49,8 +49,8 @@ func widget(name string, size int64) *unstructured.Unstructured {
 	}}
 }
 
-// testCustomResources: policies and webhooks see custom resources, and read them as parameters; two workspaces have
-// definitions of one name.
+// testCustomResources checks that policies and webhooks see custom resources, and read them as parameters, with
+// definitions of the same name in two workspaces.
 func testCustomResources(t *testing.T, shard *shardtesting.Shard) {
 	c, cluster := workspace(t, shard, "custom")
 	config := shardtesting.At(shard.Admin(t), cluster)

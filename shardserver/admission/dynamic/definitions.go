@@ -22,7 +22,7 @@ func newDefinitions(registry *storage.Registry) definitions {
 	return definitions{storage.NewReader[*apiextensions.CustomResourceDefinition](registry, apiextensions.Resource("customresourcedefinitions"))}
 }
 
-// get returns the definition of a resource in the context's logical cluster, or nil if it has none.
+// get returns the definition of a resource in the context's logical cluster, or nil if there is none.
 func (d definitions) get(ctx context.Context, resource schema.GroupResource) (*apiextensions.CustomResourceDefinition, error) {
 	definition, err := d.reader.Get(ctx, "", resource.String())
 	if apierrors.IsNotFound(err) {
@@ -34,7 +34,7 @@ func (d definitions) get(ctx context.Context, resource schema.GroupResource) (*a
 	return definition, nil
 }
 
-// serves tells whether a resource is served in a version.
+// serves reports whether a resource is served in a version.
 func (d definitions) serves(ctx context.Context, resource schema.GroupResource, version string) (bool, error) {
 	definition, err := d.get(ctx, resource)
 	if err != nil || definition == nil {
@@ -49,7 +49,7 @@ func servedIn(definition *apiextensions.CustomResourceDefinition, version string
 	})
 }
 
-// definitionV1 converts without sharing anything with the watch cache.
+// definitionV1 returns a converted copy that shares nothing with the watch cache.
 func definitionV1(definition *apiextensions.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	converted := &apiextensionsv1.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(definition.DeepCopy(), converted, nil); err != nil {

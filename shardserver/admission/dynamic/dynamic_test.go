@@ -6,7 +6,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestDynamicAdmission runs against one shard; every test has workspaces of its own.
+// TestDynamicAdmission runs its subtests against one shard; every subtest creates its own workspaces.
 func TestDynamicAdmission(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for name, test := range map[string]func(*testing.T, *shardtesting.Shard){

@@ -2,7 +2,7 @@ package dynamic
 
 import "k8s.io/apiserver/pkg/admission"
 
-// Kept tells how many logical clusters a plug-in has something prepared for, and how many policies it has compiled.
+// Kept returns the number of logical clusters with prepared configurations, and of compiled policies, of a plug-in.
 func Kept(plugin admission.Interface) (clusters, compiled int) {
 	switch plugin := plugin.(type) {
 	case mutatingWebhooks:
@@ -17,13 +17,13 @@ func Kept(plugin admission.Interface) (clusters, compiled int) {
 	panic("no plug-in of this package")
 }
 
-// MaxClusters and MaxCompiled are the bounds.
+// MaxClusters and MaxCompiled export the bounds.
 const (
 	MaxClusters = maxClusters
 	MaxCompiled = maxCompiled
 )
 
-// Informed tells whether a plug-in knows who has configurations.
+// Informed reports whether the presence index of a plug-in is synced.
 func Informed(plugin admission.Interface) bool {
 	var of *presence
 	switch plugin := plugin.(type) {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// judged is a webhook as one request sees it. The webhook itself is shared; what decides whether it is called and depends
-// on the logical cluster comes from the request: the labels of its namespace, and the answers of the authorizer.
+// judged is a webhook in the scope of one request. The webhook itself is shared; the conditions that depend on the
+// logical cluster are evaluated for the request: labels of its namespace, and decisions of the authorizer.
 type judged struct {
 	webhook.WebhookAccessor
 	by *judge
 }
 
-// judge is what webhooks need to know of one request.
+// judge is the scope of one request for its webhooks.
 type judge struct {
 	attributes admission.Attributes
 	namespaces *namespace.Matcher
@@ -37,7 +37,7 @@ func (p *Plugins) judge(ctx context.Context, a admission.Attributes) *judge {
 	}
 }
 
-// all returns the webhooks as this request sees them.
+// all returns the webhooks in the scope of the request.
 func (j *judge) all(webhooks []webhook.WebhookAccessor) []webhook.WebhookAccessor {
 	seen := make([]webhook.WebhookAccessor, len(webhooks))
 	for i, one := range webhooks {
@@ -46,9 +46,9 @@ func (j *judge) all(webhooks []webhook.WebhookAccessor) []webhook.WebhookAccesso
 	return seen
 }
 
-// GetParsedNamespaceSelector implements webhook.WebhookAccessor. Upstream would evaluate the selector with namespaces of
-// its own, so the selector is evaluated here, and what is returned selects everything or nothing. A namespace that does
-// not exist is selected by nobody: the request fails for that by itself.
+// GetParsedNamespaceSelector implements webhook.WebhookAccessor. Upstream would evaluate the selector with its own
+// namespace lister, so the selector is evaluated here, and the returned one selects everything or nothing. No selector
+// matches a namespace that does not exist: the request fails for that reason anyway.
 func (w judged) GetParsedNamespaceSelector() (labels.Selector, error) {
 	if ofItself(w.by.attributes) {
 		return w.WebhookAccessor.GetParsedNamespaceSelector()
@@ -63,8 +63,8 @@ func (w judged) GetParsedNamespaceSelector() (labels.Selector, error) {
 	return labels.Nothing(), nil
 }
 
-// ofItself tells whether the labels that a selector sees are those of the request's object, as a webhook before may have
-// changed it. Upstream needs no namespaces to evaluate that.
+// ofItself reports whether selectors apply to the labels of the request's object, which an earlier webhook may have
+// changed. Upstream evaluates them without a namespace lister.
 func ofItself(a admission.Attributes) bool {
 	return a.GetResource().Resource == "namespaces" && a.GetSubresource() == "" &&
 		(a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
@@ -75,7 +75,7 @@ func (w judged) GetCompiledMatcher(compiler cel.ConditionCompiler) matchconditio
 	return conditions{w.WebhookAccessor.GetCompiledMatcher(compiler), w.by.authorizer}
 }
 
-// conditions are match conditions that ask the authorizer about the request's logical cluster.
+// conditions are match conditions that authorize in the request's logical cluster.
 type conditions struct {
 	matchconditions.Matcher
 	authorizer authorizer.Authorizer

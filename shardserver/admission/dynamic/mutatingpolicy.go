@@ -20,7 +20,8 @@ type mutatingPolicies struct {
 		*mutating.Policy, *mutating.PolicyBinding, mutating.PolicyEvaluator]
 }
 
-// MutatingPolicy returns the plug-in KCPMutatingAdmissionPolicy. There is nothing to mutate in a DELETE.
+// MutatingPolicy returns the plug-in KCPMutatingAdmissionPolicy. It does not handle DELETE, which has no object to
+// mutate.
 func (p *Plugins) MutatingPolicy() admission.MutationInterface {
 	handler := admission.NewHandler(admission.Connect, admission.Create, admission.Update)
 	return mutatingPolicies{handler, newPolicies(p, kind[*admissionregistration.MutatingAdmissionPolicy, *admissionregistration.MutatingAdmissionPolicyBinding,
@@ -55,8 +56,8 @@ func (m mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o a
 	return mutating.NewDispatcher(authorizer, m.plugins.matcherFor(ctx), types).Dispatch(ctx, a, o, hooks)
 }
 
-// compileMutating compiles the expressions of a policy. What does not compile fails when it is evaluated, according to
-// the policy's failurePolicy.
+// compileMutating compiles the expressions of a policy. An expression that does not compile fails at evaluation,
+// according to the policy's failurePolicy.
 func (c compilers) compileMutating(policy *mutating.Policy) mutating.PolicyEvaluator {
 	available := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
 	compiler, composed, err := c.with(policy.Spec.Variables, available)
@@ -79,7 +80,7 @@ func (c compilers) compileMutating(policy *mutating.Policy) mutating.PolicyEvalu
 			condition := &patch.ApplyConfigurationCondition{Expression: mutation.ApplyConfiguration.Expression}
 			patcher = patch.NewApplyConfigurationPatcher(compiler.CompileMutatingEvaluator(condition, available, environment.StoredExpressions))
 		default:
-			continue // validation lets no other pass; upstream counts them against the policy and refuses
+			continue // validation refuses other types; upstream treats them as an error of the policy
 		}
 		evaluator.Mutators = append(evaluator.Mutators, patcher)
 	}

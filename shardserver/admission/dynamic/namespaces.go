@@ -19,11 +19,12 @@ import (
 
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
-// namespaceReader shows the namespaces of one logical cluster, that of its context, as the lister and the client that
-// upstream's matchers want. Both read in the process: the lister from the watch cache, the client what storage has now.
+// namespaceReader provides the namespaces of one logical cluster, that of its context, as the lister and the client
+// that upstream's matchers use. Both read in the process: the lister from the watch cache, the client consistently from
+// storage.
 type namespaceReader struct {
 	corev1listers.NamespaceListerExpansion
-	// ctx, since upstream's lister takes none, is that of the logical cluster.
+	// ctx carries the logical cluster, because upstream's lister interface has no context parameter.
 	ctx    context.Context
 	reader *storage.Reader[*core.Namespace]
 }
@@ -52,7 +53,7 @@ func (n namespaceReader) List(selector labels.Selector) ([]*corev1.Namespace, er
 	return all, nil
 }
 
-// client returns the reader as a client, which knows namespaces and nothing else.
+// client returns a client that implements reading of namespaces only.
 func (n namespaceReader) client() kubernetes.Interface { return namespaceClient{namespaces: n} }
 
 type namespaceClient struct {
@@ -78,7 +79,7 @@ type latestNamespaces struct {
 	namespaces namespaceReader
 }
 
-// Get returns what storage has now, whatever the caller's context: upstream passes one without a logical cluster.
+// Get reads consistently from storage and ignores the context: upstream passes one without a logical cluster.
 func (l latestNamespaces) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 	return namespaceV1(l.namespaces.reader.GetLatest(l.namespaces.ctx, "", name))
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// errParamsElsewhere is what is wrong with a policy of another shard that has parameters: shards publish policies, but
-// nothing of what they may refer to. What then becomes of a request is for the failurePolicy of the policy to say.
+// errParamsElsewhere is the error for a policy of another shard that has parameters: shards publish policies, but not
+// the objects that they refer to. The policy's failurePolicy decides about the request.
 var errParamsElsewhere = errors.New("the parameters of the policy are in a workspace of another shard and cannot be read here")
 
-// params returns what reads the parameters of a policy in the context's logical cluster, and their scope. It fails if
-// the cluster does not serve the kind in this version, or is on another shard.
+// params returns an informer for the parameters of a policy in the context's logical cluster, and their scope. It fails
+// if the logical cluster does not serve the kind in this version, or is on another shard.
 func (p *Plugins) params(ctx context.Context, kind schema.GroupVersionKind) (informers.GenericInformer, meta.RESTScope, error) {
 	cluster, err := clusterOf(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func unknownParams(kind schema.GroupVersionKind) error {
 	return fmt.Errorf("failed to find resource referenced by paramKind: '%v'", kind)
 }
 
-// paramReader shows parameters as the informer that upstream takes. It reads when it is asked.
+// paramReader adapts a lister to the informer interface of upstream. It reads on demand.
 type paramReader struct{ lister cache.GenericLister }
 
 func (paramReader) Informer() cache.SharedIndexInformer { return settled{} }
@@ -72,7 +72,7 @@ func (r paramReader) Lister() cache.GenericLister       { return r.lister }
 
 // compiledParams reads objects of a compiled-in type from the watch cache.
 type compiledParams struct {
-	// ctx, since upstream's lister takes none, is the request's.
+	// ctx is that of the request, because upstream's lister interface has no context parameter.
 	ctx       context.Context
 	reader    *storage.Reader[runtime.Object]
 	convert   *runtime.Scheme
@@ -108,9 +108,9 @@ func (c compiledParams) List(selector labels.Selector) ([]runtime.Object, error)
 }
 
 // customParams reads custom resources through the shard's API, which converts them to the version of the policy. It
-// asks for what the watch cache has.
+// reads with resource version 0, from the watch cache.
 type customParams struct {
-	// ctx, since upstream's lister takes none, is the request's.
+	// ctx is that of the request, because upstream's lister interface has no context parameter.
 	ctx    context.Context
 	all    dynamic.NamespaceableResourceInterface
 	client dynamic.ResourceInterface

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// ownCalls is how many of the shard's own requests may wait at once for the webhooks of one logical cluster, in
-	// each phase. Controllers have few workers for all logical clusters; a webhook that hangs must not hold them all.
+	// ownCalls bounds the shard's own requests that wait at once for the webhooks of one logical cluster, in each
+	// phase. Controllers have few workers for all logical clusters; a webhook that hangs must not block all of them.
 	ownCalls = 2
-	// ownPatience is how long such a request waits for its turn before it fails, to be retried by its controller.
+	// ownPatience is how long such a request waits for the semaphore before it fails. Its controller retries it.
 	ownPatience = 250 * time.Millisecond
 )
 
-// places are those that the shard's own requests take while they are on their way to webhooks, so many for each logical
-// cluster, whatever becomes of its configurations meanwhile. An entry lives as long as somebody has a place or waits.
+// places are semaphores for the shard's own requests to webhooks, one per logical cluster, independent of changes of
+// its configurations. An entry exists while a request holds or waits for the semaphore.
 type places struct {
 	mu sync.Mutex
 	of map[logicalcluster.Name]*place
 }
 
-// place is the state of one logical cluster.
+// place is the semaphore of one logical cluster.
 type place struct {
 	taken chan struct{}
 	users int
@@ -33,7 +33,8 @@ type place struct {
 
 func newPlaces() *places { return &places{of: map[logicalcluster.Name]*place{}} }
 
-// take waits a moment for a place, which the returned function gives back. Fails with ServiceUnavailable.
+// take acquires the semaphore of a logical cluster and returns the function that releases it. It waits up to
+// ownPatience and then returns ServiceUnavailable.
 func (p *places) take(ctx context.Context, cluster logicalcluster.Name) (giveBack func(), err error) {
 	of := p.enter(cluster)
 	ctx, cancel := context.WithTimeout(ctx, ownPatience)

@@ -19,23 +19,23 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Config is what the plug-ins work with. All fields that do not say otherwise are required.
+// Config configures the plug-ins. All fields are required unless noted.
 type Config struct {
-	// Registry is where configurations, namespaces and parameters are read from.
+	// Registry reads configurations, namespaces and parameters.
 	Registry *storage.Registry
-	// Bound tells which resources are exported from elsewhere; nil means none.
+	// Bound resolves resources that are bound from an export; nil means none.
 	Bound *bindings.Index
-	// Authorizer answers the access checks of CEL expressions, in the logical cluster of the request.
+	// Authorizer evaluates the authorization checks of CEL expressions, in the logical cluster of the request.
 	Authorizer authorizer.Authorizer
-	// Custom reads parameters that are custom resources, in the logical cluster of its context and with the power of
-	// the shard: who writes a policy or a binding must be allowed to read the parameters, which its registry checks.
+	// Custom reads parameters that are custom resources, in the logical cluster of its context and with the shard's
+	// permissions: the registries of policies and bindings check that their author may read the parameters.
 	Custom dynamic.Interface
-	// Scheme and OpenAPI describe the types that are compiled in.
+	// Scheme and OpenAPI describe the compiled-in types.
 	Scheme  *runtime.Scheme
 	OpenAPI *common.OpenAPIV3Config
 }
 
-// Plugins makes the plug-ins, which share some of what they keep.
+// Plugins creates the plug-ins, which share some of their caches.
 type Plugins struct {
 	config     Config
 	namespaces *storage.Reader[*core.Namespace]
@@ -49,13 +49,13 @@ type Plugins struct {
 	followed []follower
 }
 
-// follower is a presence and what it follows.
+// follower is a presence index and the resource that it watches.
 type follower struct {
 	presence *presence
 	resource watchable
 }
 
-// New checks the configuration.
+// New validates the configuration and returns Plugins.
 func New(config Config) (*Plugins, error) {
 	switch {
 	case config.Registry == nil:
@@ -81,11 +81,11 @@ func New(config Config) (*Plugins, error) {
 	}, nil
 }
 
-// Schemas returns what knows the types that logical clusters serve.
+// Schemas returns the resolver for the types that logical clusters serve.
 func (p *Plugins) Schemas() *Schemas { return p.schemas }
 
-// Run follows, until the context ends, which logical clusters have configurations of the plug-ins made so far. Without
-// it the plug-ins work the same, but look into every logical cluster they are called for.
+// Run maintains, until the context ends, the index of logical clusters that have configurations of the plug-ins created
+// so far. Without it the plug-ins work the same, but read configurations for every request.
 func (p *Plugins) Run(ctx context.Context) {
 	p.mu.Lock()
 	followed := slices.Clone(p.followed)
@@ -97,7 +97,7 @@ func (p *Plugins) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// presenceOf returns what Run keeps informed about a resource.
+// presenceOf returns the index of a resource, which Run maintains.
 func (p *Plugins) presenceOf(resource watchable) *presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *Plugins) presenceOf(resource watchable) *presence {
 	return known
 }
 
-// everything is what webhooks and validating policies can intercept.
+// everything handles the operations that webhooks and validating policies can intercept.
 func everything() *admission.Handler {
 	return admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update)
 }

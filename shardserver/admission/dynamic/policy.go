@@ -21,47 +21,48 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// untouched are the resources that no policy sees: policies themselves, or nobody could repair them, and reviews.
+// untouched are the resources that no policy applies to: reviews, and policies themselves, so that a broken policy can
+// be repaired.
 var untouched = sets.New(append(exclusion.Excluded(),
 	admissionregistration.Resource("validatingadmissionpolicies"), admissionregistration.Resource("validatingadmissionpolicybindings"),
 	admissionregistration.Resource("mutatingadmissionpolicies"), admissionregistration.Resource("mutatingadmissionpolicybindings"),
 )...)
 
-// kind tells what is different between validating and mutating policies. IP and IB are policies and bindings as they
-// are stored, P and B as upstream evaluates them, E is what is compiled of a policy.
+// kind are the differences between validating and mutating policies. IP and IB are policies and bindings as they are
+// stored, P and B as upstream evaluates them, E is a compiled policy.
 type kind[IP, IB stored, P, B runtime.Object, E any] struct {
 	policies, bindings string
 	convertPolicy      func(IP) (P, error)
 	convertBinding     func(IB) (B, error)
 	policy             func(P) generic.PolicyAccessor
 	binding            func(B) generic.BindingAccessor
-	// expressions is all that the compiled policy depends on.
+	// expressions returns everything that the compiled policy depends on.
 	expressions func(P) any
 	compile     func(P) E
 }
 
-// policies finds the policies that judge a logical cluster (sourceOf), ready to be evaluated.
+// policies reads the policies that apply to a logical cluster (sourceOf) and prepares them for evaluation.
 type policies[IP, IB stored, P, B runtime.Object, E any] struct {
 	kind     kind[IP, IB, P, B, E]
 	plugins  *Plugins
 	policies *storage.Reader[IP]
 	bindings *storage.Reader[IB]
-	// present knows who has bindings: a policy without has no effect.
+	// present indexes the logical clusters that have bindings: a policy without bindings has no effect.
 	present *presence
 	known   preparations[[]policy[P, B]]
-	// compiled is shared by all logical clusters, by content.
+	// compiled is keyed by content and shared by all logical clusters.
 	compiled *recent[contentKey, func() E]
 }
 
-// contentKey is a hash of everything that is compiled.
+// contentKey is a hash of the input of compilation.
 type contentKey [sha256.Size]byte
 
-// policy is one that has bindings, so that it applies.
+// policy is a policy with its bindings.
 type policy[P, B runtime.Object] struct {
 	policy   P
 	bindings []B
 	content  contentKey
-	// params is the kind of the parameters, nil without any; wrong says why it cannot be one.
+	// params is the kind of the parameters, nil if there are none; wrong is set if the kind is invalid.
 	params *schema.GroupVersionKind
 	wrong  error
 }
@@ -79,13 +80,13 @@ func newPolicies[IP, IB stored, P, B runtime.Object, E any](plugins *Plugins, of
 	}
 }
 
-// matcherFor returns what matches a request against constraints, with the namespaces of the request's logical cluster.
+// matcherFor returns a matcher of constraints that uses the namespaces of the request's logical cluster.
 func (p *Plugins) matcherFor(ctx context.Context) *matching.Matcher {
 	reader := namespaceReader{ctx: ctx, reader: p.namespaces}
 	return matching.NewMatcher(reader, reader.client())
 }
 
-// hooks returns the policies for a request, none in most logical clusters.
+// hooks returns the policies for a request; most logical clusters have none.
 func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) ([]generic.PolicyHook[P, B, E], error) {
 	if untouched.Has(a.GetResource().GroupResource()) || bookkeeping(a) {
 		return nil, nil
@@ -94,7 +95,8 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	if err != nil {
 		return nil, err
 	}
-	// Policies, bindings and parameters are read where the policy stands; namespaces and access are those of the request.
+	// Policies, bindings and parameters are read in the logical cluster of the policy; namespaces and authorization are
+	// those of the request.
 	there := logicalcluster.With(ctx, s.plugins.sourceOf(ctx, cluster, a))
 	applicable, err := s.applicable(there)
 	if err != nil {
@@ -105,7 +107,7 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 		hook := generic.PolicyHook[P, B, E]{Policy: of.policy, Bindings: of.bindings, ConfigurationError: of.wrong}
 		if of.params != nil {
 			if !s.concerns(ctx, a, o, of.policy) {
-				continue // before finding out what its parameters are
+				continue // before resolving its parameters
 			}
 			hook.ParamInformer, hook.ParamScope, hook.ConfigurationError = s.plugins.params(there, *of.params)
 		}
@@ -115,13 +117,13 @@ func (s *policies[IP, IB, P, B, E]) hooks(ctx context.Context, a admission.Attri
 	return hooks, nil
 }
 
-// concerns tells whether a policy may match. Errors are left to whom evaluates it.
+// concerns reports whether a policy may match. After an error it returns true, and the evaluation handles the error.
 func (s *policies[IP, IB, P, B, E]) concerns(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, of P) bool {
 	matches, _, _, err := generic.NewPolicyMatcher(s.plugins.matcherFor(ctx)).DefinitionMatches(a, o, s.kind.policy(of))
 	return matches || err != nil
 }
 
-// evaluator compiles a policy unless an equal one is compiled already, whichever logical cluster it came from.
+// evaluator returns the compiled policy, shared with equal policies of all logical clusters.
 func (s *policies[IP, IB, P, B, E]) evaluator(of policy[P, B]) E {
 	return s.compiled.getOrAdd(of.content, func() func() E {
 		return sync.OnceValue(func() E { return s.kind.compile(of.policy) })
@@ -190,7 +192,8 @@ func (s *policies[IP, IB, P, B, E]) prepare(all []IP, bindings []IB) ([]policy[P
 	return applicable, nil
 }
 
-// contentOf hashes what is compiled of a policy. Its name is part of it, since it stands in metrics and errors.
+// contentOf hashes the input of a policy's compilation. It includes the policy's name, which appears in metrics and
+// errors.
 func (s *policies[IP, IB, P, B, E]) contentOf(of P) (contentKey, error) {
 	encoded, err := json.Marshal([]any{s.kind.policy(of).GetName(), s.kind.expressions(of)})
 	return sha256.Sum256(encoded), err

@@ -94,7 +94,7 @@ func testParameters(t *testing.T, shard *shardtesting.Shard) {
 		eventuallyCreated(t, client, "kube-x")
 	}
 	if err := a.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "limits", metav1.DeleteOptions{}); err != nil {
-		// The policy sees the deletion too: it has no object, so that the expression fails.
+		// The policy applies to the deletion, too, which has no object, so that the expression fails.
 		if !strings.Contains(err.Error(), "no such key") {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func testParameters(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// testPolicyUpdatedUnderLoad: every request is decided by the policy as it was before or as it is after.
+// testPolicyUpdatedUnderLoad checks that every request is decided either by the old or by the new policy.
 func testPolicyUpdatedUnderLoad(t *testing.T, shard *shardtesting.Shard) {
 	c, _ := workspace(t, shard, "updated")
 	createPolicy(t, c, policy("changing", `object.metadata.name != "v0"`), binding("changing"))

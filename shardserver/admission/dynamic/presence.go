@@ -13,11 +13,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// presence knows which logical clusters have any objects of a resource, from one watch of all of them: a set of names
-// for each cluster that has some, nothing for all others. It spares every write of the shard four lists, which would
-// find nothing but cost a few percent of the write. While it does not know, it says that there may be some.
+// presence indexes the logical clusters that have objects of a resource, from one wildcard watch: a set of names for
+// each logical cluster that has some, no entry for others. It saves every write of the shard four lists, which are
+// almost always empty. While it is not synced, it reports that there may be objects.
 //
-// Of other shards it knows what they have published, which may be less than they have: there, absent tells.
+// Of other shards it indexes what they publish, which may be incomplete; absent takes that into account.
 type presence struct {
 	registry *storage.Registry
 	resource schema.GroupResource
@@ -27,14 +27,14 @@ type presence struct {
 	known bool
 }
 
-// in tells whether the logical cluster may have objects.
+// in reports whether the logical cluster may have objects.
 func (p *presence) in(cluster logicalcluster.Name) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return !p.known || len(p.names[cluster]) > 0
 }
 
-// absent tells whether a logical cluster, here or on another shard, certainly has no objects.
+// absent reports whether a logical cluster, on this or another shard, certainly has no objects.
 func (p *presence) absent(ctx context.Context, cluster logicalcluster.Name) bool {
 	if p.in(cluster) {
 		return false
@@ -46,7 +46,7 @@ func (p *presence) absent(ctx context.Context, cluster logicalcluster.Name) bool
 	return err == nil && here
 }
 
-// run keeps the index up to date until the context ends. It is called once.
+// run maintains the index until the context ends. It must be called once.
 func (p *presence) run(ctx context.Context, resource watchable) {
 	update := func(_ context.Context, object metav1.Object) error { p.update(object); return nil }
 	informer.NewWithHandler(resource.Resource(), resource.WatchAll, informer.EventHandler[metav1.Object]{

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// recent keeps the most recently used values: at most max, and none longer than idle after its last use. Idle values go
-// when it is used next, for whatever key; in a shard that is every few seconds, since each write passes here.
+// recent is an LRU cache: it keeps at most max values, and none longer than idle after its last use. Idle values are
+// removed at the next access to any key, which every write on the shard makes.
 type recent[K comparable, V any] struct {
 	max  int
 	idle time.Duration
@@ -15,7 +15,7 @@ type recent[K comparable, V any] struct {
 
 	mu      sync.Mutex
 	entries map[K]*list.Element
-	// order holds *cached[K, V], the most recently used in front.
+	// order is a list of *cached[K, V], the most recently used in front.
 	order *list.List
 }
 
@@ -47,7 +47,7 @@ func (c *recent[K, V]) get(key K) (V, bool) {
 	return element.Value.(*cached[K, V]).value, true
 }
 
-// getOrAdd returns the value of a key, or adds one.
+// getOrAdd returns the value of a key, and adds it if there is none.
 func (c *recent[K, V]) getOrAdd(key K, value func() V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *recent[K, V]) set(key K, value V) {
 	c.push(key, value, c.now())
 }
 
-// remove forgets a key.
+// remove removes the entry of a key.
 func (c *recent[K, V]) remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *recent[K, V]) len() int {
 	return len(c.entries)
 }
 
-// push adds a value. The lock is held.
+// push adds a value. Callers must hold the lock.
 func (c *recent[K, V]) push(key K, value V, now time.Time) V {
 	c.entries[key] = c.order.PushFront(&cached[K, V]{key: key, value: value, used: now})
 	if len(c.entries) > c.max {
@@ -96,14 +96,14 @@ func (c *recent[K, V]) push(key K, value V, now time.Time) V {
 	return value
 }
 
-// expire drops what was not used for long. The lock is held.
+// expire removes values that were not used for the idle time. Callers must hold the lock.
 func (c *recent[K, V]) expire(now time.Time) {
 	for last := c.order.Back(); last != nil && now.Sub(last.Value.(*cached[K, V]).used) > c.idle; last = c.order.Back() {
 		c.drop(last)
 	}
 }
 
-// drop removes an element. The lock is held.
+// drop removes an element. Callers must hold the lock.
 func (c *recent[K, V]) drop(element *list.Element) {
 	delete(c.entries, element.Value.(*cached[K, V]).key)
 	c.order.Remove(element)

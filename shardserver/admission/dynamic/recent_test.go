@@ -18,7 +18,7 @@ func TestRecentKeepsWhatWasUsedLast(t *testing.T) {
 	r.set("a", 1)
 	r.set("b", 2)
 	has("a", true)
-	r.set("c", 3) // b was not used for longest
+	r.set("c", 3) // evicts b, the least recently used
 	has("b", false)
 	has("a", true)
 	has("c", true)
@@ -32,7 +32,7 @@ func TestRecentKeepsWhatWasUsedLast(t *testing.T) {
 	now = now.Add(30 * time.Second)
 	has("c", true)
 	now = now.Add(31 * time.Second)
-	has("other", false) // any use lets go of what is idle
+	has("other", false) // any access removes idle values
 	if r.len() != 1 {
 		t.Errorf("%d are kept, want only c", r.len())
 	}

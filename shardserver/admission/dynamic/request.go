@@ -13,21 +13,22 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// ofShard tells whether a request is one of the shard's own.
+// ofShard reports whether a request is one of the shard's own.
 func ofShard(who user.Info) bool {
 	return who != nil && who.GetName() == user.APIServerUser && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// bookkeeping tells whether a request is one by which the shard keeps account of a logical cluster. A tenant's webhooks
-// and policies do not see it: they could keep the workspace from being deleted, and its owner from learning why.
+// bookkeeping reports whether a request maintains the LogicalCluster object on behalf of the shard. Webhooks and
+// policies of tenants do not apply to it: they could block the deletion of the workspace and hide the reason from its
+// owner.
 func bookkeeping(a admission.Attributes) bool {
 	return a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && ofShard(a.GetUserInfo())
 }
 
-// asked is an authorizer for CEL expressions, which ask without a context: it brings that of the request, and with it
-// the logical cluster.
+// asked is an authorizer for CEL expressions, which authorize without a context: it adds that of the request, with the
+// logical cluster.
 type asked struct {
-	// ctx is what CEL does not pass on.
+	// ctx is that of the request, because CEL does not pass one.
 	ctx      context.Context
 	delegate authorizer.Authorizer
 }
@@ -37,22 +38,23 @@ func (a asked) Authorize(_ context.Context, attributes authorizer.Attributes) (a
 	return a.delegate.Authorize(a.ctx, attributes)
 }
 
-// showCluster puts the annotation with the logical cluster on an object that is being created, where webhooks find it,
-// and returns what takes it off again. Objects that exist have it from storage.
+// showCluster sets the logical cluster annotation on an object that is being created, so that webhooks see it, and
+// returns a function that removes it again. Existing objects have it from storage.
 func showCluster(cluster logicalcluster.Name, a admission.Attributes) (restore func()) {
 	if a.GetOperation() != admission.Create || a.GetObject() == nil {
 		return func() {}
 	}
 	object, err := meta.Accessor(a.GetObject())
 	if err != nil {
-		return func() {} // nothing that could be annotated, the body of a connection say
+		return func() {} // no object to annotate, for example the body of a connect request
 	}
 	before, had := object.GetAnnotations()[logicalcluster.AnnotationKey]
 	annotate(object, cluster.String(), true)
 	return func() { annotate(object, before, had) }
 }
 
-// annotate writes into a copy, since the map may be shared with what the client sent, and leaves no empty map behind.
+// annotate changes a copy of the annotations, since the map may be shared with the request's body, and leaves no empty
+// map.
 func annotate(object interface {
 	GetAnnotations() map[string]string
 	SetAnnotations(map[string]string)

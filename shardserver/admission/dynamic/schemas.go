@@ -23,11 +23,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxModels is how many different types are kept described.
+// maxModels bounds the number of different types in the caches.
 const maxModels = 256
 
-// Schemas knows the types of the objects that logical clusters serve: those compiled in, and those of definitions,
-// which all clusters with equal definitions share. A type is described when a policy first needs it: to apply a
+// Schemas resolves the types of the objects that logical clusters serve: those compiled in, and those of definitions,
+// which all logical clusters with equal definitions share. A model is built when a policy first needs it: to apply a
 // configuration to an object, or to check expressions.
 type Schemas struct {
 	registry *storage.Registry
@@ -35,8 +35,8 @@ type Schemas struct {
 	scheme   *runtime.Scheme
 	openAPI  *common.OpenAPIV3Config
 
-	// compiled holds one model per kind compiled in; content those of definitions by content; seen remembers the content
-	// of one state of one definition, so that it need not be hashed each time.
+	// compiled caches models of compiled-in kinds, content those of definitions by content. seen caches the content
+	// hash of a definition at one resource version.
 	compiled *recent[schema.GroupVersionKind, func() model]
 	content  *recent[contentKey, func() model]
 	seen     *recent[definitionVersion, contentKey]
@@ -47,14 +47,14 @@ type definitionVersion struct {
 	version string
 }
 
-// model describes a kind, or says why it cannot.
+// model describes a kind, or holds the error of building it.
 type model struct {
 	schemas   map[string]*spec.Schema
 	converter func() (managedfields.TypeConverter, error)
 	err       error
 }
 
-// NewSchemas returns schemas of what the registry has.
+// NewSchemas returns the schemas of the registry's resources.
 func NewSchemas(registry *storage.Registry, scheme *runtime.Scheme, openAPI *common.OpenAPIV3Config) *Schemas {
 	return &Schemas{
 		registry: registry, custom: newDefinitions(registry), scheme: scheme, openAPI: openAPI,
@@ -64,7 +64,7 @@ func NewSchemas(registry *storage.Registry, scheme *runtime.Scheme, openAPI *com
 	}
 }
 
-// Resolve returns the schema of a kind that the context's logical cluster serves, with all references filled in, or
+// Resolve returns the schema of a kind that the context's logical cluster serves, with all references resolved, or
 // resolver.ErrSchemaNotFound.
 func (s *Schemas) Resolve(ctx context.Context, kind schema.GroupVersionKind) (*spec.Schema, error) {
 	described, err := s.model(ctx, kind)
@@ -82,7 +82,7 @@ func (s *Schemas) Resolve(ctx context.Context, kind schema.GroupVersionKind) (*s
 	return nil, fmt.Errorf("%v: %w", kind, resolver.ErrSchemaNotFound)
 }
 
-// describes tells whether a schema is that of a kind.
+// describes reports whether a schema is that of a kind.
 func describes(candidate *spec.Schema, kind schema.GroupVersionKind) bool {
 	kinds, _ := candidate.Extensions["x-kubernetes-group-version-kind"].([]any)
 	for _, one := range kinds {
@@ -167,15 +167,15 @@ func (s *Schemas) contentOf(definition *apiextensions.CustomResourceDefinition, 
 	return content, nil
 }
 
-// typeConverters finds type converters for the objects of one request.
+// typeConverters provides type converters for the objects of one request.
 type typeConverters struct {
-	// ctx, since upstream asks without one, is the request's.
+	// ctx is that of the request, because upstream's interface has no context parameter.
 	ctx     context.Context
 	schemas *Schemas
 }
 
-// GetTypeConverter implements patch.TypeConverterManager. Few mutations need the converter that upstream asks for with
-// each, so the type is described when the converter is used.
+// GetTypeConverter implements patch.TypeConverterManager. Upstream requests a converter for each mutation, but few
+// mutations use it, so the model is built at the first use of the converter.
 func (t typeConverters) GetTypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	return lazyConverter{func() (managedfields.TypeConverter, error) {
 		described, err := t.schemas.model(t.ctx, kind)
@@ -189,5 +189,5 @@ func (t typeConverters) GetTypeConverter(kind schema.GroupVersionKind) managedfi
 	}}
 }
 
-// Run implements patch.TypeConverterManager. Nothing has to run.
+// Run implements patch.TypeConverterManager. There is nothing to run.
 func (typeConverters) Run(context.Context) {}

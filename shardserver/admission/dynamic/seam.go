@@ -19,13 +19,12 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/webhookclient"
 )
 
-// The stock webhook plug-ins hold one set of webhooks, for one cluster, and cost 430 KiB and some milliseconds each,
-// which is too much for one per logical cluster. Inside of each is a dispatcher, which takes the webhooks with the
-// request and keeps nothing: all that is wanted, but nothing outside of its package can make one. So there is one stock
-// plug-in of each kind for all logical clusters, whose dispatcher is taken out here. To be replaced by a constructor
-// once upstream exports one.
+// The stock webhook plug-ins hold one set of webhooks, for one cluster, and are too large to instantiate per logical
+// cluster. Each contains a dispatcher, which takes the webhooks with the request and keeps no state, but its
+// constructor is not exported. So there is one stock plug-in of each kind for all logical clusters, and its dispatcher
+// is read by reflection here. This can be replaced once upstream exports a constructor.
 
-// dispatcherOf makes a stock plug-in's webhook ready to judge webhooks that it is given, and returns its dispatcher.
+// dispatcherOf configures a stock plug-in to dispatch to given webhooks and returns its dispatcher.
 func dispatcherOf(webhook *generic.Webhook) (generic.Dispatcher, error) {
 	webhook.SetAuthenticationInfoResolverWrapper(webhookclient.WrapResolver)
 	webhook.SetExternalKubeInformerFactory(nothing{})
@@ -36,8 +35,8 @@ func dispatcherOf(webhook *generic.Webhook) (generic.Dispatcher, error) {
 	return *(*generic.Dispatcher)(unsafe.Pointer(field.UnsafeAddr())), nil
 }
 
-// nothing is an informer factory for a plug-in that shall have nothing of its own. What upstream does not ask for is
-// nil, here and below.
+// nothing is an informer factory for a plug-in without configurations of its own. Methods that upstream does not call
+// are nil, here and below.
 type nothing struct {
 	informers.SharedInformerFactory
 }
@@ -53,7 +52,7 @@ type noNamespaces struct{ coreinformers.Interface }
 
 func (noNamespaces) Namespaces() coreinformers.NamespaceInformer { return unlabelled{} }
 
-// unlabelled is an informer and lister of namespaces. It is asked about namespaces whose labels do not matter: see
+// unlabelled is an informer and lister that returns namespaces without labels. The labels do not matter: see
 // judged.GetParsedNamespaceSelector.
 type unlabelled struct{ corelisters.NamespaceLister }
 
@@ -97,7 +96,7 @@ func (noValidating) Lister() admissionregistrationlisters.ValidatingWebhookConfi
 	return nil
 }
 
-// settled is an informer to which nothing happens any more.
+// settled is an informer that is synced and has no events.
 type settled struct{ cache.SharedIndexInformer }
 
 func (settled) HasSynced() bool { return true }

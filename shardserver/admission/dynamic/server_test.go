@@ -23,14 +23,14 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// workspace returns a client of a new workspace, and the name of its logical cluster.
+// workspace creates a workspace and returns a client for it and the name of its logical cluster.
 func workspace(t *testing.T, shard *shardtesting.Shard, name string) (kubernetes.Interface, string) {
 	t.Helper()
 	cluster := shard.NewWorkspace(t, "root", name).Spec.Cluster
 	return shard.Kubernetes(t, shardtesting.At(shard.Admin(t), cluster)), cluster
 }
 
-// hook is a webhook server that records what it is asked.
+// hook is a webhook server that records its requests.
 type hook struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -68,7 +68,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// seen returns the names of the objects that the webhook was asked about.
+// seen returns the names of the objects in the requests to the webhook.
 func (h *hook) seen() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,7 @@ func deny(message string) func(*admissionv1.AdmissionRequest) *admissionv1.Admis
 	}
 }
 
-// label patches a label onto objects.
+// label returns a response that patches a label onto objects.
 func label(key, value string) func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return func(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		var object metav1.PartialObjectMetadata
@@ -151,13 +151,13 @@ func createMutating(t *testing.T, c kubernetes.Interface, configuration *admissi
 	}
 }
 
-// try creates a config map that is not kept.
+// try creates a config map in a dry run.
 func try(ctx context.Context, c kubernetes.Interface, name string, labels map[string]string) (*corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"key": "value"}}
 	return c.CoreV1().ConfigMaps("default").Create(ctx, configMap, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// eventuallyRefused waits until creating a config map is refused, and returns how.
+// eventuallyRefused waits until the creation of a config map is refused, and returns the error.
 func eventuallyRefused(t *testing.T, c kubernetes.Interface, name string) *apierrors.StatusError {
 	t.Helper()
 	var refusal *apierrors.StatusError
@@ -194,7 +194,7 @@ func labelNamespace(t *testing.T, c kubernetes.Interface, mode string) {
 	}
 }
 
-// restricted returns a client of a user who may enter the workspace and what the rules say, nothing else.
+// restricted returns a client of a user who may access the workspace and has the permissions of the rules only.
 func restricted(t *testing.T, shard *shardtesting.Shard, c kubernetes.Interface, cluster string, rules ...rbacv1.PolicyRule) kubernetes.Interface {
 	t.Helper()
 	rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"/"}, Verbs: []string{"access"}})

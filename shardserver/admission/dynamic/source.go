@@ -8,10 +8,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// sourceOf returns the logical cluster whose webhooks and policies judge a request to one: that of the export if the
-// resource is bound, else itself, never both. Who offers an API judges the objects of all who bind it; they cannot.
+// sourceOf returns the logical cluster whose webhooks and policies apply to a request: that of the export if the
+// resource is bound, else that of the request, never both. The provider of an API admits the objects of all consumers;
+// consumers cannot.
 //
-// What admission sees has been served, so the index of bindings knows of a resource that is bound.
+// A request that reaches admission has been routed to its storage, so the index of bindings has the resource if it is
+// bound.
 func (p *Plugins) sourceOf(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) logicalcluster.Name {
 	if p.config.Bound == nil {
 		return cluster

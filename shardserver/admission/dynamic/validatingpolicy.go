@@ -53,15 +53,16 @@ func (v validatingPolicies) Validate(ctx context.Context, a admission.Attributes
 	return validating.NewDispatcher(asked{ctx, v.plugins.config.Authorizer}, matcher).Dispatch(ctx, a, o, hooks)
 }
 
-// compileValidating compiles the expressions of a policy. What does not compile fails when it is evaluated, according
-// to the policy's failurePolicy.
+// compileValidating compiles the expressions of a policy. An expression that does not compile fails at evaluation,
+// according to the policy's failurePolicy.
 func (c compilers) compileValidating(policy *validating.Policy) validating.Validator {
 	full := cel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
 	compiler, _, err := c.with(policy.Spec.Variables, full)
 	if err != nil {
 		return validating.NewValidator(nil, nil, nil, nil, policy.Spec.FailurePolicy, err)
 	}
-	// Messages are shown to the user, who must not learn from them what others may do.
+	// Message expressions have no authorizer: messages are returned to the user and must not disclose the permissions
+	// of others.
 	messages := cel.OptionalVariableDeclarations{HasParams: full.HasParams}
 	compile := func(expressions []cel.ExpressionAccessor, variables cel.OptionalVariableDeclarations) cel.ConditionEvaluator {
 		return compiler.CompileCondition(expressions, variables, environment.StoredExpressions)

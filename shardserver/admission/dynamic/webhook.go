@@ -21,20 +21,21 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// maxWebhooks is how many different webhooks are kept with their clients and compiled conditions, per plug-in.
+// maxWebhooks bounds the number of different webhooks that are cached with their clients and compiled conditions, per
+// plug-in.
 const maxWebhooks = 1024
 
-// webhooks calls those that judge the request's logical cluster (sourceOf), which stand in configurations C.
+// webhooks calls the webhooks of configurations C that apply to the request's logical cluster (sourceOf).
 type webhooks[C stored] struct {
 	plugins    *Plugins
 	dispatcher generic.Dispatcher
 	reader     *storage.Reader[C]
 	present    *presence
 	known      preparations[*hooks]
-	// shared holds webhooks by content: all logical clusters with equal ones share a client and compiled conditions. What
-	// a client trusts is part of its webhook's content.
+	// shared caches webhooks by content: all logical clusters with equal ones share a client and compiled conditions.
+	// The CA bundle of a client is part of its webhook's content.
 	shared *recent[contentKey, webhook.WebhookAccessor]
-	// own are the places of the shard's own requests, by the logical cluster whose webhooks they wait for.
+	// own limits the shard's own requests, by the logical cluster of the webhooks.
 	own *places
 	// webhooksOf returns the webhooks of a configuration.
 	webhooksOf func(C) ([]declared, error)
@@ -43,13 +44,13 @@ type webhooks[C stored] struct {
 // declared is one webhook of a configuration.
 type declared struct {
 	name string
-	// content is all that there is to say about it.
+	// content is the complete definition of the webhook, which identifies it in the cache.
 	content  any
 	rules    []admissionregistrationv1.RuleWithOperations
 	accessor func(uid string) webhook.WebhookAccessor
 }
 
-// hooks are the webhooks of a logical cluster in one state of its configurations.
+// hooks are the webhooks of a logical cluster at some revisions of its configurations.
 type hooks struct {
 	accessors []webhook.WebhookAccessor
 	rules     []admissionregistrationv1.RuleWithOperations
@@ -64,7 +65,7 @@ func newWebhooks[C stored](plugins *Plugins, resource string, dispatcher generic
 	}
 }
 
-// dispatch calls the webhooks that concern a request.
+// dispatch calls the webhooks that match a request.
 func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if rules.IsExemptAdmissionConfigurationResource(a) || bookkeeping(a) {
 		return nil
@@ -101,7 +102,7 @@ func (w *webhooks[C]) dispatch(ctx context.Context, a admission.Attributes, o ad
 	return sendable(w.dispatcher.Dispatch(ctx, a, o, w.plugins.judge(ctx, a).all(of.accessors)))
 }
 
-// prepare makes what is called of configurations. They are ordered by name, and so are the calls, as upstream's.
+// prepare builds the webhooks of configurations. Configurations are ordered by name, and so are the calls, as upstream.
 func (w *webhooks[C]) prepare(configurations []C) (*hooks, error) {
 	prepared := &hooks{}
 	for _, configuration := range configurations {
@@ -126,15 +127,15 @@ func (w *webhooks[C]) prepare(configurations []C) (*hooks, error) {
 	return prepared, nil
 }
 
-// concern tells whether a webhook may be called for a request. Selectors and conditions are left to the dispatcher.
+// concern reports whether a webhook's rules match a request. Selectors and conditions are evaluated by the dispatcher.
 func (h *hooks) concern(a admission.Attributes) bool {
 	return slices.ContainsFunc(h.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
 		return (&rules.Matcher{Rule: rule, Attr: a}).Matches()
 	})
 }
 
-// sendable returns a refusal whose status code can be sent. Webhooks choose codes freely, and net/http panics at numbers
-// of more than three digits, which would end the request without an answer.
+// sendable returns a refusal with a valid status code. Webhooks choose codes freely, and net/http panics at codes of
+// more than three digits, which would abort the response.
 func sendable(err error) error {
 	var refused *apierrors.StatusError
 	if errors.As(err, &refused) && refused.ErrStatus.Code > 599 {

@@ -49,7 +49,7 @@ func testWebhooksAreApart(t *testing.T, shard *shardtesting.Shard) {
 		}
 	}
 
-	// What is deleted has no effect any more, what is changed has another.
+	// A deleted configuration has no effect, a changed one has the new effect.
 	if err := a.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "guard", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func testMutation(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// testReinvocation: the webhook that runs first sees the label of the second one only in its second call.
+// testReinvocation checks that the first webhook sees the label of the second one in its second call only.
 func testReinvocation(t *testing.T, shard *shardtesting.Shard) {
 	c, _ := workspace(t, shard, "reinvocation")
 	again := admissionregistrationv1.IfNeededReinvocationPolicy
@@ -223,7 +223,8 @@ func testHostileWebhooks(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// testConfigurationsAreExempt: nobody can lock a workspace's users out of repairing its webhooks.
+// testConfigurationsAreExempt checks that webhook configurations are not subject to webhooks, so that users can always
+// repair them.
 func testConfigurationsAreExempt(t *testing.T, shard *shardtesting.Shard) {
 	c, _ := workspace(t, shard, "exempt")
 	all := []admissionregistrationv1.RuleWithOperations{{
@@ -241,7 +242,7 @@ func testConfigurationsAreExempt(t *testing.T, shard *shardtesting.Shard) {
 func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
 	a, clusterA := workspace(t, shard, "selectors-a")
 	b, _ := workspace(t, shard, "selectors-b")
-	// The namespaces have one name, and labels that differ.
+	// The namespaces have the same name and different labels.
 	labelNamespace(t, a, "watched")
 	labelNamespace(t, b, "free")
 	denies := newHook(t, deny("selected"))
@@ -261,7 +262,8 @@ func testSelectorsAndConditions(t *testing.T, shard *shardtesting.Shard) {
 	if _, err := try(t.Context(), b, "match-in-b", nil); err != nil {
 		t.Errorf("the namespace is not selected in b, yet: %v", err)
 	}
-	// A condition asks for the user of the request in the workspace of the request: a user with no right to secrets.
+	// A condition authorizes the user of the request in the workspace of the request: a user without permission for
+	// secrets.
 	user := restricted(t, shard, a, clusterA, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
 	shardtesting.Eventually(t, "the user may create config maps", func(ctx context.Context) error {
 		_, err := try(ctx, user, "match-by-user", nil)
@@ -313,8 +315,8 @@ func testDryRun(t *testing.T, shard *shardtesting.Shard) {
 	})
 }
 
-// testOwnRequests: service accounts of new namespaces come from a controller of the shard. While a webhook of one
-// workspace hangs, those of another still come.
+// testOwnRequests checks that service accounts of new namespaces, which a controller of the shard creates, are created
+// in one workspace while a webhook of another workspace hangs.
 func testOwnRequests(t *testing.T, shard *shardtesting.Shard) {
 	bad, _ := workspace(t, shard, "hanging")
 	good, _ := workspace(t, shard, "hanging-not")

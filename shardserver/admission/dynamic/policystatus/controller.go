@@ -1,6 +1,6 @@
-// Package policystatus tells the authors of validating admission policies what is wrong with their expressions: it
-// checks them against the types that the policy's logical cluster serves, and writes the warnings into the status of the
-// policy. A policy works the same without.
+// Package policystatus implements the controller that type-checks the expressions of validating admission policies
+// against the types that the policy's logical cluster serves, and writes the warnings to the status of the policy. The
+// evaluation of policies does not depend on it.
 package policystatus
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// name is that of the controller, and of the manager of the fields it writes, as upstream.
+// name is the name of the controller and its field manager, as upstream.
 const name = "validatingadmissionpolicy-status"
 
 var policies = admissionregistration.Resource("validatingadmissionpolicies")
 
-// Config is what the controller needs.
+// Config configures the controller.
 type Config struct {
 	Registry *storage.Registry
-	// Kubernetes writes, in the logical cluster of its context.
+	// Kubernetes is a client that writes in the logical cluster of its context.
 	Kubernetes kubernetes.Interface
-	// Schemas knows the types of every logical cluster.
+	// Schemas resolves the types of every logical cluster.
 	Schemas *dynamic.Schemas
 }
 
@@ -49,12 +49,12 @@ func Controller(config Config) controller.Controller {
 	return controller.Controller{
 		Name:      name,
 		Inputs:    []controller.Input{{Resource: policies, Keys: unchecked}},
-		Workers:   2, // checking is all computing, and nobody waits for it
+		Workers:   2, // checking is CPU-bound and not urgent
 		Reconcile: c.reconcile,
 	}
 }
 
-// unchecked returns the key of a policy that was not checked in its present form.
+// unchecked returns the key of a policy whose current generation has not been checked.
 func unchecked(event watch.Event) []controller.Key {
 	policy, ok := event.Object.(*admissionregistration.ValidatingAdmissionPolicy)
 	if !ok || event.Type == watch.Deleted || checked(policy) {
@@ -99,10 +99,10 @@ func (c *statusController) reconcile(ctx context.Context, key controller.Key) (c
 	return controller.Result{}, nil
 }
 
-// typesOf shows the types of one logical cluster, that of its context, as the type checker wants them.
+// typesOf provides the types of one logical cluster, that of its context, to the type checker.
 type typesOf struct {
 	meta.RESTMapper
-	// ctx, since upstream's interfaces take none, is the one of a reconciliation.
+	// ctx is that of a reconciliation, because upstream's interfaces have no context parameter.
 	ctx    context.Context
 	config Config
 }
@@ -121,6 +121,6 @@ func (t typesOf) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupV
 	if served == nil {
 		return nil, &meta.NoResourceMatchError{PartialResource: resource}
 	}
-	// A version that is not served has no schema, which the checker skips.
+	// The checker skips a version that is not served, since it has no schema.
 	return []schema.GroupVersionKind{served.Kind.GroupKind().WithVersion(resource.Version)}, nil
 }
