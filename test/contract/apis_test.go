@@ -20,14 +20,14 @@ const (
 const widgets = `{"group":"example.io","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"type":"object"}}]}`
 
-// offerAPI has alice export widgets from root:a, as twice the same, of which bob may bind the first, who has done so.
+// offerAPI has alice export widgets from root:a in two identical exports. bob may bind the first, and has bound it.
 func (s *site) offerAPI(t *testing.T) {
 	t.Helper()
 	post := func(as, path, body string) {
 		t.Helper()
 		s.must(t, request{as: as, method: http.MethodPost, path: path, body: body})
 	}
-	// Secrets need a quota here (see admissionConfiguration), those of identities too.
+	// Secrets need a quota here (see admissionConfiguration), those of export identities included.
 	post("alice", "/clusters/{a}"+namespaces, `{"metadata":{"name":"kcp-system"}}`)
 	post("alice", "/clusters/{a}"+namespaces+"/kcp-system/resourcequotas", `{"metadata":{"name":"identities"},"spec":{"hard":{"count/secrets":"9"}}}`)
 	post("alice", "/clusters/{a}"+schemas, `{"metadata":{"name":"v1.widgets.example.io"},"spec":`+widgets+`}`)
@@ -43,7 +43,7 @@ func (s *site) offerAPI(t *testing.T) {
 	s.know("{identity}", s.identityOf(t, "{a}", "widgets"), "{tenancy}", s.identityOf(t, "root", "tenancy.kcp.io"))
 }
 
-// identityOf returns the identity of an export.
+// identityOf returns the identity hash of an export.
 func (s *site) identityOf(t *testing.T, cluster, name string) string {
 	t.Helper()
 	var export struct{ Status struct{ IdentityHash string } }
@@ -55,7 +55,7 @@ func binding(name, path, export string) string {
 	return `{"metadata":{"name":"` + name + `"},"spec":{"reference":{"export":{"path":"` + path + `","name":"` + export + `"}}}}`
 }
 
-// apiRules is section 4 as far as it is about single writes, with what admission (7) and authorization (6) say to them.
+// apiRules covers the parts of section 4 that concern single writes, with their admission (7) and authorization (6).
 func apiRules() []row {
 	rows := append(schemaRules(), exportRules()...)
 	rows = append(rows, bindingRules()...)

@@ -2,7 +2,7 @@ package contract
 
 import "strings"
 
-// claimable is what an export may claim without an identity (5.2), by group.
+// claimable lists, by group, the resources that an export may claim without an identity hash (5.2).
 var claimable = map[string]string{
 	"":                             "namespaces configmaps events resourcequotas secrets serviceaccounts",
 	"rbac.authorization.k8s.io":    "clusterroles clusterrolebindings roles rolebindings",
@@ -17,7 +17,7 @@ var claimable = map[string]string{
 	"apis.kcp.io":                  "apibindings apiexports apiresourceschemas",
 }
 
-// claimRules is what exports and bindings of both versions say of claims and of storage (4.2, 4.7).
+// claimRules covers the validation of claims and storage in both versions of exports and bindings (4.2, 4.7).
 func claimRules() []row {
 	var rows []row
 	create, createOld := "POST /clusters/{b}"+exports+dry, "POST /clusters/{b}"+oldExports+dry

@@ -8,15 +8,15 @@ import (
 
 // row is one line of the contract.
 type row struct {
-	// section is where the contract has it.
+	// section is the number of its section in the contract.
 	section, sentence string
 	as                string
 	// request is "METHOD path", or a path to get.
 	request string
 	body    string
-	// shard and proxy are the codes of the answers; 0 does not ask.
+	// shard and proxy are the expected status codes; 0 sends no request.
 	shard, proxy int
-	// says is a part of the shard's answer.
+	// says is a part of the shard's response body.
 	says string
 }
 
@@ -33,7 +33,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// ask sends the request of a row to the shard and through the proxy, as far as the row says what the answers are.
+// ask sends the request of a row to the shard and through the proxy, where the row defines a status code.
 func (s *site) ask(t *testing.T, row row) {
 	t.Helper()
 	method, path, found := strings.Cut(row.request, " ")
@@ -53,7 +53,7 @@ func (s *site) ask(t *testing.T, row row) {
 	}
 }
 
-// urls is the URL space (1), who gets in (6), and the cheat sheet of status codes (11).
+// urls covers the URL space (1), access (6), and the summary of status codes (11).
 func urls() []row {
 	const initializing = "/services/initializingworkspaces/root:universal/clusters/"
 	return []row{
@@ -105,7 +105,7 @@ func urls() []row {
 	}
 }
 
-// logicalClusters is section 2: what tenants may do to the object that stands for their own cluster.
+// logicalClusters covers section 2: what tenants may do to the LogicalCluster object of their own cluster.
 func logicalClusters() []row {
 	const own, status = "PATCH /clusters/{b}" + own + dry, "PATCH /clusters/{b}" + own + "/status" + dry
 	const idle = "/clusters/{idle}"
@@ -130,7 +130,7 @@ func logicalClusters() []row {
 	}
 }
 
-// workspaceRules is section 3 as far as it is about Workspace objects.
+// workspaceRules covers the parts of section 3 that concern Workspace objects.
 func workspaceRules() []row {
 	create := "POST /clusters/root:a" + workspaces + dry
 	update := "PATCH /clusters/root" + workspaces + "/a" + dry
@@ -154,7 +154,7 @@ func workspaceRules() []row {
 	}
 }
 
-// typeRules is section 3 as far as it is about WorkspaceType objects.
+// typeRules covers the parts of section 3 that concern WorkspaceType objects.
 func typeRules() []row {
 	create := "POST /clusters/{a}" + types + dry
 	spec := func(spec string) string { return `{"metadata":{"name":"tt"},"spec":` + spec + `}` }
@@ -176,7 +176,7 @@ func typeRules() []row {
 	}
 }
 
-// others are the rules of admission (7) about what is not a workspace.
+// others covers the admission rules (7) for objects other than workspaces.
 func others() []row {
 	definition := func(group, annotations string) string {
 		return `{"metadata":{"name":"things.` + group + `","annotations":{` + annotations + `}},"spec":{"group":"` + group + `","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},
@@ -205,7 +205,7 @@ func others() []row {
 	}
 }
 
-// served is section 9.
+// served covers section 9.
 func served() []row {
 	var rows []row
 	for path, resources := range map[string]string{

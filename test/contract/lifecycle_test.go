@@ -15,12 +15,12 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// procedure is a type of workspace whose beginning and end somebody else's controllers have a part in.
+// procedure is a workspace type with an initializer and a terminator of an external controller.
 const procedure = `{"metadata":{"name":"procedure"},"spec":{"initializer":true,"terminator":true,
 	"initializerPermissions":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create"]}],
 	"extend":{"with":[{"name":"universal","path":"root"}]},"additionalWorkspaceLabels":{"made":"by-procedure"}}}`
 
-// workspace is what the test reads of a Workspace or of the LogicalCluster behind it.
+// workspace holds the fields of a Workspace, or of its LogicalCluster, that the test reads.
 type workspace struct {
 	Metadata struct {
 		Labels, Annotations map[string]string
@@ -36,8 +36,8 @@ type workspace struct {
 	}
 }
 
-// TestLifecycle is the worked flows of initializers and terminators (12.1, 12.3, 8.4), with controllers that come through
-// the front proxy, as they do where an operator keeps shards out of reach.
+// TestLifecycle covers the flows of initializers and terminators (12.1, 12.3, 8.4), with controllers that connect
+// through the front proxy, as they do where shards are not reachable from outside.
 func TestLifecycle(t *testing.T) {
 	s := start(t)
 	initializing, terminating := s.procedures(t)
@@ -60,8 +60,8 @@ func TestLifecycle(t *testing.T) {
 	s.lose(t)
 }
 
-// procedures makes the type and returns the paths of its two virtual workspaces, as its status publishes them: they are the
-// same on every shard.
+// procedures creates the type and returns the paths of its two virtual workspaces, as its status publishes them: they
+// are the same on every shard.
 func (s *site) procedures(t *testing.T) (initializing, terminating string) {
 	t.Helper()
 	s.must(t, request{as: "alice", method: http.MethodPost, path: "/clusters/root:a" + types, body: procedure, proxy: true})
@@ -88,7 +88,7 @@ func (s *site) procedures(t *testing.T) (initializing, terminating string) {
 	return paths["initializing"], paths["terminating"]
 }
 
-// workspaceWhen waits until the workspace is as it should be.
+// workspaceWhen waits until the workspace satisfies a predicate.
 func (s *site) workspaceWhen(t *testing.T, is func(workspace) bool) (w workspace) {
 	t.Helper()
 	shardtesting.Eventually(t, "the workspace changes", func(context.Context) error {
@@ -161,8 +161,8 @@ func (s *site) terminate(t *testing.T, view, team string) {
 	s.eventually(t, request{as: "alice", path: team + namespaces, proxy: true}, http.StatusForbidden)
 }
 
-// lose deletes a logical cluster under its workspace, on the same shard: one on another is noted in the workspace, which
-// becomes Unavailable.
+// lose deletes the logical cluster of a workspace on the same shard. The workspace of a logical cluster on another shard
+// would record the loss and become Unavailable.
 func (s *site) lose(t *testing.T) {
 	t.Helper()
 	const path = "/clusters/root:a:lost"
@@ -173,7 +173,7 @@ func (s *site) lose(t *testing.T) {
 	s.eventually(t, request{as: "alice", path: path + namespaces, proxy: true}, http.StatusForbidden)
 }
 
-// watch returns the types of the events of a watch through the proxy, which ends with the test.
+// watch returns the event types of a watch through the proxy, which ends with the test.
 func (s *site) watch(t *testing.T, path string) <-chan string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)

@@ -2,8 +2,8 @@ package contract
 
 import "strings"
 
-// rootRules is what is in root from the start: the exports that make every workspace one (4.4), the types of workspaces
-// (3.8), and who may do what with them (6.7, 9.3).
+// rootRules covers the initial content of root: the exports that every workspace binds (4.4), the workspace types
+// (3.8), and their permissions (6.7, 9.3).
 func rootRules() []row {
 	const root = "/clusters/root"
 	rows := []row{

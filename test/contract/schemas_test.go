@@ -2,7 +2,7 @@ package contract
 
 import "strings"
 
-// schemaForms is what a schema may say of its versions, its names and its conversion (4.1), beside schemaRules.
+// schemaForms covers versions, names and conversion of schemas (4.1), in addition to schemaRules.
 func schemaForms() []row {
 	var rows []row
 	create := "POST /clusters/{b}" + schemas + dry

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// sharingView is what alice sees of those who bind her export.
+// sharingView is the virtual workspace in which alice sees the consumers of her export.
 const sharingView = "/services/apiexport/{a}/widgets/clusters/"
 
-// TestSharing is the worked flows of an API that is shared (12.2) and of claims (12.4), then what becomes of a binding
-// whose export goes and comes again (4.8), and of one that is deleted (4.9).
+// TestSharing covers the flows of an exported API (12.2) and of claims (12.4), then a binding whose export is deleted
+// and created again (4.8), and the deletion of a binding (4.9).
 func TestSharing(t *testing.T) {
 	s := start(t)
 	s.offerAPI(t)
@@ -60,7 +60,8 @@ func (s *site) published(t *testing.T) {
 	)
 }
 
-// judged has both sides forbid a name: only the provider's rules are for what it offers (7.5).
+// judged has provider and consumer deny a name by policy: only the provider's policies apply to the exported resource
+// (7.5).
 func (s *site) judged(t *testing.T) {
 	t.Helper()
 	const admission = "/apis/admissionregistration.k8s.io/v1/"

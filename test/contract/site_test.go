@@ -35,14 +35,16 @@ const (
 // site is an installation with two workspaces and an inactive one.
 type site struct {
 	*installation.Installation
-	// people ask the front proxy, direct are the same people at the shards that have what they ask for.
+	// people are clients of the front proxy by user, direct are clients of the same users for the shards that have the
+	// requested logical clusters.
 	people, direct map[string]*http.Client
-	// names stand in paths and bodies for what is only known when the site runs: {a} is the logical cluster of root:a.
+	// names replaces placeholders in paths and bodies by values of the running installation: {a} is the logical cluster
+	// of root:a.
 	names *strings.Replacer
 	known []string
 }
 
-// admissionConfiguration makes a quota necessary for whoever wants secrets.
+// admissionConfiguration makes a quota a precondition of creating secrets.
 const admissionConfiguration = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -54,7 +56,7 @@ plugins:
 `
 
 // start runs the installation. alice is administrator of root:a, bob of root:b and of the inactive root:idle, mallory
-// is a user without rights, nobody has no credential, liar has a wrong one.
+// is a user without permissions, nobody has no credential, liar an invalid one.
 func start(t *testing.T) *site {
 	t.Helper()
 	admission := filepath.Join(t.TempDir(), "admission.yaml")
@@ -74,8 +76,8 @@ func start(t *testing.T) *site {
 	stranger.BearerToken = "wrong"
 	s.meet(t, "liar", stranger)
 
-	// The provider of what is shared is not where its consumer is. Views are asked for at the root shard, as through the
-	// front proxy, so that the consumer is there.
+	// Provider and consumer are on different shards. Virtual workspaces are requested at the root shard, as through the
+	// front proxy, so the consumer is there.
 	s.NewWorkspace(t, "a", "alice", shardtesting.OnShard(installation.Alpha))
 	s.NewWorkspace(t, "b", "bob", shardtesting.OnShard(installation.Root))
 	s.NewWorkspace(t, "idle", "bob", shardtesting.OnShard(installation.Beta))
@@ -85,14 +87,14 @@ func start(t *testing.T) *site {
 	return s
 }
 
-// meet adds somebody, who asks the front proxy or shards.
+// meet adds the clients of a user, for the front proxy and for shards.
 func (s *site) meet(t *testing.T, name string, config *rest.Config) {
 	t.Helper()
 	s.people[name] = s.client(t, config)
 	s.direct[name] = s.client(t, s.Direct(t, config))
 }
 
-// know adds pairs of a name and what it stands for.
+// know adds pairs of a placeholder and its value.
 func (s *site) know(pairs ...string) {
 	s.known = append(s.known, pairs...)
 	s.names = strings.NewReplacer(s.known...)
@@ -117,7 +119,7 @@ func (s *site) clusterOf(t *testing.T, name string) string {
 	return workspace.Spec.Cluster
 }
 
-// request is what somebody asks of the shard, or through the proxy.
+// request is a request of a user to the shard, or through the proxy.
 type request struct {
 	as, method, path, body string
 	proxy                  bool
@@ -190,7 +192,7 @@ func (s *site) eventually(t *testing.T, r request, status int) answer {
 	return got
 }
 
-// shows waits until the shard's answer to a row is as the row says.
+// shows waits until the shard's response to a row is as the row expects.
 func (s *site) shows(t *testing.T, r row) {
 	t.Helper()
 	method, path, found := strings.Cut(r.request, " ")

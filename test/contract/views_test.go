@@ -3,7 +3,8 @@ package contract
 // widgetsPath is the path of the exported resource, below a logical cluster.
 const widgetsPath = "/apis/example.io/v1/widgets"
 
-// views is what a provider sees of its consumers (5.1, 5.2), and a consumer of what it may bind (5.3).
+// views covers the virtual workspaces that show a provider its consumers (5.1, 5.2), and a consumer the exports it may
+// bind (5.3).
 func views() []row {
 	const (
 		all, one = "/services/apiexport/{a}/widgets/clusters/*", "/services/apiexport/{a}/widgets/clusters/{b}"
@@ -60,7 +61,7 @@ func views() []row {
 	}
 }
 
-// identities is what can be asked of the objects of one owner (1.1, 1.5).
+// identities covers requests for the objects of one identity (1.1, 1.5).
 func identities() []row {
 	const all, one = "/clusters/*" + widgetsPath, "/clusters/{b}" + widgetsPath
 	return []row{

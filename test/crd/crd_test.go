@@ -1,5 +1,5 @@
-// Package crd_test puts the generated definitions of operator.kcp.io through the code a Kubernetes API server uses:
-// what it checks when a definition is installed, and what it does with a manifest of such a kind.
+// Package crd_test runs the generated definitions of operator.kcp.io through the code of a Kubernetes API server: the
+// validation of a definition, and the processing of a manifest of its kind.
 package crd_test
 
 import (
@@ -25,11 +25,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxAnnotations is what an API server lets all annotations of an object take. A plain `kubectl apply` stores the whole
-// manifest in one of them.
+// maxAnnotations is the limit of an API server for all annotations of an object. A plain `kubectl apply` stores the
+// whole manifest in one of them.
 const maxAnnotations = 256 * 1024
 
-// definition is one CustomResourceDefinition, ready to judge manifests.
+// definition is one CustomResourceDefinition, prepared to process manifests.
 type definition struct {
 	raw        []byte // YAML as generated
 	internal   *apiextensions.CustomResourceDefinition
@@ -72,7 +72,7 @@ func read(file string) (*definition, error) {
 		return nil, err
 	}
 	d.internal.Status.StoredVersions = []string{v1.Spec.Versions[0].Name}
-	// Conversion lifts the schema of a sole version to the top.
+	// Conversion to the internal version moves the schema of a sole version to the top level.
 	props := d.internal.Spec.Validation.OpenAPIV3Schema
 	if d.structural, err = schema.NewStructural(props); err != nil {
 		return nil, fmt.Errorf("structural schema: %w", err)
@@ -84,13 +84,13 @@ func read(file string) (*definition, error) {
 	return d, nil
 }
 
-// admit does with a manifest what the API server does on create: prune, default, validate. It returns the object as it
+// admit processes a manifest as the API server does on create: prune, default, validate. It returns the object as it
 // would be stored.
 func (d *definition) admit(ctx context.Context, manifest string) (map[string]any, field.ErrorList) {
 	var object map[string]any
 	document, err := yaml.YAMLToJSON([]byte(manifest))
 	if err == nil {
-		err = utiljson.Unmarshal(document, &object) // whole numbers are integers, as rules want them
+		err = utiljson.Unmarshal(document, &object) // decodes whole numbers as integers, which CEL rules require
 	}
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(nil, err)}
@@ -99,7 +99,7 @@ func (d *definition) admit(ctx context.Context, manifest string) (map[string]any
 	defaulting.Default(object, d.structural)
 	errs := validation.ValidateCustomResource(nil, object, d.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
-	if len(errs) == 0 && d.rules != nil { // as the API server: rules may rely on a sound structure
+	if len(errs) == 0 && d.rules != nil { // as in the API server: rules require a structurally valid object
 		var celErrs field.ErrorList
 		celErrs, _ = d.rules.Validate(ctx, nil, d.structural, object, nil, celconfig.RuntimeCELCostBudget)
 		errs = append(errs, celErrs...)
@@ -128,7 +128,7 @@ func TestAPlainKubectlApplyTakesTheDefinitions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(annotation) > maxAnnotations-4096 { // room for the other annotations
+			if len(annotation) > maxAnnotations-4096 { // leaves room for the other annotations
 				t.Errorf("%d bytes as JSON do not fit into an annotation; lower max_description in hack/generate.sh", len(annotation))
 			}
 		})

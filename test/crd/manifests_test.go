@@ -12,7 +12,7 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// Manifests are written as they are in files; kind and names are put around a spec by these functions.
+// These functions add apiVersion, kind and metadata to a spec.
 func rootShard(spec string) string        { return manifest("RootShard", spec) }
 func frontProxy(spec string) string       { return manifest("FrontProxy", spec) }
 func kubeconfig(spec string) string       { return manifest("Kubeconfig", spec) }
@@ -36,9 +36,9 @@ func TestManifests(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		manifest string
-		refused  string // part of the refusal's text; empty means accepted
+		refused  string // part of the error message; empty means accepted
 	}{
-		// What needs to be written at all.
+		// Required fields.
 		{"accepts a RootShard without spec", rootShard(""), ""},
 		{"accepts a FrontProxy without spec", frontProxy(""), ""},
 		{"accepts a Kubeconfig without spec", kubeconfig(""), ""},
@@ -48,7 +48,7 @@ func TestManifests(t *testing.T) {
 		{"accepts a FrontProxy whose rootShard is empty, as the reference does", frontProxy("rootShard: {}"), ""},
 		{"refuses a FrontProxy without rootShard", frontProxy("replicas: 1"), "spec.rootShard"},
 
-		// etcd: one that exists or one that the operator runs.
+		// etcd: an existing one, or one that the operator runs.
 		{"accepts an etcd by its endpoints", rootShard(external + "etcd: {endpoints: ['https://etcd:2379'], tlsConfig: {secretRef: {name: etcd}}}"), ""},
 		{"accepts an empty list of endpoints, as the reference does", rootShard(external + "etcd: {endpoints: []}"), ""},
 		{"accepts a managed etcd without further settings", rootShard(external + "etcd: {managed: {}}"), ""},
@@ -61,7 +61,7 @@ func TestManifests(t *testing.T) {
 		{"refuses an empty directory of a storage class", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, storageClassName: fast}}}"), "emptyDir excludes"},
 		{"refuses an empty directory with the size of a claim", rootShard(external + "etcd: {managed: {storage: {emptyDir: {}, size: 1Gi}}}"), "emptyDir excludes"},
 
-		// Values that are bounded.
+		// Values with bounds.
 		{"accepts logging level 10", rootShard(external + "logging: {level: 10}"), ""},
 		{"refuses logging level 11", rootShard(external + "logging: {level: 11}"), "spec.logging.level"},
 		{"accepts an audit webhook of no mode", rootShard(external + "audit: {webhook: {mode: ''}}"), ""},
@@ -70,7 +70,7 @@ func TestManifests(t *testing.T) {
 		{"accepts unknown names of certificates", rootShard(external + "certificateTemplates: {nonsense: {}}"), ""},
 		{"refuses one volume mounted twice", rootShard(external + "extraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /b}]"), "Duplicate value"},
 
-		// Durations: one that cannot be read would stop the operator from reading any object of the kind.
+		// Durations: an invalid one would prevent the operator from decoding any object of the kind.
 		{"accepts a duration of several units", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "1h30m.5s", 1)), ""},
 		{"refuses a duration in days", kubeconfig(strings.Replace(kubeconfigBasics, "8766h", "30d", 1)), "spec.validity"},
 		{"refuses a duration without unit", rootShard(external + "certificateTemplates: {server: {spec: {duration: '8760'}}}"), "duration"},
@@ -86,7 +86,7 @@ func TestManifests(t *testing.T) {
 		{"accepts a list of one empty group to drop", frontProxy("rootShard: {}\nauth: {dropGroups: ['']}"), ""},
 		{"refuses a path mapping without client key", frontProxy("rootShard: {}\nadditionalPathMappings: [{path: /a, backend: b, backend_server_ca: c, proxy_client_cert: d}]"), "proxy_client_key"},
 
-		// Shards, cache servers, servers of virtual workspaces.
+		// Shards, cache servers, virtual workspace servers.
 		{"accepts a Shard without spec", shard(""), ""},
 		{"accepts a Shard whose rootShard is empty, as the reference does", shard("rootShard: {}\netcd: {endpoints: [a]}"), ""},
 		{"accepts a Shard without etcd", shard("rootShard: {ref: {name: root}}"), ""},
@@ -138,7 +138,7 @@ func kindOf(t *testing.T, manifest string) string {
 	return meta.Kind
 }
 
-// stored checks that an admitted object is one the Go types can hold without losing anything.
+// stored checks that the Go types hold an admitted object without loss.
 func stored(t *testing.T, object map[string]any) {
 	t.Helper()
 	scheme := runtime.NewScheme()

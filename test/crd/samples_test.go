@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// TestSamples takes our own samples and those that users of the reference start from.
+// TestSamples admits the samples of this repository and those that users of the reference start from.
 func TestSamples(t *testing.T) {
 	definitions := load(t)
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -36,7 +36,7 @@ func TestSamples(t *testing.T) {
 			}
 			kind := kindOf(t, document)
 			if kind == "Kustomization" {
-				continue // with patches of our kinds in it
+				continue // contains patches of these kinds
 			}
 			d, ok := definitions[kind]
 			if !ok {
@@ -59,7 +59,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestTheDevelopmentOverlay takes what kustomize makes of our samples for a small cluster.
+// TestTheDevelopmentOverlay admits what kustomize renders of the samples for a small cluster.
 func TestTheDevelopmentOverlay(t *testing.T) {
 	definitions := load(t)
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/development")

@@ -22,8 +22,8 @@ const (
 	janesSecret = "jane-kubeconfig"
 )
 
-// accessIsNeeded gives Jane a kubeconfig and nothing else, then access to a, then a role there. She must never get
-// further than that.
+// accessIsNeeded gives Jane a kubeconfig without permissions, then access to a, then a role there, and checks at each
+// step that she has no other access.
 func (in *installation) accessIsNeeded(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	in.createJane(t)
@@ -31,7 +31,7 @@ func (in *installation) accessIsNeeded(t *testing.T) {
 	secrets := "/api/v1/namespaces/" + sharedNamespace + "/secrets"
 	configMaps := "/api/v1/namespaces/" + sharedNamespace + "/configmaps"
 
-	// Everybody with a certificate may enter root, and see there which workspaces and types there are.
+	// Every user with a certificate may access root, and read its workspaces and workspace types.
 	if err := get(t.Context(), jane, "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspacetypes"); err != nil {
 		t.Errorf("workspace types of root: %v", err)
 	}
@@ -92,7 +92,7 @@ func (in *installation) createJane(t *testing.T) {
 	eventually(t, time.Minute, "Jane's kubeconfig", in.allReady)
 }
 
-// grant gives Jane's group a cluster role of one rule in this workspace.
+// grant binds a cluster role of one rule to Jane's group in this workspace.
 func (w workspace) grant(t *testing.T, name string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	for _, object := range []client.Object{

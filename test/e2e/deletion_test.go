@@ -23,7 +23,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// childKinds are the kinds of all objects that the operator makes on the cluster underneath.
+// childKinds are the kinds of all objects that the operator creates on the host cluster.
 var childKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Group: "apps", Version: "v1", Kind: "StatefulSet"},
@@ -39,8 +39,8 @@ var childKinds = []schema.GroupVersionKind{
 	{Group: "cert-manager.io", Version: "v1", Kind: "Issuer"},
 }
 
-// deletedWorkspaceLeavesNoKey deletes root:e2e with all that is below it. Afterwards no key of the store has the name of
-// any of these logical clusters in it, wherever in the key.
+// deletedWorkspaceLeavesNoKey deletes root:e2e and all workspaces below it. Afterwards no key of the store contains the
+// name of any of these logical clusters, in any position.
 func (in *installation) deletedWorkspaceLeavesNoKey(t *testing.T) {
 	store := in.store(t)
 	clusters := []string{in.data.org.cluster, in.data.a.cluster, in.data.b.cluster}
@@ -76,7 +76,7 @@ func (in *installation) deletedWorkspaceLeavesNoKey(t *testing.T) {
 	}
 }
 
-// store connects to the etcd that the operator runs, with the credentials the shard has.
+// store connects to the etcd that the operator runs, with the credentials of the shard.
 func (in *installation) store(t *testing.T) *clientv3.Client {
 	t.Helper()
 	member := onePod(t, in.host, component("etcd"))
@@ -96,8 +96,8 @@ func (in *installation) store(t *testing.T) *clientv3.Client {
 		Context:     t.Context(),
 		TLS: &tls.Config{
 			Certificates: []tls.Certificate{pair},
-			// The certificate holds DNS names of Services, and this host comes by an address. What is checked is that
-			// it was signed by the CA.
+			// The certificate has the DNS names of Services, and this host connects to an IP address. Only its
+			// signature by the CA is verified.
 			InsecureSkipVerify: true,
 			VerifyConnection: func(state tls.ConnectionState) error {
 				intermediates := x509.NewCertPool()
@@ -116,7 +116,7 @@ func (in *installation) store(t *testing.T) *clientv3.Client {
 	return store
 }
 
-// etcdClientSecret finds the Secret that the shard's pods mount for etcd: the contract fixes the mount path.
+// etcdClientSecret returns the Secret that the shard's pods mount for etcd: the contract fixes the mount path.
 func etcdClientSecret(t *testing.T, host client.Client) string {
 	t.Helper()
 	pod := onePod(t, host, component("rootshard"))
@@ -152,8 +152,8 @@ func keysWith(t *testing.T, store *clientv3.Client, cluster string) []string {
 	return out
 }
 
-// deletedInstallationLeavesNoObject deletes the custom resources, root shard first, which is the hardest order, and waits
-// until the namespace is as empty as a new one.
+// deletedInstallationLeavesNoObject deletes the custom resources, root shard first, which is the hardest order, and
+// waits until the namespace is as empty as a new one.
 func (in *installation) deletedInstallationLeavesNoObject(t *testing.T) {
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.VirtualWorkspace{},

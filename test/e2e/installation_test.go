@@ -31,22 +31,22 @@ const (
 	adminSecret = "admin-kubeconfig" // of config/samples
 )
 
-// installation is the one that the steps of TestInstallation share.
+// installation is shared by the steps of TestInstallation.
 type installation struct {
-	config *rest.Config     // of the cluster underneath
-	host   client.WithWatch // of the cluster underneath
+	config *rest.Config     // of the host cluster
+	host   client.WithWatch // of the host cluster
 	route  route
 	// closers end the port-forwards, which outlive the steps that open them.
 	closers []func()
 	folder  string                                       // of the manifests
-	change  func(*testing.T, *unstructured.Unstructured) // of each of them; may be nil
+	change  func(*testing.T, *unstructured.Unstructured) // applied to each of them; may be nil
 	admin   *rest.Config                                 // of the front proxy, without a workspace in its URL; set by becomesReady
 	data    workspaces                                   // set by workspacesNest
-	// consumers are workspaces by the shard they are on; set by consumersOnOtherShards
+	// consumers are workspaces by their shard; set by consumersOnOtherShards.
 	consumers map[string]workspace
 }
 
-// newInstallation clears away what an interrupted run has left, and sees to it that this one leaves nothing.
+// newInstallation removes what an interrupted run has left, and registers the cleanup of this one.
 func newInstallation(t *testing.T, folder string) *installation {
 	t.Helper()
 	in := &installation{config: hostConfig(t), folder: folder}
@@ -76,7 +76,7 @@ func (in *installation) remove(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	// The operator needs its own objects to end a Kubeconfig with bindings, so these go before the rest.
+	// The operator needs its own objects to finalize a Kubeconfig with bindings, so these are deleted first.
 	in.forceShards(ctx, t)
 	for _, kind := range []client.Object{
 		&operatorv1alpha1.Kubeconfig{}, &operatorv1alpha1.FrontProxy{}, &operatorv1alpha1.VirtualWorkspace{}, &operatorv1alpha1.Shard{}, &operatorv1alpha1.RootShard{}, &operatorv1alpha1.CacheServer{},
@@ -100,8 +100,8 @@ func (in *installation) remove(t *testing.T) {
 	}
 }
 
-// manifests are those of a folder of config, in the namespace of these tests and under an address that leads from this
-// host and from the pods to the front proxy.
+// manifests returns those of a folder of config, in the namespace of these tests and with an external address that
+// reaches the front proxy from this host and from the pods.
 func (in *installation) manifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/"+in.folder)
@@ -149,7 +149,7 @@ func set(t *testing.T, u *unstructured.Unstructured, value any, path ...string) 
 	}
 }
 
-// apply applies objects server-side, in order, and returns them as the server has them then.
+// apply applies objects server-side, in order, and returns them as stored.
 func (in *installation) apply(t *testing.T, objects ...*unstructured.Unstructured) []*unstructured.Unstructured {
 	t.Helper()
 	var out []*unstructured.Unstructured
@@ -163,7 +163,7 @@ func (in *installation) apply(t *testing.T, objects ...*unstructured.Unstructure
 	return out
 }
 
-// becomesReady applies the manifests and ends with a request through the front proxy as the administrator.
+// becomesReady applies the manifests, waits, and sends a request through the front proxy as the administrator.
 func (in *installation) becomesReady(t *testing.T) {
 	started := time.Now()
 	in.apply(t, in.manifests(t)...)
@@ -171,14 +171,14 @@ func (in *installation) becomesReady(t *testing.T) {
 	t.Logf("%.1fs from apply to Ready", time.Since(started).Seconds())
 	in.openFrontProxy(t)
 	in.admin = in.kubeconfig(t, adminSecret)
-	// The kubeconfig may be there before the last pod of the front proxy is behind its Service.
+	// The kubeconfig may exist before the last pod of the front proxy is an endpoint of its Service.
 	eventually(t, time.Minute, "an answer of the front proxy", func(ctx context.Context) error {
 		return get(ctx, in.admin, "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces")
 	})
 	t.Logf("%.1fs from apply to a working kubeconfig", time.Since(started).Seconds())
 }
 
-// allReady is nil when every custom resource of the namespace is Ready for its present generation.
+// allReady returns nil when every custom resource of the namespace is Ready at its current generation.
 func (in *installation) allReady(ctx context.Context) error {
 	var missing []error
 	for _, kind := range []string{"RootShard", "CacheServer", "Shard", "VirtualWorkspace", "FrontProxy", "Kubeconfig"} {
@@ -223,8 +223,8 @@ func condition(u *unstructured.Unstructured, kind string) *metav1.Condition {
 	return nil
 }
 
-// kubeconfig reads a generated kubeconfig. Its contexts lead into a workspace ("default") and to the server ("base"); the
-// latter is returned, because the steps visit many workspaces.
+// kubeconfig reads a generated kubeconfig. Its contexts are a workspace ("default") and the server ("base"); it returns
+// the latter, because the steps use many workspaces.
 func (in *installation) kubeconfig(t *testing.T, secretName string) *rest.Config {
 	t.Helper()
 	raw := in.kubeconfigFile(t, secretName)
@@ -256,7 +256,7 @@ func inWorkspace(config *rest.Config, path string) *rest.Config {
 	return out
 }
 
-// get asks for a path and returns the error of the answer, with its status.
+// get requests a path and returns the error of the response, with its status.
 func get(ctx context.Context, config *rest.Config, path string) error {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion = "/", &corev1.SchemeGroupVersion

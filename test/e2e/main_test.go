@@ -1,11 +1,11 @@
 //go:build e2e
 
-// Package e2e proves the main job on a real cluster, through what a user touches: manifests, the Secret with the
-// administrator's kubeconfig, the front proxy, the kubectl plug-ins. Nothing here reaches into our own packages but the
-// types of the API.
+// Package e2e proves the main function on a real cluster, through what a user works with: manifests, the Secret with
+// the administrator's kubeconfig, the front proxy, the kubectl plug-ins. It imports no package of this module but the
+// API types.
 //
-// hack/e2e.sh brings the cluster and the operator and runs this package; `make test-e2e` calls it. The build tag keeps
-// it out of `go test ./...`.
+// hack/e2e.sh creates the cluster and the operator and runs this package; `make test-e2e` calls it. The build tag
+// excludes it from `go test ./...`.
 package e2e
 
 import (
@@ -32,15 +32,15 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// What hack/e2e.sh hands over.
+// Environment variables that hack/e2e.sh sets.
 const (
 	envKubeconfig = "E2E_KUBECONFIG" // of a cluster in which the operator runs
-	envBinaries   = "E2E_BIN"        // folder with the kubectl plug-ins
-	envRoute      = "E2E_ROUTE"      // optional: "forward" goes through port-forwards everywhere
-	envNextImage  = "E2E_NEXT_IMAGE" // another image of the servers, repository:tag, that the nodes have
+	envBinaries   = "E2E_BIN"        // directory with the kubectl plug-ins
+	envRoute      = "E2E_ROUTE"      // optional: "forward" uses port-forwards for all connections
+	envNextImage  = "E2E_NEXT_IMAGE" // another image of the servers, repository:tag, that is present on the nodes
 )
 
-// The namespace the installation lives in. It is made and removed here.
+// namespace is the namespace of the installation. It is created and removed here.
 const namespace = "kcp-e2e"
 
 var scheme = func() *runtime.Scheme {
@@ -64,8 +64,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInstallation walks one installation from its manifests to its end. The steps share it and stand in the order a user
-// would come to them; the last one takes it away.
+// TestInstallation covers one installation from its manifests to its deletion. The steps share it and stand in the
+// order in which a user meets them; the last one deletes it.
 func TestInstallation(t *testing.T) {
 	in := newInstallation(t, "development")
 	if !t.Run("the manifests become an installation that can be used", in.becomesReady) {
@@ -84,7 +84,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
 }
 
-// hostConfig is the connection to the cluster underneath.
+// hostConfig is the client configuration of the host cluster.
 func hostConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(envKubeconfig))
@@ -104,8 +104,8 @@ func newClient(t *testing.T, config *rest.Config) client.WithWatch {
 	return c
 }
 
-// eventually polls until attempt returns nil. When the time is over it fails with attempt's last error, so that error
-// says what was still missing.
+// eventually polls until attempt returns nil. At the deadline it fails with attempt's last error, which therefore has
+// to describe what is missing.
 func eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -131,7 +131,7 @@ func eventually(t *testing.T, limit time.Duration, what string, attempt func(ctx
 	}
 }
 
-// logNew logs the lines of now that are not in before, each cut to what fits on a screen.
+// logNew logs the lines of now that are not in before, each truncated to the width of a screen.
 func logNew(t *testing.T, after time.Duration, what, before, now string) {
 	t.Helper()
 	had := strings.Split(before, "\n")

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// pluginsWork goes through what a newcomer types, with the binaries that `make build` makes.
+// pluginsWork runs the commands of a new user, with the binaries of `make build`.
 func (in *installation) pluginsWork(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, in.kubeconfigFile(t, adminSecret), 0o600); err != nil {

@@ -16,8 +16,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// TestRegions walks an installation whose shard alpha uses a cache below that of the root shard, and has its virtual
-// workspaces served beside it; proxies read a shared index.
+// TestRegions covers an installation whose shard alpha uses a cache downstream of that of the root shard, and a
+// separate virtual workspace server; proxies read a shared index.
 func TestRegions(t *testing.T) {
 	in := newInstallation(t, "development/regions")
 	in.change = withSharedIndex
@@ -32,7 +32,8 @@ func TestRegions(t *testing.T) {
 	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
 }
 
-// withSharedIndex lets shards write into the etcd of the root shard, under a prefix of its own, and proxies read there.
+// withSharedIndex has shards write into the etcd of the root shard, under a prefix of its own, and proxies read from
+// there.
 func withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "RootShard":
@@ -45,7 +46,7 @@ func withSharedIndex(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// otherRegionBinds has a workspace on alpha bind what one on the root shard offers, whose cache is another.
+// otherRegionBinds binds, in a workspace on alpha, an export of the root shard, which uses another cache.
 func (in *installation) otherRegionBinds(t *testing.T) {
 	provider := in.createWorkspaceOn(t, "root", "provider", "root")
 	eventually(t, 30*time.Second, "the mark on the provider", func(ctx context.Context) error {

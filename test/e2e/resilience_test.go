@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applyingAgainChangesNothing applies the same manifests, twice: neither the custom resources nor what the operator made
-// of them may move.
+// applyingAgainChangesNothing applies the same manifests twice: neither the custom resources nor the objects that the
+// operator created may change.
 func (in *installation) applyingAgainChangesNothing(t *testing.T) {
 	manifests := in.manifests(t)
 	before, children := in.apply(t, manifests...), in.generations(t)
@@ -35,7 +35,7 @@ func (in *installation) applyingAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// generations of the objects made by the operator that have one.
+// generations returns the generations of the objects created by the operator that have one.
 func (in *installation) generations(t *testing.T) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -57,7 +57,7 @@ func (in *installation) generations(t *testing.T) map[string]int64 {
 	return out
 }
 
-// killedShardComesBack deletes the shard's pod without any grace and reads everything again.
+// killedShardComesBack deletes the shard's pod without a grace period and reads everything again.
 func (in *installation) killedShardComesBack(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	before := map[string][]string{a.path: a.inventory(t), b.path: b.inventory(t)}
@@ -88,14 +88,14 @@ func (in *installation) killedShardComesBack(t *testing.T) {
 		}
 	}
 	eventually(t, time.Minute, "readiness", in.allReady)
-	// It takes writes again, and new workspaces.
+	// The shard accepts writes again, and new workspaces.
 	if err := a.client.Create(t.Context(), a.object("later-0")); err != nil {
 		t.Errorf("create after the kill: %v", err)
 	}
 	in.createWorkspace(t, a.path, "later")
 }
 
-// inventory lists name, UID, version and content of what was put into a workspace.
+// inventory lists name, UID, resourceVersion and content of the objects in a workspace.
 func (w workspace) inventory(t *testing.T) []string {
 	t.Helper()
 	namespaces, configMaps := &corev1.NamespaceList{}, &corev1.ConfigMapList{}

@@ -23,13 +23,13 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// rolloutOrder is how the Deployments follow one another: cache, root shard, shards, proxies.
+// rolloutOrder is the order of the Deployments: cache, root shard, shards, proxies.
 var rolloutOrder = []string{
 	"cache-cache-server", "root-kcp", "alpha-shard-kcp", "beta-shard-kcp", "frontproxy-front-proxy", "root-proxy",
 }
 
-// rollsOutUnderLoad gives all objects another image at once, while a workspace on each shard is written and read without
-// a pause, and kills the operator in the middle.
+// rollsOutUnderLoad gives all objects another image at once, while a workspace on each shard is written and read
+// continuously, and kills the operator halfway.
 func (in *installation) rollsOutUnderLoad(t *testing.T) {
 	next := os.Getenv(envNextImage)
 	if next == "" {
@@ -45,7 +45,7 @@ func (in *installation) rollsOutUnderLoad(t *testing.T) {
 		running.Go(func() { loads[shard].run(ctx) })
 	}
 	started := time.Now()
-	// Those of the end first: the order of the rollout is not that of the changes.
+	// The last of the order first: the order of the rollout is not that of the changes.
 	in.setImage(t, "FrontProxy", "frontproxy", repository, tag)
 	in.patch(t, "RootShard", "root", fmt.Sprintf(`{"spec":{"proxy":{"image":{"repository":%q,"tag":%q}}}}`, repository, tag))
 	for _, shard := range []string{"beta", "alpha"} {
@@ -90,7 +90,7 @@ func (in *installation) rollsOutUnderLoad(t *testing.T) {
 	}
 }
 
-// follow notes in order the Deployments that have the next image, and returns those whose pods are not all of it.
+// follow appends to order the Deployments that have the next image, and returns those whose pods do not all run it.
 func (in *installation) follow(ctx context.Context, next string, order *[]string) (moving []string, err error) {
 	deployments := &appsv1.DeploymentList{}
 	if err := in.host.List(ctx, deployments, client.InNamespace(namespace)); err != nil {
@@ -120,7 +120,7 @@ func (in *installation) imageOf(t *testing.T, deployment string) string {
 	return d.Spec.Template.Spec.Containers[0].Image
 }
 
-// leftProbes are workspaces of root that were made to see whether shards are healthy.
+// leftProbes returns the workspaces of root that were created to probe the health of shards.
 func (in *installation) leftProbes(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -137,7 +137,7 @@ func (in *installation) leftProbes(t *testing.T) []string {
 	return names
 }
 
-// load writes one object over and over and reads it after each time, as fast as the answers come.
+// load writes one object repeatedly and reads it after each write.
 type load struct {
 	client   client.Client
 	requests int
@@ -169,7 +169,7 @@ func (l *load) run(ctx context.Context) {
 		})
 		select {
 		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond): // the machine has to replace pods beside
+		case <-time.After(20 * time.Millisecond): // leaves processor time for the replacement of pods
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renewedCertificateRestartsNothing has cert-manager issue certificates of a shard anew, as it does in their last third.
-// The shard serves the new one, and every pod is the one it was.
+// renewedCertificateRestartsNothing has cert-manager renew certificates of a shard, as it does in the last third of
+// their validity. The shard serves the new one, and no pod is replaced.
 func (in *installation) renewedCertificateRestartsNothing(t *testing.T) {
 	pod := onePod(t, in.host, client.MatchingLabels{"app.kubernetes.io/component": "shard", "app.kubernetes.io/instance": "alpha"})
 	address := in.podAddress(t, pod, 6443)
@@ -29,7 +29,7 @@ func (in *installation) renewedCertificateRestartsNothing(t *testing.T) {
 	for _, certificate := range []string{"alpha-server", "alpha-client", "root-proxy-requestheader"} {
 		in.renew(t, certificate)
 	}
-	// The kubelet writes the new files within a minute or two, and the server looks at them every minute.
+	// The kubelet writes the new files within a minute or two, and the server reloads them every minute.
 	eventually(t, 5*time.Minute, "the renewed certificate to be served", func(ctx context.Context) error {
 		after, err := servedBy(ctx, address)
 		if err == nil && after == before {
@@ -50,7 +50,7 @@ func (in *installation) renewedCertificateRestartsNothing(t *testing.T) {
 	}
 }
 
-// renew asks cert-manager for a new certificate, as its command line does.
+// renew requests a new certificate of cert-manager, as its command line does.
 func (in *installation) renew(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the renewal of certificate "+name, func(ctx context.Context) error {
@@ -72,9 +72,9 @@ func (in *installation) renew(t *testing.T, name string) {
 	})
 }
 
-// servedBy is the serial number of the certificate that a server shows.
+// servedBy returns the serial number of the certificate that a server presents.
 func servedBy(ctx context.Context, address string) (string, error) {
-	// Which certificate it is counts here, not who signed it.
+	// Only the identity of the certificate matters here, not its signature.
 	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -84,7 +84,7 @@ func servedBy(ctx context.Context, address string) (string, error) {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }
 
-// podUIDs are the pods of the installation.
+// podUIDs returns the pods of the installation.
 func (in *installation) podUIDs(t *testing.T) map[types.UID]string {
 	t.Helper()
 	pods := &corev1.PodList{}

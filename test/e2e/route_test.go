@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// route is how this host gets at the front proxy. On the development cluster it reaches the addresses of Services and
-// pods; elsewhere it goes through port-forwards of the API server. Either way clients use host and port, so these are
-// the installation's external address.
+// route is how this host reaches the front proxy. On the development cluster it reaches the addresses of Services and
+// pods; on other clusters it uses port-forwards of the API server. In both cases clients use host and port, so these
+// are the installation's external address.
 type route struct {
 	host      string
 	port      int
-	clusterIP string // the front proxy's Service gets it; empty where this host does not reach Services
+	clusterIP string // assigned to the front proxy's Service; empty where this host does not reach Services
 }
 
 func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
@@ -55,8 +55,8 @@ func findRoute(t *testing.T, config *rest.Config, host client.Client) route {
 	return route{host: "localhost", port: listener.Addr().(*net.TCPAddr).Port}
 }
 
-// freeServiceIP picks an address near the API server's own. The first sixteen of any range are kept for fixed ones: no
-// other Service gets one of these by chance.
+// freeServiceIP returns an address near that of the API server. The first sixteen addresses of any range are reserved
+// for static assignment: no other Service gets one of these by chance.
 func freeServiceIP(t *testing.T, host client.Client, kube string) string {
 	t.Helper()
 	services := &corev1.ServiceList{}
@@ -77,7 +77,7 @@ func freeServiceIP(t *testing.T, host client.Client, kube string) string {
 	return ""
 }
 
-// openFrontProxy lets this host reach the front proxy, once its pods run.
+// openFrontProxy makes the front proxy reachable from this host, once its pods run.
 func (in *installation) openFrontProxy(t *testing.T) {
 	t.Helper()
 	if in.route.clusterIP == "" {
@@ -85,7 +85,7 @@ func (in *installation) openFrontProxy(t *testing.T) {
 	}
 }
 
-// podAddress is host:port under which this host reaches a port of a pod.
+// podAddress returns the host:port at which this host reaches a port of a pod.
 func (in *installation) podAddress(t *testing.T, pod *corev1.Pod, port int) string {
 	t.Helper()
 	if in.route.clusterIP != "" {
@@ -127,7 +127,7 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// forward opens a port-forward that ends with the installation, and returns the local port. Port 0 takes any.
+// forward opens a port-forward that ends with the installation, and returns the local port. Port 0 selects any.
 func (in *installation) forward(t *testing.T, pod *corev1.Pod, localPort, podPort int) int {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(in.config)

@@ -19,7 +19,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// TestShardedInstallation walks an installation of three shards with a cache server from its manifests to its end.
+// TestShardedInstallation covers an installation of three shards with a cache server from its manifests to its
+// deletion.
 func TestShardedInstallation(t *testing.T) {
 	in := newInstallation(t, "development/sharded")
 	in.change = twoPods
@@ -41,7 +42,7 @@ func TestShardedInstallation(t *testing.T) {
 	t.Run("a deleted installation leaves no object", in.deletedInstallationLeavesNoObject)
 }
 
-// twoPods gives what tenants' requests go through two pods each, so that one can go at a time.
+// twoPods gives the servers in the path of tenants' requests two pods each, so that one can be replaced at a time.
 func twoPods(t *testing.T, u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "RootShard", "Shard", "FrontProxy":
@@ -49,7 +50,7 @@ func twoPods(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// forceShards lets Shards that an interrupted run has left go, with what is on them.
+// forceShards deletes Shards that an interrupted run has left, with the workspaces on them.
 func (in *installation) forceShards(ctx context.Context, t *testing.T) {
 	t.Helper()
 	shards := &operatorv1alpha1.ShardList{}
@@ -64,7 +65,7 @@ func (in *installation) forceShards(ctx context.Context, t *testing.T) {
 	}
 }
 
-// shardNames are the shards as the installation knows them.
+// shardNames are the names of the shards in the installation.
 var shardNames = []string{"root", "alpha", "beta"}
 
 const widgets = `
@@ -89,7 +90,7 @@ spec:
   - {group: example.com, name: widgets, schema: v1.widgets.example.com, storage: {crd: {}}}
 `
 
-// consumersOnOtherShards has a workspace on each shard that binds what one on alpha offers, and uses it.
+// consumersOnOtherShards creates a workspace on each shard that binds an export of alpha, and uses it.
 func (in *installation) consumersOnOtherShards(t *testing.T) {
 	provider := in.createWorkspaceOn(t, "root", "provider", "alpha")
 	provider.apply(t, widgets)
@@ -114,7 +115,7 @@ spec: {reference: {export: {path: "`+provider.path+`", name: widgets}}}`)
 	}
 }
 
-// providerLearnsAddresses waits until the endpoint slice has one address for each shard with a consumer.
+// providerLearnsAddresses waits until the endpoint slice has one URL for each shard with a consumer.
 func (in *installation) providerLearnsAddresses(t *testing.T) {
 	provider := newClient(t, inWorkspace(in.admin, "root:provider"))
 	eventually(t, time.Minute, "the addresses of all shards in the endpoint slice", func(ctx context.Context) error {
@@ -132,7 +133,8 @@ func (in *installation) providerLearnsAddresses(t *testing.T) {
 	})
 }
 
-// apply applies the documents of a manifest in a workspace. What was offered a moment ago may be unknown to a client.
+// apply applies the documents of a manifest in a workspace. It retries, because a resource that was just bound may be
+// missing in discovery.
 func (w workspace) apply(t *testing.T, manifest string) {
 	t.Helper()
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
@@ -146,8 +148,8 @@ func (w workspace) apply(t *testing.T, manifest string) {
 	}
 }
 
-// brokenVersionStops gives beta an image that does not exist: it stops there, says so, and beta's workspaces go on. What
-// is put back mends it.
+// brokenVersionStops gives beta an image that does not exist: the rollout stops there and its condition reports that,
+// while the workspaces of beta stay available. Restoring the image continues the rollout.
 func (in *installation) brokenVersionStops(t *testing.T) {
 	in.annotate(t, "RootShard", "root", operatorv1alpha1.AnnotationRolloutTimeout, "40s")
 	good := in.imageOf(t, "beta-shard-kcp")
@@ -166,7 +168,8 @@ func (in *installation) brokenVersionStops(t *testing.T) {
 	}
 }
 
-// shardWithWorkspacesStays deletes beta, which tells how many workspaces it waits for, and goes when they are gone.
+// shardWithWorkspacesStays deletes beta, which reports how many workspaces block its deletion, and is deleted after
+// them.
 func (in *installation) shardWithWorkspacesStays(t *testing.T) {
 	beta := &operatorv1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "beta", Namespace: namespace}}
 	if err := in.host.Delete(t.Context(), beta); err != nil {
@@ -197,7 +200,7 @@ func (in *installation) shardWithWorkspacesStays(t *testing.T) {
 		}
 		return nil
 	})
-	// Nothing new is placed there, and the others do not miss it.
+	// No new workspace is placed there, and the other shards are unaffected.
 	eventually(t, 3*time.Minute, "readiness without it", in.allReady)
 	in.createWorkspace(t, "root", "after-beta")
 }
@@ -232,7 +235,7 @@ func (in *installation) patch(t *testing.T, kind, name, patch string) {
 	}
 }
 
-// hasCondition is nil when a custom resource has a condition with this status and, unless it is "", this reason.
+// hasCondition returns nil when a custom resource has a condition with this status and, unless it is "", this reason.
 func (in *installation) hasCondition(ctx context.Context, kind, name, conditionType string, status metav1.ConditionStatus, reason string) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(operatorv1alpha1.SchemeGroupVersion.WithKind(kind))
@@ -249,7 +252,7 @@ func (in *installation) hasCondition(ctx context.Context, kind, name, conditionT
 	return nil
 }
 
-// operatorPod is the pod of the operator itself.
+// operatorPod returns the pod of the operator.
 func (in *installation) operatorPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods := &corev1.PodList{}

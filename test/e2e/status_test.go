@@ -21,8 +21,8 @@ import (
 	operatorv1alpha1 "github.com/atoll-dev/atoll/api/operator/v1alpha1"
 )
 
-// statusIsKstatus checks the three conditions and observedGeneration that kubectl wait, Argo CD and Flux go by, the phase
-// and the columns that people see.
+// statusIsKstatus checks the three conditions and observedGeneration that kubectl wait, Argo CD and Flux evaluate, the
+// phase and the printer columns.
 func (in *installation) statusIsKstatus(t *testing.T) {
 	for _, u := range in.customResources(t) {
 		observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
@@ -67,8 +67,8 @@ func (in *installation) customResources(t *testing.T) []*unstructured.Unstructur
 	return out
 }
 
-// dump writes what one needs to find out why a step failed: statuses, pods, events and the last lines of all logs, the
-// operator's too. It runs after the test's context has ended.
+// dump logs what is needed to find out why a step failed: statuses, pods, events and the last lines of all logs, the
+// operator's included. It runs after the test's context has ended.
 func (in *installation) dump(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

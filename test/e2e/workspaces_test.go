@@ -19,7 +19,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// workspaces are root:e2e and its two children, with equal names of everything in them.
+// workspaces are root:e2e and its two children, which hold objects of equal names.
 type workspaces struct {
 	org, a, b workspace
 }
@@ -45,7 +45,7 @@ func (in *installation) workspacesNest(t *testing.T) {
 	for _, w := range []workspace{in.data.a, in.data.b} {
 		w.fill(t)
 	}
-	// The name of the logical cluster leads to the same place as the path.
+	// The name of the logical cluster reaches the same objects as the path.
 	byName := newClient(t, inWorkspace(in.admin, in.data.a.cluster))
 	found := &corev1.ConfigMap{}
 	if err := byName.Get(t.Context(), client.ObjectKey{Namespace: sharedNamespace, Name: "object-0"}, found); err != nil {
@@ -56,13 +56,13 @@ func (in *installation) workspacesNest(t *testing.T) {
 	}
 }
 
-// createWorkspace creates a workspace of the universal type and waits until the front proxy leads into it.
+// createWorkspace creates a workspace of the universal type and waits until the front proxy routes to it.
 func (in *installation) createWorkspace(t *testing.T, parent, name string) workspace {
 	t.Helper()
 	return in.createWorkspaceOn(t, parent, name, "")
 }
 
-// createWorkspaceOn creates a workspace on a certain shard, or on any where shard is "".
+// createWorkspaceOn creates a workspace on a certain shard, or on any if shard is "".
 func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard string) workspace {
 	t.Helper()
 	c := newClient(t, inWorkspace(in.admin, parent))
@@ -76,7 +76,8 @@ func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard stri
 	if err := c.Create(t.Context(), ws); err != nil {
 		t.Fatalf("create workspace %s:%s: %v", parent, name, err)
 	}
-	// A second, as a rule. After a shard was killed its controllers first wait for the lease of the dead one to run out.
+	// Usually a second. After a shard was killed its controllers first wait for the lease of the dead process to
+	// expire.
 	eventually(t, 90*time.Second, "readiness of workspace "+parent+":"+name, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(ws), ws); err != nil {
 			return err
@@ -98,7 +99,8 @@ func (in *installation) createWorkspaceOn(t *testing.T, parent, name, shard stri
 	return out
 }
 
-// fill creates the shared namespace and the config maps in it. Each says in its data where it is; odd ones have a label.
+// fill creates the shared namespace and the config maps in it. The data of each names its workspace; odd ones have a
+// label.
 func (w workspace) fill(t *testing.T) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sharedNamespace}}
@@ -191,7 +193,7 @@ func (w workspace) readsItsOwn(t *testing.T) {
 	}
 }
 
-// watchSeesOneWorkspace writes to b before it writes to a. The watch in a must show the second write first.
+// watchSeesOneWorkspace writes to b before it writes to a. The first event of the watch in a must be the second write.
 func (in *installation) watchSeesOneWorkspace(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	list := &corev1.ConfigMapList{}
@@ -225,14 +227,14 @@ func (in *installation) watchSeesOneWorkspace(t *testing.T) {
 				t.Fatalf("the watch in %s (namespace %q) shows %s %+v, want %s of watched-0 of %s", a.path, scope.Namespace, event.Type, event.Object, want, a.path)
 			}
 		}
-		// The next watch starts after what this one saw.
+		// The next watch starts after the last event of this one.
 		if err := a.client.List(ctx, list, client.InNamespace(sharedNamespace)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// pagingStaysInOneWorkspace reads a in pages, and tries the token of a's first page in b.
+// pagingStaysInOneWorkspace reads a in pages, and sends the continue token of a's first page to b.
 func (in *installation) pagingStaysInOneWorkspace(t *testing.T) {
 	a, b := in.data.a, in.data.b
 	var all []corev1.ConfigMap

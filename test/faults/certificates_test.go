@@ -7,7 +7,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// TestCertificatesThatHaveExpired: a server whose certificate has expired is as good as away, and comes back with a new
+// TestCertificatesThatHaveExpired: a server whose certificate has expired is unavailable, and recovers with a new
 // certificate, without a restart.
 func TestCertificatesThatHaveExpired(t *testing.T) {
 	s := newSite(t, sharded.Options{})
@@ -29,7 +29,7 @@ func TestCertificatesThatHaveExpired(t *testing.T) {
 	s.finish()
 }
 
-// expire has a server run with a certificate that has expired: nobody keeps a connection from better days.
+// expire restarts a server with an expired certificate, so that no connection from before remains.
 func (s *site) expire(server string) {
 	s.Helper()
 	s.Kill(s.T, server)

@@ -26,10 +26,10 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// Clocks of servers, compared to that of the test, the root shard and the front proxy.
+// Clocks of servers, relative to that of the test, the root shard and the front proxy.
 const ahead, behind = 10 * time.Minute, -10 * time.Minute
 
-// byClock is where the clock differs. The test is skipped where that cannot be had.
+// byClock returns a place with a shifted clock. It skips the test where that is not supported.
 func byClock(t *testing.T, shift time.Duration) sharded.Place {
 	t.Helper()
 	if err := programs.Build(t.Context(), "../..", binaries, "./test/skew"); err != nil {
@@ -42,9 +42,9 @@ func byClock(t *testing.T, shift time.Duration) sharded.Place {
 	return sharded.Place{Command: command}
 }
 
-// TestClocksThatDiffer has 20 minutes between two shards, and the third in the middle. Shards judge what others say by
-// their own clock only, so that tenants notice nothing but in what has times in it that another server reads: tokens and
-// certificates.
+// TestClocksThatDiffer has 20 minutes between two shards, and the third in the middle. Shards measure the age of data
+// from others by their own clock only, so that tenants are affected only where another server evaluates timestamps:
+// tokens and certificates.
 func TestClocksThatDiffer(t *testing.T) {
 	s := newSite(t, sharded.Options{Places: map[string]sharded.Place{
 		alpha: byClock(t, ahead), beta: byClock(t, behind), sharded.CacheServer: byClock(t, behind),
@@ -76,7 +76,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	s.finish()
 }
 
-// hasClock expects that a server's clock differs as it should.
+// hasClock checks that a server's clock differs by a duration.
 func (s *site) hasClock(server string, by time.Duration) {
 	s.Helper()
 	config := s.Masters(s.T, server)
@@ -99,7 +99,7 @@ func (s *site) hasClock(server string, by time.Duration) {
 	})
 }
 
-// alive expects that all shards count as healthy, and get workspaces.
+// alive checks that all shards count as healthy, and receive workspaces.
 func (s *site) alive(prefix string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, "all shards are healthy", func(ctx context.Context) error {
@@ -121,8 +121,8 @@ func (s *site) alive(prefix string) {
 	}
 }
 
-// deletes expects of each shard that what is deleted there goes, with what it owns and what is in it, and the rest stays;
-// and that a tree of workspaces goes that is on all of them.
+// deletes checks on each shard that deleted objects disappear with their dependants and content while others stay, and
+// that a workspace tree that spans all shards is deleted.
 func (s *site) deletes(name string) {
 	s.Helper()
 	for _, shard := range s.Shards() {
@@ -207,15 +207,15 @@ func (s *site) gone(cluster string, object client.Object) {
 	})
 }
 
-// tokensByClock: a token says from when until when it is good, by the clock of the shard that signs it. Everybody else
-// allows for a minute of difference. Behind the front proxy only its clock counts besides.
+// tokensByClock: the validity period of a token follows the clock of the shard that signs it. All other servers
+// tolerate a minute of difference. Behind the front proxy only the proxy's clock counts besides.
 func (*site) tokensByClock(s *site) {
 	at := s.ServerURL
 	for _, shard := range s.Shards() {
 		s.answers(s.token(shard), at(shard), s.consumers[shard], http.StatusOK) // its own
 	}
 	s.answers(s.token(root), s.URL, s.consumers[root], http.StatusOK)
-	s.answers(s.token(beta), s.URL, s.consumers[beta], http.StatusOK) // it ends ten minutes early
+	s.answers(s.token(beta), s.URL, s.consumers[beta], http.StatusOK) // expires ten minutes early
 	s.answers(s.token(beta), at(alpha), s.consumers[alpha], http.StatusForbidden)
 	s.answers(s.token(root), s.URL, s.consumers[beta], http.StatusForbidden)
 	s.answers(s.token(root), s.URL, s.consumers[alpha], http.StatusForbidden)
@@ -227,7 +227,7 @@ func (*site) tokensByClock(s *site) {
 	for _, server := range []string{sharded.FrontProxy, root, beta} {
 		s.says(server, "not valid yet")
 	}
-	// A token out of a secret has no times.
+	// A token of a secret does not expire.
 	s.answers(s.lastingToken(alpha), s.URL, s.consumers[alpha], http.StatusOK)
 }
 
@@ -261,8 +261,8 @@ func (s *site) lastingToken(shard string) string {
 	return string(secret.Data[corev1.ServiceAccountTokenKey])
 }
 
-// answers expects a status of a request for what any account of a logical cluster may read in there: 401 for a token that
-// is not accepted, 403 for one of another logical cluster.
+// answers checks the status of a request that any account of a logical cluster may send there: 401 for a token that is
+// not accepted, 403 for one of another logical cluster.
 func (s *site) answers(token, url, cluster string, want int) {
 	s.Helper()
 	config := rest.AnonymousClientConfig(s.Masters(s.T, root))
@@ -287,7 +287,7 @@ func (s *site) get(config *rest.Config, url string, want int) {
 	}
 }
 
-// says expects a server to say something to its administrator. It may come after the answer that it is about.
+// says waits until the log of a server contains a message, which may be written after the response that it belongs to.
 func (s *site) says(server, want string) {
 	s.Helper()
 	shardtesting.Eventually(s.T, server+" tells its administrator", func(context.Context) error {
@@ -298,8 +298,8 @@ func (s *site) says(server, want string) {
 	})
 }
 
-// certificatesByClock: one that was issued a moment ago is not valid yet where the clock is behind. The front proxy, and
-// who else reaches that shard with a certificate that is some minutes old, is not concerned.
+// certificatesByClock: a certificate that was just issued is not valid yet where the clock is behind. The front proxy,
+// and other clients of that shard with a certificate that is some minutes old, are unaffected.
 func (*site) certificatesByClock(s *site) {
 	for shard, want := range map[string]int{root: http.StatusOK, alpha: http.StatusOK, beta: http.StatusUnauthorized} {
 		config, err := s.Layout().NewClient(s.ServerURL(shard), "just-now", "system:masters")

@@ -22,7 +22,7 @@ type member struct {
 	args []string
 }
 
-// startMembers runs an etcd of three members in a directory of the test's, and returns their client URLs.
+// startMembers runs an etcd of three members in a directory of the test, and returns their client URLs.
 func startMembers(t *testing.T) ([]*member, string) {
 	t.Helper()
 	if err := programs.Build(t.Context(), "../..", binaries, "./cmd/etcd"); err != nil {
@@ -42,7 +42,7 @@ func startMembers(t *testing.T) ([]*member, string) {
 		m.args = append(m.args, "--initial-cluster="+strings.Join(peers, ","))
 		m.run(t, directory)
 	}
-	for _, client := range clients { // a shard waits for its etcd, but not as long as a busy machine may take
+	for _, client := range clients { // a busy machine may take longer than a shard waits for its etcd
 		shardtesting.Eventually(t, "the member at "+client+" is healthy", func(ctx context.Context) error {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, client+"/health", nil)
 			if err != nil {
@@ -66,8 +66,8 @@ func (m *member) run(t *testing.T, directory string) {
 	m.Process = programs.StartAs(t, m.name, directory, filepath.Join(binaries, "etcd"), m.args...)
 }
 
-// TestAnEtcdMemberThatIsKilled: two of three members carry the shard. A request that is under way at the moment may
-// fail; what was acknowledged stays, and other shards do not notice.
+// TestAnEtcdMemberThatIsKilled: the shard works with two of three members. A request in flight at that moment may fail;
+// acknowledged writes stay, and other shards are unaffected.
 func TestAnEtcdMemberThatIsKilled(t *testing.T) {
 	members, urls := startMembers(t)
 	s := newSite(t, sharded.Options{Flags: map[string][]string{alpha: {"--etcd-servers=" + urls}}})

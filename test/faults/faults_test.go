@@ -33,7 +33,7 @@ func TestServersThatAreKilled(t *testing.T) {
 	s.finish()
 }
 
-// step runs a part of a test under its own name. Parts build on one another: when one fails, the rest is left out.
+// step runs a part of a test under its own name. Parts build on one another: when one fails, the rest is skipped.
 func (s *site) step(t *testing.T, name string, part func(*site)) {
 	t.Helper()
 	ok := t.Run(name, func(t *testing.T) {
@@ -46,8 +46,8 @@ func (s *site) step(t *testing.T, name string, part func(*site)) {
 	}
 }
 
-// cacheKilled: no request of a tenant fails, shards start without it, and what was asked for meanwhile happens when it
-// is back.
+// cacheKilled: no request of a tenant fails, shards start without the cache, and pending operations complete when it is
+// back.
 func (*site) cacheKilled(s *site) {
 	before := s.mark()
 	s.Kill(s.T, sharded.CacheServer)
@@ -65,7 +65,7 @@ func (*site) cacheKilled(s *site) {
 	s.ready("remote-without-cache")
 }
 
-// cacheEmptied: a cache that lost its data is filled again by the shards, and nobody takes what is missing for deleted.
+// cacheEmptied: shards refill a cache that lost its data, and do not treat missing objects as deleted.
 func (*site) cacheEmptied(s *site) {
 	before := s.mark()
 	s.Kill(s.T, sharded.CacheServer)
@@ -79,7 +79,7 @@ func (*site) cacheEmptied(s *site) {
 	s.serving(before, root, alpha, beta)
 }
 
-// rootKilled: the other shards go on, also through the proxy, and one that starts meanwhile serves.
+// rootKilled: the other shards serve, also through the proxy, and one that starts meanwhile serves, too.
 func (*site) rootKilled(s *site) {
 	before := s.mark()
 	s.Kill(s.T, root)
@@ -96,8 +96,8 @@ func (*site) rootKilled(s *site) {
 	s.workspace("after-root", beta)
 }
 
-// providersShardKilled: bound APIs go on working on the other shards, paths of the shard answer 503, and it comes back
-// with everything.
+// providersShardKilled: bound APIs keep working on the other shards, paths of the killed shard return 503, and it comes
+// back with all data.
 func (*site) providersShardKilled(s *site) {
 	before := s.mark()
 	s.Kill(s.T, alpha)
@@ -118,7 +118,7 @@ func (*site) providersShardKilled(s *site) {
 	s.ready("while-alpha-is-away")
 }
 
-// proxyKilled: who talks to shards directly does not notice; the proxy comes back with its whole index.
+// proxyKilled: clients of shards are unaffected; the proxy comes back with its whole index.
 func (*site) proxyKilled(s *site) {
 	s.Kill(s.T, sharded.FrontProxy)
 	for shard, cluster := range s.consumers {
@@ -135,7 +135,7 @@ func (*site) proxyKilled(s *site) {
 	s.recovers(root, alpha, beta)
 }
 
-// allKilled: a power failure. Everything starts at once, in no order.
+// allKilled: a power failure. All servers start at once, in no order.
 func (*site) allKilled(s *site) {
 	all := []string{sharded.FrontProxy, beta, alpha, root, sharded.CacheServer}
 	for _, name := range all {

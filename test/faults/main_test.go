@@ -1,6 +1,6 @@
-// Package faults breaks one part of a running installation after another, and holds what is left to its word: what must
-// go on working does so without a failed request, what was away comes back by itself, and no write that was
-// acknowledged is lost. The installation is three shards, a cache server and a front proxy, the real binaries.
+// Package faults breaks one part of a running installation after another, and checks the guarantees of the rest:
+// unaffected functions work without a failed request, a failed server recovers on its own, and no acknowledged write is
+// lost. The installation is three shards, a cache server and a front proxy, the real binaries.
 package faults
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/test/installation"
 )
 
-// binaries is where the programs are, built once.
+// binaries is the directory of the programs, built once.
 var binaries string
 
 func TestMain(m *testing.M) {

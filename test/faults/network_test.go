@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// Where the cache server is when it has a network of its own: a namespace, joined by one pair of interfaces.
+// Addresses of a cache server in a separate network: a network namespace, joined by one veth pair.
 const (
 	namespace     = "atoll-faults"
 	outsideDevice = "atoll-f0"
@@ -25,7 +25,7 @@ const (
 	inside        = "10.213.77.2"
 )
 
-// ip runs the tool of that name.
+// ip runs the ip command.
 func ip(arguments string) error {
 	if output, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %s: %w: %s", arguments, err, output)
@@ -33,13 +33,13 @@ func ip(arguments string) error {
 	return nil
 }
 
-// separateNetwork makes a network that ends with the test.
+// separateNetwork creates a network namespace that is removed with the test.
 func separateNetwork(t *testing.T) sharded.Place {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("making a network namespace needs root")
 	}
-	_ = ip("netns del " + namespace) // that of a run that was killed
+	_ = ip("netns del " + namespace) // left by a run that was killed
 	t.Cleanup(func() { _ = ip("netns del " + namespace) })
 	for _, step := range []string{
 		"netns add " + namespace,
@@ -57,8 +57,8 @@ func separateNetwork(t *testing.T) sharded.Place {
 	return sharded.Place{Address: inside, Command: []string{"ip", "netns", "exec", namespace}}
 }
 
-// TestANetworkThatIsCutBetweenShardsAndCache: packets vanish, and no connection is ever refused or closed. Tenants do not
-// notice; what was asked for meanwhile happens when the network is back.
+// TestANetworkThatIsCutBetweenShardsAndCache: packets are dropped, and no connection is refused or closed. Tenants are
+// unaffected; pending operations complete when the network is back.
 func TestANetworkThatIsCutBetweenShardsAndCache(t *testing.T) {
 	s := newSite(t, sharded.Options{Places: map[string]sharded.Place{sharded.CacheServer: separateNetwork(t)}})
 	before := s.mark()
@@ -77,7 +77,7 @@ func TestANetworkThatIsCutBetweenShardsAndCache(t *testing.T) {
 	s.finish()
 }
 
-// relay hands on connections, and what they carry after a delay.
+// relay forwards connections, with a delay for their data.
 type relay struct {
 	listener net.Listener
 	to       func() string
@@ -125,7 +125,7 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-// slow reads late.
+// slow delays reads.
 type slow struct {
 	net.Conn
 	relay *relay
@@ -137,11 +137,11 @@ func (s slow) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// TestASlowCache: every packet to and from the cache takes its time. Tenants do not notice, and what needs the cache
-// gets done, later.
+// TestASlowCache: every packet to and from the cache is delayed. Tenants are unaffected, and operations that need the
+// cache complete, later.
 func TestASlowCache(t *testing.T) {
 	var layout atomic.Pointer[sharded.Layout]
-	target := programs.FreeAddress(t) // until it is known, nobody is there
+	target := programs.FreeAddress(t) // refuses connections until the address of the cache is set
 	r := newRelay(t, func() string {
 		if l := layout.Load(); l != nil {
 			return strings.TrimPrefix(l.URL(sharded.CacheServer), "https://")

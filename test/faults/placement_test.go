@@ -30,12 +30,12 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// together is how many workspaces are made in a round, a few at a time.
+// together is the number of workspaces created in a round, atOnce how many concurrently.
 const together, atOnce = 30, 5
 
-// TestShardsThatAreKilledDuringPlacement: workspaces below one on alpha are created, and later deleted, while alpha, another
-// shard or both are killed at any moment of it. Every one that was acknowledged gets ready with one logical cluster, no
-// logical cluster is left that no workspace leads to, and in the end there is nothing.
+// TestShardsThatAreKilledDuringPlacement: workspaces below one on alpha are created, and later deleted, while alpha,
+// another shard or both are killed at any moment. Every acknowledged workspace becomes ready with one logical cluster,
+// no logical cluster is orphaned, and after the deletion nothing is left.
 func TestShardsThatAreKilledDuringPlacement(t *testing.T) {
 	s := newSite(t, sharded.Options{})
 	for n, round := range []struct {
@@ -59,8 +59,8 @@ func TestShardsThatAreKilledDuringPlacement(t *testing.T) {
 	s.finish()
 }
 
-// killedDuring has work done, kills shards at some moment of it, and starts them again. Work tells of each part that is
-// done.
+// killedDuring runs work, kills shards at some moment of it, and starts them again. work calls done for each completed
+// part.
 func (s *site) killedDuring(work func(done func()), shards ...string) {
 	s.Helper()
 	moment, wait := rand.Int64N(together), time.Duration(rand.Int64N(int64(200*time.Millisecond)))
@@ -75,7 +75,7 @@ func (s *site) killedDuring(work func(done func()), shards ...string) {
 		})
 	}()
 	<-reached
-	time.Sleep(wait) // for nothing: any moment will do
+	time.Sleep(wait) // not a wait for a state: any moment serves
 	for _, shard := range shards {
 		s.Kill(s.T, shard)
 		s.Logf("killed %s when %d of %d were acknowledged", shard, count.Load(), together)
@@ -110,7 +110,7 @@ func (s *site) newPlacements(parent string) *placements {
 	return p
 }
 
-// each does something for every workspace, a few at a time and until it succeeds.
+// each calls do for every workspace, a few concurrently, and retries until it succeeds.
 func (p *placements) each(done func(), do func(ctx context.Context, workspace *tenancyv1alpha1.Workspace) error) {
 	ctx, cancel := context.WithTimeout(shardtesting.In(p.Context(), p.parent), time.Minute)
 	defer cancel()
@@ -148,7 +148,7 @@ func (p *placements) create(done func()) {
 		if err := p.admin.Create(ctx, workspace); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		return nil // by the request before, whose answer was lost
+		return nil // done by the previous attempt, whose response was lost
 	})
 }
 
@@ -158,7 +158,7 @@ func (p *placements) delete(done func()) {
 	})
 }
 
-// settle waits until every workspace is ready, and leads to the only logical cluster that was made for it.
+// settle waits until every workspace is ready, and refers to the only logical cluster that was created for it.
 func (p *placements) settle() {
 	p.Helper()
 	var workspaces tenancyv1alpha1.WorkspaceList
@@ -225,7 +225,7 @@ func (p *placements) clusters(ctx context.Context) (map[string][]string, error) 
 	return found, nil
 }
 
-// silent waits until shards have nothing more to say to each other about these workspaces.
+// silent waits until no requests between shards about these workspaces are pending.
 func (p *placements) silent() {
 	p.Helper()
 	config := p.Masters(p.T, sharded.CacheServer)
@@ -262,7 +262,7 @@ func (p *placements) silent() {
 	}
 }
 
-// empty waits until the workspaces and everything that was in them is gone.
+// empty waits until the workspaces and all their content are deleted.
 func (p *placements) empty() {
 	p.Helper()
 	shardtesting.Eventually(p.T, "all workspaces go", func(ctx context.Context) error {
@@ -288,7 +288,7 @@ func (p *placements) empty() {
 	}
 }
 
-// strays returns an error if a shard has something in a logical cluster that does not exist.
+// strays returns an error if a shard stores objects in a logical cluster that does not exist.
 func strays(ctx context.Context, shard client.Client) error {
 	everywhere := logicalcluster.With(ctx, logicalcluster.Wildcard)
 	lists := []client.ObjectList{&corev1.NamespaceList{}, &corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &rbacv1.ClusterRoleBindingList{}}

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// leading is what a replica logs when it begins to run the controllers.
+	// leading is the log message of a replica that starts the controllers.
 	leading = "Leading: controllers start"
-	// takeover is how long a lease holds and some more, and far less than clocks differ.
+	// takeover is somewhat longer than the duration of a lease, and far less than clocks differ.
 	takeover = 30 * time.Second
 )
 
-// TestReplicasWhoseClocksDiffer: of two replicas of a shard one is ten minutes ahead. Each judges the lease by when it saw
-// it change: none takes it from one who lives, nor waits for ten minutes after one who died. What one has written, with
-// times from the future in it, the controllers of the other see to at once.
+// TestReplicasWhoseClocksDiffer: the clock of one of two replicas of a shard is ten minutes ahead. Each measures the
+// age of the lease from when it observed its last change: neither takes it from a running leader, nor waits ten minutes
+// after the end of one. The controllers of the other process without delay what one has written, with times from the
+// future in it.
 func TestReplicasWhoseClocksDiffer(t *testing.T) {
 	future := byClock(t, ahead)
 	_, urls := startMembers(t)
@@ -58,13 +59,13 @@ func TestReplicasWhoseClocksDiffer(t *testing.T) {
 	s.finish()
 }
 
-// replica is another replica of a shard, which has no part in what the front proxy sends.
+// replica is another replica of a shard, which receives no requests from the front proxy.
 type replica struct {
 	*programs.Process
 	admin client.Client
 }
 
-// replica starts one in a place.
+// replica starts another replica of a shard in a place.
 func (s *site) replica(of string, place sharded.Place) *replica {
 	s.Helper()
 	servers := s.Layout().Servers
@@ -104,7 +105,7 @@ func (s *site) leads(process *programs.Process) {
 	}
 }
 
-// works creates and deletes through a replica of alpha what controllers have to do with.
+// works creates and deletes, through a replica of alpha, objects that controllers process.
 func (s *site) works(through *replica, name string) {
 	s.Helper()
 	at := *s

@@ -20,14 +20,14 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// widgets are what the provider on shard alpha offers.
+// widgets are the resource that the provider on shard alpha exports.
 var widgets = schema.GroupResource{Group: "faults.example.com", Resource: "widgets"}
 
-// site is an installation with a consumer of the provider's API on each shard, each of which somebody writes into.
+// site is an installation with a consumer of the provider's API on each shard, and a writer for each consumer.
 type site struct {
 	*installation.Installation
 	*testing.T
-	// whole is the test that the servers live as long as, whatever part of it T is.
+	// whole is the test whose end stops the servers, whichever subtest T is.
 	whole    *testing.T
 	admin    client.Client
 	raw      rest.Interface
@@ -44,7 +44,7 @@ func newSite(t *testing.T, options sharded.Options) *site {
 	}
 	i := installation.StartWith(t, binaries, options)
 	config := i.Admin(t, "root")
-	config.Host = i.URL // the logical cluster is that of each request's context
+	config.Host = i.URL // requests carry the logical cluster in their context
 	admin, err := loopback.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func newSite(t *testing.T, options sharded.Options) *site {
 	return s
 }
 
-// workspace makes a workspace below root that lives on a shard, and returns its logical cluster.
+// workspace creates a workspace below root on a shard, and returns its logical cluster.
 func (s *site) workspace(name, shard string) string {
 	s.Helper()
 	return shardtesting.NewWorkspace(s.T, s.admin, "root", name, shardtesting.OnShard(shard)).Spec.Cluster
@@ -79,7 +79,7 @@ func (s *site) bind(cluster string) {
 // again starts a server that has ended.
 func (s *site) again(server string) { s.Restart(s.whole, server) }
 
-// requestWorkspace asks for a workspace and does not wait.
+// requestWorkspace creates a workspace and does not wait.
 func (s *site) requestWorkspace(name, shard string) *tenancyv1alpha1.Workspace {
 	s.Helper()
 	workspace := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -96,15 +96,15 @@ func (s *site) ready(name string) {
 	shardtesting.WaitReady(s.T, s.admin, "root", name)
 }
 
-// widget makes a bound object in a logical cluster.
+// widget creates a bound object in a logical cluster.
 func (s *site) widget(ctx context.Context, cluster, name string) error {
 	body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":%q}}`, widgets.Group, name)
 	return s.raw.Post().AbsPath("/clusters/"+cluster+"/apis/"+widgets.Group+"/v1/namespaces/default/"+widgets.Resource).
 		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx).Error()
 }
 
-// serving holds shards to their word that a fault elsewhere fails no request: it waits until writes have gone on for a
-// while, and fails if one has failed since the mark, or a bound object cannot be written.
+// serving checks that a fault of another server fails no request: it waits until writes have continued for a while, and
+// fails if one has failed since the mark, or a bound object cannot be written.
 func (s *site) serving(since mark, shards ...string) {
 	s.Helper()
 	const enough = 20
@@ -140,7 +140,7 @@ func (s *site) recovers(shards ...string) {
 	}
 }
 
-// status returns the code of the answer to a request for a logical cluster through the front proxy.
+// status returns the status of a request for a logical cluster through the front proxy, as an error.
 func (s *site) status(path string) error {
 	err := s.admin.List(shardtesting.In(s.Context(), path), &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}})
 	var status apierrors.APIStatus

@@ -14,10 +14,10 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// pace is how long a writer rests between two writes: faults are to be found, not limits.
+// pace is the pause between two writes of a writer: the tests look for faults, not for limits.
 const pace = 20 * time.Millisecond
 
-// writer writes into one logical cluster without end, and remembers what was acknowledged.
+// writer writes into one logical cluster until it is stopped, and records which writes were acknowledged.
 type writer struct {
 	cluster string
 	stop    func()
@@ -28,7 +28,7 @@ type writer struct {
 	last   error
 }
 
-// mark is how many requests had failed at a moment, by shard.
+// mark is the number of failed requests at a moment, by shard.
 type mark map[string]int
 
 func (s *site) mark() mark {
@@ -74,7 +74,7 @@ func (w *writer) run(ctx context.Context, c client.Client) {
 func (w *writer) took(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil || apierrors.IsAlreadyExists(err) { // a client that repeats a request by itself may meet its own write
+	if err == nil || apierrors.IsAlreadyExists(err) { // an automatic retry of the client may meet its own write
 		w.done = append(w.done, name)
 		return
 	}
@@ -100,7 +100,7 @@ func (w *writer) lastFailure() error {
 	return w.last
 }
 
-// finish ends all writers and looks for everything that was acknowledged. Tests call it while all servers run.
+// finish stops all writers and checks that every acknowledged write is there. Tests call it while all servers run.
 func (s *site) finish() {
 	s.Helper()
 	for shard, w := range s.writers {

@@ -51,7 +51,7 @@ type env struct {
 	t      *testing.T
 	client *http.Client
 	index  []string          // flags of the shared index
-	paths  map[string]string // to the shard of the workspace
+	paths  map[string]string // path to the shard of the workspace
 }
 
 func newEnv(t *testing.T, etcd *indextesting.Etcd) *env {
@@ -78,7 +78,7 @@ func newEnv(t *testing.T, etcd *indextesting.Etcd) *env {
 	return s
 }
 
-// expect waits until each path gets the status of its shard, 503 with Retry-After.
+// expect waits until a request for each path returns the status of its shard, 503 with Retry-After.
 func (s *env) expect(when string, status map[string]int) {
 	s.t.Helper()
 	for path, shard := range s.paths {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Direct has a client ask shards directly: each request for a logical cluster, by name or path, goes to the shard that has
-// it, and every other to the root shard. A path that only another shard could resolve is replaced by the name, as the
-// front proxy does it. Credentials stay what they are.
+// Direct returns a configuration whose clients send requests to shards directly: each request for a logical cluster, by
+// name or path, goes to the shard that has it, and every other to the root shard. A path that only another shard could
+// resolve is replaced by the name, as the front proxy does it. Credentials stay the same.
 func (i *Installation) Direct(t testing.TB, config *rest.Config) *rest.Config {
 	t.Helper()
 	shards := map[string]*url.URL{}
@@ -31,17 +31,17 @@ func (i *Installation) Direct(t testing.TB, config *rest.Config) *rest.Config {
 	return direct
 }
 
-// place is where a logical cluster is, and its name there.
+// place is the shard of a logical cluster, and its name or path there.
 type place struct{ shard, cluster string }
 
-// router sends requests to the shards that they are for.
+// router sends requests to the shards of their logical clusters.
 type router struct {
 	next   http.RoundTripper
 	shards map[string]*url.URL
 	find   func(path string) place
 
 	mu    sync.Mutex
-	known map[string]place // by name; paths may lead elsewhere later
+	known map[string]place // by name; paths may resolve to another place later
 }
 
 func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -56,7 +56,7 @@ func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// place returns where a logical cluster is, as far as it can be on a shard of its own.
+// place returns the place of a logical cluster, unless every shard can serve it.
 func (r *router) place(path string) place {
 	if path == "" || path == Root || strings.ContainsAny(path, "*%") || strings.HasPrefix(path, "system:") {
 		return place{}
@@ -72,7 +72,7 @@ func (r *router) place(path string) place {
 		defer r.mu.Unlock()
 		r.known[path] = at
 	}
-	if last := strings.LastIndex(path, ":"); at.shard == "" && last >= 0 { // the shard of the parent knows what it leads to
+	if last := strings.LastIndex(path, ":"); at.shard == "" && last >= 0 { // the shard of the parent resolves the rest
 		if at = r.place(path[:last]); at.shard != "" {
 			at.cluster += path[last:]
 		}

@@ -1,7 +1,8 @@
-// Package installation runs an installation for tests as operators run it: the real binaries, certificates and flags like
-// those of the operator, a tenant who comes through the proxy. There are three shards and a cache server, because more
-// than one shard is the normal case; StartSingle is for what one shard alone does. Tests of many requests through the
-// whole stack begin here; what can be seen at a shard alone uses shardserver/testing, which starts faster.
+// Package installation runs an installation for tests as operators run it: the real binaries, certificates and flags
+// like those of the operator, a tenant who connects through the proxy. There are three shards and a cache server,
+// because more than one shard is the normal case; StartSingle is for the behaviour of one shard alone. Tests of many
+// requests through the whole stack start here; behaviour of a single shard is tested with shardserver/testing, which
+// starts faster.
 package installation
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// Names in certificates, as the operator gives them.
+// Names in certificates, as the operator sets them.
 const (
 	adminName = "kcp-admin"
 	masters   = "system:masters"
@@ -39,7 +40,7 @@ const (
 
 // Installation is a number of running shards behind a running front proxy.
 type Installation struct {
-	// URL is where users reach the front proxy.
+	// URL is the URL of the front proxy.
 	URL string
 	// Shard is the base URL of the root shard.
 	Shard string
@@ -57,7 +58,7 @@ func Build(ctx context.Context, root, directory string) error {
 }
 
 // Start runs three shards, a cache server and a front proxy from the binaries in the directory bin until the test ends.
-// Additional flags go to every shard.
+// Additional flags are passed to every shard.
 func Start(t testing.TB, bin string, shardFlags ...string) *Installation {
 	t.Helper()
 	return StartWith(t, bin, sharded.Options{Shards: []string{Root, Alpha, Beta}, ShardFlags: shardFlags})
@@ -69,7 +70,7 @@ func StartSingle(t testing.TB, bin string, shardFlags ...string) *Installation {
 	return StartWith(t, bin, sharded.Options{Shards: []string{Root}, NoCache: true, ShardFlags: shardFlags})
 }
 
-// StartWith runs what the options say, in a directory and on ports of the test's own.
+// StartWith runs an installation with the given options, in a directory and on ports of the test.
 func StartWith(t testing.TB, bin string, options sharded.Options) *Installation {
 	t.Helper()
 	options.Directory, options.FreePorts, options.Validity = t.TempDir(), true, time.Hour
@@ -93,7 +94,7 @@ func StartWith(t testing.TB, bin string, options sharded.Options) *Installation 
 // Shards returns the names of the shards.
 func (i *Installation) Shards() []string { return i.layout.Shards() }
 
-// ServerURL returns where a shard, sharded.CacheServer or sharded.FrontProxy listens.
+// ServerURL returns the URL of a shard, of sharded.CacheServer or of sharded.FrontProxy.
 func (i *Installation) ServerURL(name string) string { return i.layout.URL(name) }
 
 // ShardOf returns the name of the shard that has the logical cluster at a path.
@@ -109,7 +110,7 @@ func (i *Installation) ShardOf(t testing.TB, path string) string {
 	return shard
 }
 
-// finder returns a function that tells where a logical cluster is; empty for what is nowhere.
+// finder returns a function that looks up the place of a logical cluster; it returns an empty place if no shard has it.
 func (i *Installation) finder(t testing.TB) func(path string) place {
 	t.Helper()
 	admin, err := rest.HTTPClientFor(i.client(t, i.URL, adminName, admins))
@@ -131,17 +132,17 @@ func (i *Installation) finder(t testing.TB) func(path string) place {
 	}
 }
 
-// Admin returns a client configuration of kcp's administrator at the front proxy, for the logical cluster at a path.
+// Admin returns a client configuration of the kcp administrator at the front proxy, for the logical cluster at a path.
 func (i *Installation) Admin(t testing.TB, path string) *rest.Config {
 	return shardtesting.At(i.client(t, i.URL, adminName, admins), path)
 }
 
-// User returns a client configuration of somebody at the front proxy, for the logical cluster at a path.
+// User returns a client configuration of a user at the front proxy, for the logical cluster at a path.
 func (i *Installation) User(t testing.TB, path, name string, groups ...string) *rest.Config {
 	return shardtesting.At(i.client(t, i.URL, name, groups...), path)
 }
 
-// Masters returns a client configuration of somebody in system:masters at a server, at its bare URL.
+// Masters returns a client configuration of a member of system:masters at a server, at its bare URL.
 func (i *Installation) Masters(t testing.TB, server string) *rest.Config {
 	return i.client(t, i.ServerURL(server), "shard-admin", masters)
 }
@@ -155,7 +156,7 @@ func (i *Installation) client(t testing.TB, url, name string, groups ...string) 
 	return config
 }
 
-// WriteKubeconfig writes a client configuration as a file for programs that want one.
+// WriteKubeconfig writes a client configuration to a file, for programs that need one.
 func WriteKubeconfig(t testing.TB, config *rest.Config, file string) {
 	t.Helper()
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
@@ -169,8 +170,8 @@ func WriteKubeconfig(t testing.TB, config *rest.Config, file string) {
 	}
 }
 
-// Layout is what the installation was made from.
+// Layout returns the layout of the installation.
 func (i *Installation) Layout() *sharded.Layout { return i.layout }
 
-// Directory is where the data of all servers is, each in a folder of its name.
+// Directory returns the data directory, which has one subdirectory per server.
 func (i *Installation) Directory() string { return i.directory }

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/test/sharded"
 )
 
-// readyTimeout is generous because tests share two cores.
+// readyTimeout is generous because tests run on machines with few processors.
 const readyTimeout = 2 * time.Minute
 
 // run runs a server until the test ends.
@@ -27,7 +27,7 @@ func (i *Installation) run(t testing.TB, server sharded.Server) {
 	i.processes[server.Name] = p
 }
 
-// Process returns the process of a server, the last one if there were several.
+// Process returns the most recent process of a server.
 func (i *Installation) Process(t testing.TB, name string) *programs.Process {
 	t.Helper()
 	i.mu.Lock()
@@ -47,7 +47,7 @@ func (i *Installation) Kill(t testing.TB, name string) {
 	p.Exit(t)
 }
 
-// Restart starts a server that has ended, with the data and the flags that it had, and more if given. It does not wait.
+// Restart starts a server that has ended, with its data and flags, and with more flags if given. It does not wait.
 func (i *Installation) Restart(t testing.TB, name string, more ...string) {
 	t.Helper()
 	server := i.server(t, name)

@@ -14,8 +14,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// NewWorkspace creates a universal workspace below root for somebody who is no administrator of kcp but may do
-// everything in there, and returns that tenant's client configuration, through the front proxy.
+// NewWorkspace creates a universal workspace below root for a tenant who is no kcp administrator but its administrator,
+// and returns that tenant's client configuration, through the front proxy.
 func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes ...func(*tenancyv1alpha1.Workspace)) *rest.Config {
 	t.Helper()
 	c, err := loopback.NewClient(i.client(t, i.URL, adminName, admins))
@@ -37,13 +37,13 @@ func (i *Installation) NewWorkspace(t testing.TB, name, tenant string, changes .
 	return config
 }
 
-// entitle makes somebody administrator of the workspace at a path.
+// entitle makes a user administrator of the workspace at a path.
 func (i *Installation) entitle(t testing.TB, path, tenant string) {
 	t.Helper()
 	i.bind(t, path, "tenant", "cluster-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant})
 }
 
-// Open lets everybody who is authenticated enter the workspace at a path. What they may do in there is another matter.
+// Open lets all authenticated users access the workspace at a path. It grants no permissions in it.
 func (i *Installation) Open(t testing.TB, path string) {
 	t.Helper()
 	i.bind(t, path, "everybody", "system:kcp:workspace:access", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"})

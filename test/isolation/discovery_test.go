@@ -13,7 +13,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// resource is one line of discovery, with the subresources below it.
+// resource is one resource in discovery, with its subresources.
 type resource struct {
 	metav1.APIResource
 	subresources []metav1.APIResource
@@ -26,12 +26,12 @@ func (r resource) version() string {
 	return r.Group + "/" + r.Version
 }
 
-// key is the name by which CRDs call a resource: "<plural>.<group>", without the dot for the legacy group.
+// key returns the name as in CRDs: "<plural>.<group>", without the dot for the legacy group.
 func (r resource) key() string { return strings.TrimSuffix(r.Name+"."+r.Group, ".") }
 
 func (r resource) has(verb string) bool { return slices.Contains([]string(r.Verbs), verb) }
 
-// everywhere is the path of the resource across namespaces.
+// everywhere returns the path of the resource across namespaces.
 func (r resource) everywhere() string {
 	prefix := "/apis/" + r.Group + "/" + r.Version
 	if r.Group == "" {
@@ -40,7 +40,7 @@ func (r resource) everywhere() string {
 	return prefix + "/" + r.Name
 }
 
-// collection is the path of the resource in the namespace of the test, if it has namespaces.
+// collection returns the path of the resource in the namespace of the test, if it is namespaced.
 func (r resource) collection() string {
 	path := r.everywhere()
 	if r.Namespaced {
@@ -86,7 +86,7 @@ func discovered(t *testing.T, config *rest.Config, of *side) []resource {
 	return found
 }
 
-// define creates a definition and waits until its resource answers.
+// define creates a definition and waits until its resource is served.
 func define(t *testing.T, of *side, name, definition string) {
 	t.Helper()
 	of.must(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)

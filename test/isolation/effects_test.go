@@ -13,7 +13,7 @@ import (
 
 const configMaps = "/api/v1/namespaces/" + namespace + "/configmaps"
 
-// TestEffectsStayInTheirWorkspace is about what one request sets off elsewhere: controllers, counters, hooks.
+// TestEffectsStayInTheirWorkspace covers indirect effects of a request: controllers, counters, webhooks.
 func TestEffectsStayInTheirWorkspace(t *testing.T) {
 	s := newSite(t)
 	defineKinds(t, s)
@@ -84,8 +84,8 @@ func quota(t *testing.T, s *site) {
 	s.b.must(t, http.MethodPost, in+"secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"one-more"}}`)
 }
 
-// owners gives each workspace an object whose owner, by name and UID, is in the other. It has no owner, so it goes; what
-// it names stays, and so does a dependant of the same name.
+// owners gives each workspace an object whose owner, by name and UID, is in the other. That owner does not exist in its
+// own workspace, so the object is collected; the named object stays, and so does a dependant of the same name.
 func owners(t *testing.T, s *site) {
 	uids := map[*side]string{}
 	for _, of := range []*side{s.a, s.b} {
@@ -132,8 +132,8 @@ func namespaces(t *testing.T, s *site) {
 	shardtesting.Eventually(t, "the namespace of b goes", s.b.gone(t, "/api/v1/namespaces/ending"))
 }
 
-// hooks puts a webhook that nobody answers and a policy that denies everything into a third workspace, which then
-// cannot write, while a and b can.
+// hooks registers, in a third workspace, a webhook without a server and a policy that denies everything: that workspace
+// then cannot write, while a and b can.
 func hooks(t *testing.T, s *site) {
 	c := s.newSide(t, "c")
 	c.must(t, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace))

@@ -13,7 +13,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// verbs are the probes by verb of discovery. Deletions come last: they end what the others look at.
+// verbs are the probes by verb of discovery. Deletions come last: they remove the objects that the others need.
 var verbs = []struct {
 	verb  string
 	probe func(*testing.T, *site, resource)
@@ -83,7 +83,7 @@ func TestEveryResourceAndVerbStaysInItsWorkspace(t *testing.T) {
 	}
 }
 
-// makeTwins creates the objects that the probes tell apart.
+// makeTwins creates the objects that the probes distinguish.
 func (r resource) makeTwins(t *testing.T, s *site) {
 	t.Helper()
 	if fixedNames[r.key()] != "" {
@@ -93,7 +93,7 @@ func (r resource) makeTwins(t *testing.T, s *site) {
 		for _, name := range []string{twin, "only-" + of.name} {
 			of.must(t, http.MethodPost, r.collection(), r.sample(t, of, r.name(name)))
 		}
-		if r.key() == "workspaces.tenancy.kcp.io" { // they go on changing until they are Ready
+		if r.key() == "workspaces.tenancy.kcp.io" { // workspaces change until they are Ready
 			for _, name := range []string{twin, "only-" + of.name} {
 				s.shard.WaitReady(t, of.cluster, name)
 			}
@@ -101,7 +101,7 @@ func (r resource) makeTwins(t *testing.T, s *site) {
 	}
 }
 
-// name returns what an object is called that the test knows by a short name.
+// name returns the name of the object for a short name of the test.
 func (r resource) name(short string) string {
 	switch {
 	case fixedNames[r.key()] != "":
@@ -111,7 +111,7 @@ func (r resource) name(short string) string {
 	case r.key() == "apiresourceschemas.apis.kcp.io":
 		return short + ".schemas.twins.example.com"
 	case r.key() == "apiexportendpointslices.apis.kcp.io":
-		return short + "-slice" // exports bring some of their own names
+		return short + "-slice" // exports create objects under their own names
 	case r.key() == "events.events.k8s.io":
 		return short + "-new" // the same objects as those of the legacy group
 	case r.Group == "apis.kcp.io" && r.Version == "v1alpha1" && r.Name != "apiconversions":
@@ -121,7 +121,7 @@ func (r resource) name(short string) string {
 	}
 }
 
-// state says what b holds: identity, marker, and whether it is being deleted.
+// state describes the objects of b: identity, marker, and whether it is being deleted.
 func (r resource) state(t *testing.T, s *site) []string {
 	t.Helper()
 	list := s.b.must(t, http.MethodGet, r.everywhere()+"?labelSelector="+ofTest, "").object(t)
@@ -135,7 +135,7 @@ func (r resource) state(t *testing.T, s *site) []string {
 	return lines
 }
 
-// answers is a condition: the path is served.
+// answers returns a condition: the path is served.
 func (s *side) answers(path string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
@@ -154,7 +154,7 @@ func (s *side) answers(path string) func(context.Context) error {
 	}
 }
 
-// sees fails the test if an answer given in a tells of b.
+// sees fails the test if a response in a reveals b.
 func (s *site) sees(t *testing.T, what string, got answer) {
 	t.Helper()
 	if strings.Contains(got.body, s.b.marker) || strings.Contains(got.body, s.b.cluster) {
@@ -165,7 +165,7 @@ func (s *site) sees(t *testing.T, what string, got answer) {
 	}
 }
 
-// wants is sees for an answer whose status is known.
+// wants is sees for a response whose status is given.
 func (s *site) wants(t *testing.T, what string, got answer, status ...int) {
 	t.Helper()
 	s.sees(t, what, got)
@@ -174,7 +174,7 @@ func (s *site) wants(t *testing.T, what string, got answer, status ...int) {
 	}
 }
 
-// defineKinds gives both workspaces a definition that they share to the letter, and one name with two meanings.
+// defineKinds creates an identical definition in both workspaces, and one name with two different definitions.
 func defineKinds(t *testing.T, s *site) {
 	t.Helper()
 	for _, of := range []*side{s.a, s.b} {
@@ -185,8 +185,8 @@ func defineKinds(t *testing.T, s *site) {
 	define(t, s.b, "secretthings.isolation.example.com", definition("secretthings", "SecretThing", `{"weight":{"type":"integer"}}`))
 }
 
-// shareKinds has a and b bind one export, and a third workspace another export of a resource of the same name. What the
-// third has carries the marker of b: it must not come to light in a either.
+// shareKinds has a and b bind one export, and a third workspace another export of a resource of the same name. The
+// objects of the third carry the marker of b: they must not be visible in a either.
 func shareKinds(t *testing.T, s *site) {
 	t.Helper()
 	shared := schema.GroupResource{Group: "shared.example.com", Resource: "sharedthings"}

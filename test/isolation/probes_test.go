@@ -67,7 +67,7 @@ func probeList(t *testing.T, s *site, r resource) {
 	}
 }
 
-// probeWatch changes b, then a: whoever watches a must see the second alone.
+// probeWatch changes b, then a: a watch in a must see the second alone.
 func probeWatch(t *testing.T, s *site, r resource) {
 	if !r.has("patch") {
 		t.Skip("its objects never change")
@@ -106,7 +106,7 @@ func probeWatch(t *testing.T, s *site, r resource) {
 	}
 }
 
-// probeCreate makes in a what b has already, which must work, and leave b alone.
+// probeCreate creates in a what exists in b, which must succeed, and leave b unchanged.
 func probeCreate(t *testing.T, s *site, r resource) {
 	if fixedNames[r.key()] != "" {
 		return
@@ -115,7 +115,8 @@ func probeCreate(t *testing.T, s *site, r resource) {
 	s.wants(t, "POST of the twin", s.a.do(t, http.MethodPost, r.collection(), r.sample(t, s.a, r.name(twin))), http.StatusConflict)
 }
 
-// probeUpdate puts the object of b, with its identity and version, where a has none, and where a has its own.
+// probeUpdate sends the object of b, with its UID and resourceVersion, to a name that does not exist in a, and to one
+// that does.
 func probeUpdate(t *testing.T, s *site, r resource) {
 	theirs := s.b.must(t, http.MethodGet, r.object(r.name(twin)), "").object(t)
 	metadata := theirs["metadata"].(map[string]any)
@@ -165,7 +166,7 @@ func probeDeleteCollection(t *testing.T, s *site, r resource) {
 	s.wants(t, "DELETE of the collection", s.a.do(t, http.MethodDelete, r.collection()+"?labelSelector="+ofTest, ""), http.StatusOK)
 }
 
-// probeSubresource tries every verb of a subresource at a name that only b has.
+// probeSubresource tries every verb of a subresource at a name that exists only in b.
 func probeSubresource(t *testing.T, s *site, r resource, sub metav1.APIResource) {
 	_, name, _ := strings.Cut(sub.Name, "/")
 	if fixedNames[r.key()] != "" {
@@ -192,13 +193,13 @@ func probeSubresource(t *testing.T, s *site, r resource, sub metav1.APIResource)
 		}
 		want := http.StatusNotFound
 		if r.Group == "apis.kcp.io" && r.Name != "apiexportendpointslices" {
-			want = http.StatusForbidden // nobody but masters has to do with the status of bindings and exports (contract 4)
+			want = http.StatusForbidden // only system:masters may write the status of bindings and exports (contract 4)
 		}
 		s.wants(t, verb+" of "+sub.Name+" at a name of b", s.a.do(t, method, path, body), want)
 	}
 }
 
-// probeReview tries what is answered and never stored.
+// probeReview tries resources that are answered and never stored.
 func probeReview(t *testing.T, s *site, r resource) {
 	if len(r.Verbs) != 1 || r.Verbs[0] != "create" {
 		t.Errorf("%s has verbs %v: neither stored nor a review", r.key(), r.Verbs)

@@ -14,14 +14,15 @@ import (
 	"testing"
 )
 
-// sample returns an object of the resource that the API accepts. Most kinds need nothing but a name; the others have
-// their least content here.
+// sample returns a valid object of the resource. Most kinds need nothing but a name; the minimal content of the others
+// is here.
 func (r resource) sample(t *testing.T, of *side, name string) string {
 	t.Helper()
 	metadata := map[string]any{
-		"name":        name,
-		"labels":      map[string]string{ofTest: "yes"},
-		"annotations": map[string]string{markerKey: of.marker, "kcp.io/cluster": "root"}, // the last is a lie that must have no effect
+		"name":   name,
+		"labels": map[string]string{ofTest: "yes"},
+		// The cluster annotation is false and must have no effect.
+		"annotations": map[string]string{markerKey: of.marker, "kcp.io/cluster": "root"},
 	}
 	if r.Namespaced {
 		metadata["namespace"] = namespace
@@ -48,7 +49,7 @@ func (r resource) sample(t *testing.T, of *side, name string) string {
 
 type fields = map[string]any
 
-// nowhere matches no resource that exists.
+// nowhere matches no existing resource.
 var nowhere = fields{"resourceRules": []fields{{"apiGroups": []string{"nowhere.example.com"}, "apiVersions": []string{"*"}, "resources": []string{"*"}, "operations": []string{"CREATE"}}}}
 
 var leastContent = map[string]fields{
@@ -101,7 +102,7 @@ var leastContent = map[string]fields{
 	"gadgets.isolation.example.com":       {"spec": fields{}},
 }
 
-// fixedNames are of kinds whose objects cannot have the names of the test.
+// fixedNames are the names of kinds whose objects cannot have the names of the test.
 var fixedNames = map[string]string{
 	"logicalclusters.core.kcp.io": "cluster",
 }

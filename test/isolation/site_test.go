@@ -33,8 +33,8 @@ type side struct {
 	client                *http.Client
 }
 
-// site is two workspaces on one shard of three, where they could meet. It is not the root shard; who provides APIs to them
-// is on a third one.
+// site is two workspaces on one shard of three, which is not the root shard. The provider of their APIs is on a third
+// one.
 type site struct {
 	root, shard, other *shardtesting.Shard
 	a, b               *side
@@ -68,7 +68,7 @@ func (s *site) newSideOn(t *testing.T, shardName string, shard *shardtesting.Sha
 	return &side{name: name, cluster: cluster, marker: "marker-of-" + name + "-" + cluster, url: config.Host, client: client}
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	body   string
@@ -83,7 +83,7 @@ func (a answer) object(t *testing.T) map[string]any {
 	return object
 }
 
-// metadata returns a text field of the object's metadata.
+// metadata returns a string field of the object's metadata.
 func (a answer) metadata(t *testing.T, field string) string {
 	t.Helper()
 	metadata, _ := a.object(t)["metadata"].(map[string]any)
