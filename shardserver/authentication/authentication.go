@@ -1,6 +1,6 @@
-// Package authentication tells who a request comes from: client certificates, identity headers of the front proxy,
-// tokens of files, administrators and service accounts, OpenID Connect and webhooks. Everything that upstream has is
-// upstream's; what is added is the logical cluster of a service account and the bound on identity headers (wall W7).
+// Package authentication authenticates requests: client certificates, identity headers of the front proxy, tokens of
+// files, administrators and service accounts, OpenID Connect and webhooks. It uses upstream's authenticators and adds
+// the logical cluster of service accounts and limits on the groups in identity headers.
 //
 // It must not decide what an identity may do (package authorization).
 package authentication
@@ -31,33 +31,33 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// DefaultIssuer is the issuer of service account tokens unless configured otherwise.
+// DefaultIssuer is the default issuer of service account tokens.
 const DefaultIssuer = "https://kcp.default.svc"
 
-// Config is what the authenticator is made of.
+// Config configures the authenticator.
 type Config struct {
-	// Stock is what the upstream flags yield (options.BuiltInAuthenticationOptions.ToAuthenticationConfig). Its
-	// ServiceAccountTokenGetter is not used; its SecretsWriter, which must send writes to the logical cluster of their
-	// context, enables tokens of Secrets (kubernetes.io/service-account-token). Bootstrap tokens are refused.
+	// Stock is the configuration of the upstream flags (options.BuiltInAuthenticationOptions.ToAuthenticationConfig).
+	// Its ServiceAccountTokenGetter is not used; its SecretsWriter, which must send writes to the logical cluster of
+	// their context, enables tokens of Secrets (kubernetes.io/service-account-token). Bootstrap tokens are refused.
 	Stock kubeauthenticator.Config
-	// Registry gives access to service accounts and secrets. Needed for service account tokens.
+	// Registry reads service accounts and secrets. It is required for service account tokens.
 	Registry *storage.Registry
-	// Proxy leads to all shards through the front proxy, as somebody who may read service accounts and their secrets. Nil
-	// leaves tokens of logical clusters of other shards unknown.
+	// Proxy is a client configuration for all shards through the front proxy, with the permission to read service
+	// accounts and their secrets. If it is nil, tokens of logical clusters of other shards are not authenticated.
 	Proxy *rest.Config
-	// Issuers, if given, verifies tokens of the issuers that workspace types bring (feature gate WorkspaceAuthentication).
+	// Issuers verifies tokens of the issuers of workspace types (feature gate WorkspaceAuthentication). It may be nil.
 	Issuers *issuers.Authenticators
-	// Types finds workspace types by path. Needed with Issuers.
+	// Types finds workspace types by path. It is required with Issuers.
 	Types *workspacetype.Index
-	// AdminTokens maps tokens to users, as written into admin.kubeconfig.
+	// AdminTokens maps the tokens of admin.kubeconfig to users.
 	AdminTokens map[string]*user.DefaultInfo
 }
 
-// New builds the authenticator. The context ends what it runs in the background (fetching the keys of OpenID Connect
-// issuers).
+// New builds the authenticator. The context ends its background work (fetching the keys of OpenID Connect issuers).
 //
-// The answer of the stock token authenticators never depends on the logical cluster of the request, so the stock token
-// cache in front of them may be keyed by the token alone. That of workspace issuers does, and they stand behind none.
+// The result of the stock token authenticators does not depend on the logical cluster of the request, so the stock
+// token cache in front of them may be keyed by the token only. The result of workspace issuers does, so they are not
+// cached.
 func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	stock := config.Stock
 	if stock.BootstrapToken {
@@ -98,7 +98,7 @@ func New(ctx context.Context, config Config) (authenticator.Request, error) {
 	return requester.Recorded(withAnonymous(stock.Anonymous, requests)), nil
 }
 
-// tokenAuthenticator joins the tokens that only a shard knows, or returns nil if there are none.
+// tokenAuthenticator returns the authenticator of admin and service account tokens, or nil if there are none.
 func tokenAuthenticator(config Config) (authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if len(config.AdminTokens) > 0 {
@@ -124,7 +124,7 @@ func tokenAuthenticator(config Config) (authenticator.Token, error) {
 	return joined, nil
 }
 
-// upstream builds what needs nothing of ours: token file, OpenID Connect, webhook.
+// upstream builds the authenticators of token file, OpenID Connect and webhook.
 func upstream(ctx context.Context, stock kubeauthenticator.Config) (authenticator.Request, error) {
 	stock.RequestHeaderConfig = nil
 	stock.ClientCAContentProvider = nil
@@ -137,8 +137,8 @@ func upstream(ctx context.Context, stock kubeauthenticator.Config) (authenticato
 	return request, nil
 }
 
-// withAnonymous finishes the chain as upstream does: who was authenticated is in system:authenticated; who sent no
-// credential may be anonymous; who sent a bad one is refused.
+// withAnonymous completes the chain like upstream: authenticated users are in system:authenticated; requests without
+// credentials may be anonymous; requests with invalid credentials are refused.
 func withAnonymous(config apiserver.AnonymousAuthConfig, requests []authenticator.Request) authenticator.Request {
 	known := group.NewAuthenticatedGroupAdder(union.New(requests...))
 	if !config.Enabled {

@@ -47,7 +47,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// accounts is a shard with the service account ns/sa in A and in B, and an authenticator for their tokens.
+// accounts is a shard with the service account ns/sa in A and in B, and an authenticator of their tokens.
 type accounts struct {
 	shard   *shardtest.Shard
 	request authenticator.Request
@@ -74,7 +74,7 @@ func newAccounts(t *testing.T) *accounts {
 			ServiceAccountIssuers:          []string{DefaultIssuer},
 			ServiceAccountPublicKeysGetter: keys,
 			APIAudiences:                   authenticator.Audiences{DefaultIssuer},
-			TokenSuccessCacheTTL:           0, // deletion must show at once
+			TokenSuccessCacheTTL:           0, // so that deletions take effect immediately
 		},
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *accounts) token(t *testing.T, of, in logicalcluster.Name, expires time.
 	return token
 }
 
-// bearer asks an authenticator about a token sent to a logical cluster.
+// bearer authenticates a token in a request to a logical cluster.
 func bearer(ctx context.Context, request authenticator.Request, token string) (user.Info, bool, error) {
 	req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api", nil)
 	if token != "" {
@@ -285,7 +285,7 @@ func TestInClusterRequestsGoToTheClusterOfTheirToken(t *testing.T) {
 	}
 }
 
-// proxyCertificate is a certificate authority and a client certificate that it signed.
+// proxyCertificate returns a certificate authority and a client certificate that it signed.
 func proxyCertificate(t *testing.T, name string) (ca, client *x509.Certificate) {
 	t.Helper()
 	key := newKey(t)
@@ -309,7 +309,7 @@ func proxyCertificate(t *testing.T, name string) (ca, client *x509.Certificate) 
 	return ca, client
 }
 
-// staticCA is a certificate authority that never changes.
+// staticCA is a CA content provider that never changes.
 type staticCA struct {
 	dynamiccertificates.CAContentProvider
 	pool *x509.CertPool
@@ -384,8 +384,8 @@ func TestAdminTokensAndAnonymous(t *testing.T) {
 	for name, tc := range map[string]struct {
 		anonymous bool
 		token     string
-		want      string // "": refused
-		fails     bool   // with an error, as for a credential that is wrong
+		want      string // empty: not authenticated
+		fails     bool   // with an error, as for invalid credentials
 	}{
 		"a known token":                       {true, "secret", "kcp-admin", false},
 		"a wrong token is not anonymous":      {true, "guess", "", true},

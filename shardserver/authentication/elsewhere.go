@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// Answers of other shards are remembered: what is there for foundTTL, what is not, or could not be asked, for missedTTL.
+	// foundTTL and missedTTL are how long responses of other shards are cached: objects, and errors including NotFound.
 	foundTTL, missedTTL = time.Minute, 10 * time.Second
-	// maxAnswers is how many of them are kept. Beyond it those that were not used for longest are asked for again.
+	// maxAnswers bounds the number of cached responses. The least recently used ones are evicted.
 	maxAnswers = 8192
-	// askTimeout bounds one question.
+	// askTimeout bounds one request.
 	askTimeout = 10 * time.Second
 )
 
-// explained says why something of a logical cluster that is not here was not found, where nobody could be asked.
+// explained adds to a NotFound error, if the logical cluster is on another shard, that access to other shards is not
+// configured.
 func explained(err error, here bool, cluster logicalcluster.Name) error {
 	if here || !apierrors.IsNotFound(err) {
 		return err
@@ -37,12 +38,13 @@ func explained(err error, here bool, cluster logicalcluster.Name) error {
 	return fmt.Errorf("logical cluster %q is not on this shard, and how to ask others is not configured (--external-logical-cluster-admin-kubeconfig): %w", cluster, err)
 }
 
-// everywhereGetter reads what a token is bound to, in the logical cluster of the context: here, or through the front
-// proxy where it is on another shard. Only tokens with a valid signature come this far.
+// everywhereGetter reads the objects that a token is bound to, in the logical cluster of the context: from this shard,
+// or through the front proxy if the logical cluster is on another shard. It is called for tokens with a valid signature
+// only.
 type everywhereGetter struct {
 	tokenGetter
 	registry *storage.Registry
-	// proxy leads to all shards; nil if nobody says how they are reached: then there is what is here.
+	// proxy is a client configuration for all shards. If it is nil, only objects of this shard are found.
 	proxy   *rest.Config
 	asking  singleflight.Group
 	answers *utilcache.LRUExpireCache
@@ -54,14 +56,14 @@ func newEverywhereGetter(registry *storage.Registry, proxy *rest.Config) *everyw
 	return &everywhereGetter{tokenGetter: newTokenGetter(registry), registry: registry, proxy: proxy, answers: utilcache.NewLRUExpireCache(maxAnswers)}
 }
 
-// question names what is asked for.
+// question is the key of a cached response.
 type question struct {
 	cluster         logicalcluster.Name
 	kind            string
 	namespace, name string
 }
 
-// answer is what was said, and is shared: copy before changing.
+// answer is a cached response. It is shared and must not be modified.
 type answer struct {
 	object any
 	err    error
@@ -81,7 +83,8 @@ func (g *everywhereGetter) GetServiceAccount(ctx context.Context, namespace, nam
 	})
 }
 
-// GetSecret returns a secret of another shard as one that has just been used: that it was is for its own shard to note.
+// GetSecret returns a secret of another shard with the label of a use today, because the last use is recorded by its
+// own shard.
 func (g *everywhereGetter) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	cluster, here, err := g.whose(ctx)
 	if err != nil {
@@ -115,7 +118,8 @@ func (g *everywhereGetter) whose(ctx context.Context) (logicalcluster.Name, bool
 	return cluster, here, err
 }
 
-// ask returns what is remembered, or asks the shard of the logical cluster. Who asks the same at one time asks once.
+// ask returns the cached response, or sends a request to the shard of the logical cluster. Concurrent calls for the
+// same object share one request.
 func ask[T any](g *everywhereGetter, of question, read func(context.Context, kubernetes.Interface) (T, error)) (T, error) {
 	var none T
 	said, known := g.answers.Get(of)
@@ -142,7 +146,7 @@ func ask[T any](g *everywhereGetter, of question, read func(context.Context, kub
 }
 
 func (g *everywhereGetter) asked(of question, read func(context.Context, kubernetes.Interface) (any, error)) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout) // nobody's own: others may wait for the answer
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout) // not that of a caller: other callers may share the request
 	defer cancel()
 	config := rest.CopyConfig(g.proxy)
 	config.Host = strings.TrimSuffix(config.Host, "/") + of.cluster.Path().URLPath()

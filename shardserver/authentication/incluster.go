@@ -8,12 +8,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// ShardedRequestHeader tells that a client knows of logical clusters: its path is taken as it is.
+// ShardedRequestHeader marks requests of clients that address logical clusters: their path is not rewritten.
 const ShardedRequestHeader = "X-Kubernetes-Sharded-Request"
 
-// WithInClusterRewrite sends a request of a stock in-cluster client, which knows nothing but a host and its service
-// account token, to the logical cluster of that token. It belongs in front of everything that reads the path; the
-// token is verified later, as any other.
+// WithInClusterRewrite rewrites requests of stock in-cluster clients, which are configured with a host and a service
+// account token only, to the logical cluster of that token. It must run before every filter that reads the path; the
+// token is verified later, like any other.
 func WithInClusterRewrite(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if cluster, ok := impliedCluster(req); ok {
@@ -23,8 +23,8 @@ func WithInClusterRewrite(handler http.Handler) http.Handler {
 	})
 }
 
-// wholeShard are the paths that have a meaning of their own without a logical cluster, and must keep it for service
-// accounts, which scrape and probe too.
+// wholeShard are paths with a meaning outside of logical clusters. They are not rewritten, because service accounts
+// scrape and probe them, too.
 var wholeShard = []string{"/metrics", "/healthz", "/livez", "/readyz"}
 
 func impliedCluster(req *http.Request) (logicalcluster.Name, bool) {

@@ -14,9 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// fromProxy believes the identity headers of a client certificate that the request header CA signed for an allowed
-// name, but for the groups that no header may yield. The front proxy drops these already; a shard does not rely on
-// it, so that a proxy's certificate alone gives no power over the shard itself.
+// fromProxy authenticates the identity headers of clients whose certificate the request header CA signed for an allowed
+// name, without the groups that headers must not yield. The front proxy removes these already; the shard does not rely
+// on that, so that a proxy's certificate alone gives no privileges on the shard itself.
 func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	stock := headerrequest.NewDynamicVerifyOptionsSecure(
 		config.CAContentProvider.VerifyOptions,
@@ -37,8 +37,8 @@ func fromProxy(config *authenticatorfactory.RequestHeaderConfig) authenticator.R
 }
 
 // exceptOfProxy skips the certificate authenticator for certificates that the request header CA signed. A front proxy
-// forwards a request without a credential as it came: its certificate then vouches for the connection and is nobody's
-// identity, so that the request is anonymous rather than wrong.
+// forwards a request without credentials unchanged: its certificate then authenticates the connection and is not the
+// identity of the request, which is anonymous rather than invalid.
 func exceptOfProxy(certificates authenticator.Request, config *authenticatorfactory.RequestHeaderConfig) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := certificates.AuthenticateRequest(req)
@@ -65,7 +65,7 @@ func ofProxy(req *http.Request, config *authenticatorfactory.RequestHeaderConfig
 	return err == nil
 }
 
-// withoutDirectGroups removes the groups that mean something only for clients that speak to the shard directly.
+// withoutDirectGroups removes the groups that are accepted on direct connections to the shard only.
 func withoutDirectGroups(u user.Info) user.Info {
 	return &user.DefaultInfo{
 		Name:   u.GetName(),

@@ -26,17 +26,16 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Claims by which a service account token names its logical cluster.
+// Claims of a service account token that name its logical cluster.
 const (
 	kubernetesClaim         = "kubernetes.io"
 	clusterNameInKubernetes = "clusterName"
 	legacyClusterNameClaim  = "kubernetes.io/serviceaccount/clusterName"
 )
 
-// NewTokenGenerator returns a generator of service account tokens that carry the logical cluster of the context. It
-// refuses to sign without one. Tokens for Secrets, known by their claims, are signed in the name of the issuer that
-// upstream gives them, all others in the name of issuer. The private key is what upstream accepts (RSA, ECDSA or an
-// opaque signer).
+// NewTokenGenerator returns a generator of service account tokens that contain the logical cluster of the context. It
+// returns an error if there is none. Tokens for Secrets, recognized by their claims, keep upstream's issuer; all others
+// have the given issuer. The private key is one that upstream accepts (RSA, ECDSA or an opaque signer).
 func NewTokenGenerator(issuer string, privateKey any) (serviceaccount.TokenGenerator, error) {
 	bound, err := serviceaccount.JWTTokenGenerator(issuer, privateKey)
 	if err != nil {
@@ -66,9 +65,9 @@ func (g tokenGenerator) GenerateToken(ctx context.Context, claims *jwt.Claims, p
 	return g.bound.GenerateToken(ctx, claims, extended)
 }
 
-// withClusterClaim adds the logical cluster where the kind of token has its other private claims: inside
-// "kubernetes.io" for bound tokens, beside "kubernetes.io/serviceaccount/..." for those of Secrets. The signer takes
-// no map but one of this very type; raw values keep numbers as they are.
+// withClusterClaim adds the logical cluster next to the other private claims of the kind of token: inside
+// "kubernetes.io" for bound tokens, beside "kubernetes.io/serviceaccount/..." for those of Secrets. The signer accepts
+// maps of this exact type only; raw values keep numbers unchanged.
 func withClusterClaim(private any, cluster logicalcluster.Name) (map[string]any, error) {
 	claims, err := asMap(private)
 	if err != nil {
@@ -104,13 +103,13 @@ func asMap(value any) (map[string]any, error) {
 	return fields, nil
 }
 
-// unverified is what a token says about itself before anybody has checked its signature.
+// unverified are the claims of a token before its signature is verified.
 type unverified struct {
 	issuer  string
-	cluster string // "" if the token names none
+	cluster string // empty if the token has no such claim
 }
 
-// peek reads a token without verifying it. It reports false for what is no JSON web token.
+// peek parses a token without verifying it. It returns false if it is not a JSON web token.
 func peek(token string) (unverified, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -137,8 +136,7 @@ func peek(token string) (unverified, bool) {
 	return unverified{issuer: claims.Issuer, cluster: cluster}, true
 }
 
-// serviceAccountTokens builds the authenticators of bound tokens and, where a writer of Secrets is given, of tokens
-// in Secrets.
+// serviceAccountTokens builds the authenticators of bound tokens and, with a writer of Secrets, of tokens in Secrets.
 func serviceAccountTokens(stock kubeauthenticator.Config, getter serviceaccount.ServiceAccountTokenGetter) ([]authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if stock.SecretsWriter != nil {
@@ -157,10 +155,10 @@ func serviceAccountTokens(stock kubeauthenticator.Config, getter serviceaccount.
 	return tokens, nil
 }
 
-// inOwnCluster lets the stock authenticator look for the service account of a token in the logical cluster that the
-// token names, whatever the logical cluster of the request. The claim is read before the signature is verified and
-// used for nothing but that lookup, which the stock authenticator makes only behind a valid signature, and so over a
-// claim that the signature covers.
+// inOwnCluster makes the stock authenticator look up the service account of a token in the logical cluster that the
+// token names, regardless of the logical cluster of the request. The claim is read before the signature is verified,
+// but only used for that lookup, which the stock authenticator makes after it has verified the signature that covers
+// the claim.
 func inOwnCluster(issuers []string, stock authenticator.Token) authenticator.Token {
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 		said, ok := peek(token)
@@ -189,8 +187,8 @@ func fromCluster(u user.Info, cluster logicalcluster.Name) user.Info {
 	return &user.DefaultInfo{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }
 
-// tokenGetter reads what a token is bound to, in the logical cluster of the context. What the watch cache does not
-// show yet is looked up again with the consistency of a client's GET, so that a fresh token works at once.
+// tokenGetter reads the objects that a token is bound to, in the logical cluster of the context. An object that the
+// watch cache does not have is read again consistently, so that a new token works immediately.
 type tokenGetter struct {
 	accounts *storage.Reader[*core.ServiceAccount]
 	secrets  *storage.Reader[*core.Secret]
@@ -225,12 +223,12 @@ func (g tokenGetter) GetSecret(ctx context.Context, namespace, name string) (*co
 	return &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: secret.Data, Type: corev1.SecretType(secret.Type)}, nil
 }
 
-// GetPod always fails: a logical cluster has no pods that a token could be bound to.
+// GetPod always fails: logical clusters have no pods that a token could be bound to.
 func (g tokenGetter) GetPod(_ context.Context, _, name string) (*corev1.Pod, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 }
 
-// GetNode always fails: a logical cluster has no nodes.
+// GetNode always fails: logical clusters have no nodes.
 func (g tokenGetter) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
 }

@@ -15,16 +15,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/workspacetype"
 )
 
-// workspaceTokens accepts the tokens of the issuers that the type of the request's workspace brings. What these are is
-// read from the watch cache for each token, so that changes count at once and for workspaces that exist.
+// workspaceTokens authenticates tokens of the issuers that the type of the request's workspace configures. The
+// configuration is read from the watch cache for each token, so that changes take effect immediately, for existing
+// workspaces, too.
 type workspaceTokens struct {
 	types          *workspacetype.Resolver
 	configurations *storage.Reader[*tenancyv1alpha1.WorkspaceAuthenticationConfiguration]
 	authenticators *issuers.Authenticators
 }
 
-// newWorkspaceTokens reads the watch cache, what other shards have published, and nothing else: whoever asks is not
-// authenticated yet, and must not be able to make the server read from etcd.
+// newWorkspaceTokens reads only the watch cache and replicas of other shards: the client is not authenticated yet and
+// must not be able to cause reads from etcd.
 func newWorkspaceTokens(registry *storage.Registry, types *workspacetype.Index, authenticators *issuers.Authenticators) authenticator.Token {
 	return &workspaceTokens{
 		types: workspacetype.NewResolver(workspacetype.Cached(registry, types)),
@@ -34,8 +35,8 @@ func newWorkspaceTokens(registry *storage.Registry, types *workspacetype.Index, 
 	}
 }
 
-// AuthenticateToken implements authenticator.Token. Its answer depends on the logical cluster of the context, so it must
-// not stand behind a cache of tokens.
+// AuthenticateToken implements authenticator.Token. The result depends on the logical cluster of the context, so it
+// must not be cached by token.
 func (t *workspaceTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() || cluster.IsSystem() {

@@ -21,7 +21,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestTokensOfAWorkspacesOwnIssuers follows a configuration from its creation to its end, over the port of a shard.
+// TestTokensOfAWorkspacesOwnIssuers covers the lifecycle of a configuration, through the API of a shard.
 func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 	s := shardtesting.Start(t, func(o *options.Options) { o.FeatureGates = []string{"WorkspaceAuthentication=true"} })
 	issuer := issuertest.Start(t)
@@ -41,7 +41,7 @@ func TestTokensOfAWorkspacesOwnIssuers(t *testing.T) {
 		}
 		return s.WaitReady(t, "root", name).Spec.Cluster
 	}
-	// The workspaces are there before anything says whom they accept.
+	// The workspaces are created before their issuers are configured.
 	own, foreign := create("own", "sso"), create("foreign", "universal")
 	for _, cluster := range []string{own, foreign} {
 		binding := &rbacv1.ClusterRoleBinding{

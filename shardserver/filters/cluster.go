@@ -1,7 +1,6 @@
-// Package filters holds the HTTP filters that make a stock API server one of many logical clusters: they resolve
-// "/clusters/<name|path>", put the name into the context, and keep shard-level endpoints and wildcard requests to
-// what they are for. Authentication, authorization and audit are the stock chain's; no filter here decides who may
-// do what.
+// Package filters contains the HTTP filters that extend a stock API server to many logical clusters: they resolve
+// "/clusters/<name|path>", put the name into the context, and restrict shard-level endpoints and wildcard requests.
+// Authentication, authorization and audit are the stock chain's; no filter here decides about permissions.
 package filters
 
 import (
@@ -21,31 +20,31 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/tenancy/mount"
 )
 
-// The reasons why a path leads to no logical cluster that this shard can serve.
+// Errors of paths that do not resolve to a logical cluster that this shard can serve.
 var (
 	errNotFound     = errors.New("no such workspace")
 	errElsewhere    = errors.New("the workspace lives on another shard")
 	errNotAvailable = errors.New("a workspace on the path is unavailable")
 )
 
-// mounted says that a path leads to a server elsewhere.
+// mounted is the error of a path that resolves to a mount of another server.
 type mounted struct {
-	in  logicalcluster.Name // the cluster that holds the mounted workspace
+	in  logicalcluster.Name // the logical cluster of the mounted workspace
 	url string
 }
 
 func (m *mounted) Error() string { return "the workspace is mounted from " + m.url }
 
-// Resolver finds the logical cluster that a path leads to, on this shard.
+// Resolver resolves paths to logical clusters on this shard.
 type Resolver interface {
-	// Resolve returns the name that the path leads to. Its errors are errNotFound, errElsewhere, errNotAvailable,
-	// a mounted, or a failure to read.
+	// Resolve returns the logical cluster of the path. Its errors are errNotFound, errElsewhere, errNotAvailable, a
+	// mounted, or a failure to read.
 	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
 }
 
-// WithCluster resolves the cluster of a request's URL into its context and strips it from the path. Names and the
-// wildcard pass unresolved: whether they exist is a matter of authorization. A request without /clusters/ passes
-// without a cluster. Endpoints of the whole shard, below a cluster, are what refused answers.
+// WithCluster resolves the logical cluster of a request's URL into its context and strips it from the path. Names and
+// the wildcard are not resolved: authorization checks whether they exist. A request without /clusters/ has no logical
+// cluster in its context. Requests to shard-level endpoints below a logical cluster are passed to refused.
 func WithCluster(handler, refused http.Handler, resolver Resolver, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		target, err := logicalcluster.FromURLPath(req.URL.Path)
@@ -76,7 +75,7 @@ func WithCluster(handler, refused http.Handler, resolver Resolver, serializer ru
 				respond(w, req, serializer, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), target.Path.String()))
 				return
 			case err != nil:
-				// Nobody is authenticated yet: what went wrong inside is for the log, not for the caller.
+				// The client is not authenticated yet: internal errors are logged and not returned.
 				klog.FromContext(req.Context()).Error(err, "Resolving a workspace path failed", "path", target.Path)
 				respond(w, req, serializer, apierrors.NewInternalError(errors.New("the workspace path cannot be resolved now")))
 				return
@@ -91,8 +90,8 @@ func WithCluster(handler, refused http.Handler, resolver Resolver, serializer ru
 	})
 }
 
-// below returns the request as one to a path in a logical cluster. Headers are shared: nobody reads those of the original
-// any more.
+// below returns the request with a logical cluster and a path in it. It shares the headers of the original, which is
+// not used afterwards.
 func below(req *http.Request, cluster logicalcluster.Name, path string) *http.Request {
 	scoped, at := req.WithContext(logicalcluster.With(req.Context(), cluster)), *req.URL
 	at.Path, at.RawPath = path, ""
@@ -100,7 +99,7 @@ func below(req *http.Request, cluster logicalcluster.Name, path string) *http.Re
 	return scoped
 }
 
-// serveMount passes a request on as one to a mount.
+// serveMount serves a request to a mount.
 func serveMount(w http.ResponseWriter, req *http.Request, handler http.Handler, to *mounted, rest string) {
 	_, escaped, _ := strings.Cut(strings.TrimPrefix(req.URL.EscapedPath(), "/clusters/"), "/")
 	target, err := mount.Target(to.url, "/"+escaped)
@@ -113,11 +112,11 @@ func serveMount(w http.ResponseWriter, req *http.Request, handler http.Handler, 
 	handler.ServeHTTP(w, scoped)
 }
 
-// shardLevel are the endpoints that tell of the whole process, hence of all tenants. They have no place below a
-// logical cluster, whose admin may do everything there.
+// shardLevel are the endpoints that expose the whole process, hence all tenants. They are not available below a logical
+// cluster, whose admin may access every path there.
 var shardLevel = []string{"/metrics", "/debug", "/logs", "/configz", "/statusz", "/flagz"}
 
-// IsShardLevel tells whether a path is one of these endpoints, or below one.
+// IsShardLevel reports whether a path is one of these endpoints, or below one.
 func IsShardLevel(path string) bool {
 	for _, prefix := range shardLevel {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {

@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// failing is a resolver whose storage is out of order.
+// failing is a resolver whose storage fails.
 type failing struct{ err error }
 
 func (f failing) Resolve(context.Context, logicalcluster.Path) (logicalcluster.Name, error) {

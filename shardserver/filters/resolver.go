@@ -14,15 +14,17 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/workspacepath"
 )
 
-// Look-ups in etcd that unknown paths may cause, for all clients together: nobody is authenticated yet.
+// Limits of consistent reads for paths that are not in the watch cache, over all clients: they are not authenticated
+// yet.
 const (
 	latestPerSecond = 50
 	latestBurst     = 50
 )
 
-// CachedResolver walks Workspace objects in the shard's watch cache, one look-up for each segment. It keeps nothing. A
-// workspace that the cache does not have, or not yet as it is, is looked up in etcd once, as long as that is asked for
-// rarely: who has just seen a workspace become Ready finds it, and who tries names costs the shard nothing.
+// CachedResolver resolves paths by Workspace objects in the shard's watch cache, one lookup for each segment. It keeps
+// no state. A workspace that the cache does not have, or shows without its logical cluster, is read from etcd once,
+// within a rate limit: a client that has just seen a workspace become Ready can use it, and guessing names causes no
+// load.
 type CachedResolver struct {
 	registry *storage.Registry
 	// shard is the name of this shard.
@@ -33,8 +35,7 @@ type CachedResolver struct {
 	mounts          bool
 }
 
-// NewResolver returns a resolver over the workspaces of the shard of that name. mounts tells whether paths may lead out
-// of it.
+// NewResolver returns a resolver over the workspaces of the named shard. mounts enables mounted workspaces.
 func NewResolver(registry *storage.Registry, shard string, mounts bool) *CachedResolver {
 	return &CachedResolver{
 		registry:        registry,
@@ -64,18 +65,18 @@ func (r *CachedResolver) Resolve(ctx context.Context, path logicalcluster.Path) 
 	return cluster, r.exists(logicalcluster.With(ctx, cluster), way.shard)
 }
 
-// way is what a resolution has passed.
+// way is the state of a resolution.
 type way struct {
 	resolver *CachedResolver
-	// unavailable says that a workspace cannot be entered now.
+	// unavailable is set if a workspace on the path is not available.
 	unavailable bool
-	// shard is the one that the last workspace leads to, at first that of the resolver.
+	// shard is the shard of the last workspace, initially that of the resolver.
 	shard string
-	// left says that a workspace led to another shard.
+	// left is set if the last workspace is scheduled to another shard.
 	left bool
 }
 
-// pass looks at one workspace. A path that ends in a mounted one ends there.
+// pass visits one workspace. A path whose last workspace is mounted resolves to the mount.
 func (w *way) pass(step workspacepath.Step) error {
 	workspace := step.Workspace
 	w.unavailable = w.unavailable || workspacepath.Unavailable(workspace)
@@ -90,7 +91,8 @@ func (w *way) pass(step workspacepath.Step) error {
 	return nil
 }
 
-// beyond is the answer to a path whose end this shard cannot see: elsewhere if it is known to lead to another shard.
+// beyond returns the error for a path whose end is not on this shard: errElsewhere if the path is known to lead to
+// another shard.
 func (r *CachedResolver) beyond(path logicalcluster.Path, passed *way) error {
 	switch {
 	case passed.unavailable:
@@ -98,7 +100,7 @@ func (r *CachedResolver) beyond(path logicalcluster.Path, passed *way) error {
 	case passed.left:
 		return errElsewhere
 	case !r.latest.Allow():
-		return errElsewhere // it is not cheap to tell, and who is told so asks again
+		return errElsewhere // the lookup below is expensive; clients retry after this error
 	}
 	for _, object := range r.registry.Elsewhere().List(r.logicalClusters.Resource(), logicalcluster.Wildcard) {
 		if cluster, ok := object.(*corev1alpha1.LogicalCluster); ok && cluster.Annotations[logicalcluster.PathAnnotationKey] == path.String() {
@@ -108,8 +110,9 @@ func (r *CachedResolver) beyond(path logicalcluster.Path, passed *way) error {
 	return errNotFound
 }
 
-// exists returns nil if the context's logical cluster is here. shard is the one that it should be on. A logical cluster
-// that the cache does not have and that cannot be looked up is called elsewhere, for then clients try again.
+// exists returns nil if the context's logical cluster is on this shard. shard is the one that it is scheduled to. For a
+// logical cluster that the cache does not have and that cannot be read from etcd now, it returns errElsewhere, so that
+// clients retry.
 func (r *CachedResolver) exists(ctx context.Context, shard string) error {
 	_, err := r.logicalClusters.Get(ctx, "", corev1alpha1.LogicalClusterName)
 	if !apierrors.IsNotFound(err) {
@@ -134,7 +137,7 @@ func (r *CachedResolver) workspace(ctx context.Context, in logicalcluster.Name, 
 	return workspace, err
 }
 
-// leadsElsewhere tells whether a workspace stands for a server that is known.
+// leadsElsewhere reports whether a workspace is a mount whose server is set.
 func leadsElsewhere(workspace *tenancyv1alpha1.Workspace) bool {
 	return workspace.Spec.Mount != nil && workspace.Spec.Cluster == "" && (workspace.Spec.URL != "" || workspace.Status.Phase == corev1alpha1.LogicalClusterPhaseUnavailable)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// WithResourceRules is the innermost filter, behind authorization: it keeps wildcard requests to list and watch, and
-// takes "<resource>:<identity>" apart, which leads to what is compiled in if it is stored with that identity, and else
-// is for the handlers below to find.
+// WithResourceRules is the innermost filter, after authorization: it restricts wildcard requests to list and watch, and
+// parses "<resource>:<identity>". A compiled-in resource that is stored with that identity is served as such; for other
+// resources the identity is put into the context for the handlers.
 func WithResourceRules(handler http.Handler, resources *storage.Registry, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -61,7 +61,7 @@ func notOverAllClusters(info *request.RequestInfo) error {
 }
 
 // withoutIdentity removes the identity from "<resource>:<identity>" in the path and the request info, and puts it into
-// the context unless what is compiled in has it.
+// the context unless it is that of a compiled-in resource.
 func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *storage.Registry) (*http.Request, error) {
 	resource, identity, ok := strings.Cut(info.Resource, ":")
 	if !ok {
@@ -87,7 +87,8 @@ func withoutIdentity(req *http.Request, info *request.RequestInfo, resources *st
 	return clone, nil
 }
 
-// compiledIn tells whether the context's logical cluster shows a compiled-in resource that is stored with an identity.
+// compiledIn reports whether the context's logical cluster serves a compiled-in resource that is stored with an
+// identity.
 func compiledIn(ctx context.Context, resources *storage.Registry, gr schema.GroupResource, identity string) bool {
 	builtin, err := resources.Get(gr)
 	return err == nil && builtin.Identity() == identity && resources.Shows(ctx, gr)

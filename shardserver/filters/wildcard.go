@@ -14,9 +14,9 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// withoutSchema refuses requests for the objects of an exported API in all logical clusters that do not say by which
-// identity they are stored: a name alone may mean another API in every logical cluster. Metadata have the same shape in all
-// of them.
+// withoutSchema refuses wildcard requests for objects of an exported API without its identity: the same name may be a
+// different API in every logical cluster. Metadata requests are permitted, because metadata have the same schema in
+// all.
 func withoutSchema(req *http.Request, info *request.RequestInfo, resources *storage.Registry) error {
 	gr := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 	compiledIn, err := resources.Get(gr)
@@ -28,7 +28,7 @@ func withoutSchema(req *http.Request, info *request.RequestInfo, resources *stor
 	return refused
 }
 
-// asksForMetadata tells whether what a client likes best are metadata alone.
+// asksForMetadata reports whether the preferred media type of the request is metadata only.
 func asksForMetadata(req *http.Request) bool {
 	best, _, _ := strings.Cut(req.Header.Get("Accept"), ",")
 	_, parameters, err := mime.ParseMediaType(best)

@@ -1,11 +1,11 @@
-// Package informer delivers what happens to the objects of a resource, in all logical clusters, to event handlers: first
-// everything that exists, then changes, and everything again after a watch ended and events may have been missed.
+// Package informer delivers the objects of a resource, in all logical clusters, to event handlers: first all that
+// exist, then changes, and all again after a watch ended and events may have been missed.
 //
-// It has the shape of client-go's informers with one difference: there is no local store. Objects come from the shard's
-// watch cache (storage.Reader) or from other shards' published objects, and are shared with them. A handler keeps what it
-// derives from them.
+// It differs from client-go's informers in one point: there is no local store. Objects come from the shard's watch
+// cache (storage.Reader) or from replicas of other shards, and are shared with them. Handlers keep what they derive
+// from them.
 //
-// What a handler does with the events does not belong here.
+// Handlers must not be implemented here.
 package informer
 
 import (
@@ -26,23 +26,23 @@ import (
 // (storage.Reader.WatchAll, for example). The watch may end at any time; the informer then starts another one.
 type WatchFunc func(context.Context) (watch.Interface, error)
 
-// EventHandler handles the events of an Informer, which calls one function at a time. Functions that are nil are skipped.
-// They must be quick, must not change objects and should not keep them. An error ends the watch: the informer lists
-// everything again after a backoff.
+// EventHandler handles the events of an Informer, which calls one function at a time. Functions that are nil are
+// skipped. They must return quickly, must not modify objects and should not retain them. An error ends the watch: the
+// informer lists everything again after a backoff.
 type EventHandler[T any] struct {
-	// OnReplace is called with everything that exists at a resource version: at the start, and whenever events may have
-	// been missed. What is not among the objects does not exist. Where objects of other shards are among them, the
-	// resource version is that of this shard's.
+	// OnReplace is called with all objects that exist at a resource version: at the start, and whenever events may have
+	// been missed. Objects that are not in the list do not exist. If the list contains objects of other shards, the
+	// resource version is still that of this shard.
 	OnReplace func(ctx context.Context, objects []T, resourceVersion string) error
-	// OnAdd, OnUpdate and OnDelete are called for each change after OnReplace. A deleted object has its last state and the
-	// resource version of the deletion.
+	// OnAdd, OnUpdate and OnDelete are called for each change after OnReplace. A deleted object has its last state and
+	// the resource version of the deletion.
 	OnAdd    func(ctx context.Context, object T) error
 	OnUpdate func(ctx context.Context, object T) error
 	OnDelete func(ctx context.Context, object T) error
 	// OnBookmark is called with a resource version up to which all changes were delivered.
 	OnBookmark func(resourceVersion string)
-	// OnDisconnect is called when the watch ended: from now on until the next OnReplace has returned, changes are missed.
-	// What fails closed is not synced for this time.
+	// OnDisconnect is called when the watch ended: changes are missed until the next OnReplace has returned. Handlers
+	// that fail closed are not synced during this time.
 	OnDisconnect func()
 }
 
@@ -72,7 +72,7 @@ func (i *Informer[T]) AddEventHandler(handler EventHandler[T]) {
 	i.handlers = append(i.handlers, handler)
 }
 
-// Run delivers events until the context ends. It is called once.
+// Run delivers events until the context ends. It must be called once.
 func (i *Informer[T]) Run(ctx context.Context) {
 	backoff := newBackoff()
 	for ctx.Err() == nil {
@@ -97,7 +97,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 2 * time.Second}
 }
 
-// HasSynced returns whether every handler has handled everything that existed at the start.
+// HasSynced reports whether every handler has handled all objects that existed at the start.
 func (i *Informer[T]) HasSynced() bool {
 	select {
 	case <-i.synced:
@@ -107,7 +107,7 @@ func (i *Informer[T]) HasSynced() bool {
 	}
 }
 
-// WaitForSync returns when HasSynced does, or with the context's error.
+// WaitForSync returns nil when HasSynced returns true, or the context's error.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error {
 	select {
 	case <-i.synced:
@@ -117,7 +117,7 @@ func (i *Informer[T]) WaitForSync(ctx context.Context) error {
 	}
 }
 
-// listAndWatch runs one watch until it ends, and returns whether all handlers have handled everything that existed.
+// listAndWatch runs one watch until it ends, and returns whether all handlers have handled the initial objects.
 func (i *Informer[T]) listAndWatch(ctx context.Context) (replaced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

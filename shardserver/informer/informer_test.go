@@ -96,7 +96,7 @@ func start(t *testing.T, existing ...string) *env {
 	}
 	before := goleak.IgnoreCurrent()
 	i := informer.New[metav1.Object](storagetest.ConfigMaps, storage.NewReader[*core.ConfigMap](registry, storagetest.ConfigMaps).WatchAll)
-	i.AddEventHandler(informer.EventHandler[metav1.Object]{}) // without functions
+	i.AddEventHandler(informer.EventHandler[metav1.Object]{}) // a handler without functions
 	i.AddEventHandler(e.recorder.handler())
 	if i.HasSynced() {
 		t.Error("HasSynced before Run")

@@ -12,7 +12,7 @@ import (
 
 var errEndedEarly = errors.New("the watch ended before its initial events did")
 
-// List returns everything that exists, from the initial events of a watch that is stopped after them.
+// List returns all objects, from the initial events of a watch that is stopped afterwards.
 func List[T any](ctx context.Context, start WatchFunc) ([]T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,21 +13,21 @@ import (
 
 // Clients are the clients of one process. They share one HTTP client, hence its connections.
 type Clients struct {
-	// Typed reads and writes the types of Scheme. It never asks for discovery.
+	// Typed reads and writes the types of Scheme. It never uses discovery.
 	Typed client.Client
 	// Kubernetes is for stock code that takes a clientset.
 	Kubernetes kubernetes.Interface
-	// Metadata lists and deletes objects of any resource without knowing their type.
+	// Metadata lists and deletes objects of any resource without their type.
 	Metadata metadata.Interface
 	// Dynamic reads objects of any resource as they are served.
 	Dynamic dynamic.Interface
-	// HTTP is what the others send with.
+	// HTTP is the HTTP client of the others.
 	HTTP *http.Client
 
 	shortcut *shortcut
 }
 
-// NewClients returns clients whose requests go to the logical cluster of their context, with the identity of config.
+// NewClients returns clients that send requests to the logical cluster of their context, with the identity of config.
 func NewClients(config *rest.Config) (*Clients, error) {
 	shortcut := new(shortcut)
 	clusterized := clusterize(config, shortcut)

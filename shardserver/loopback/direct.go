@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 )
 
-// shortcut leads writes to the handler of this process, for as long as there is one. They pass all that requests from
-// outside pass; what they are spared is to be framed, encrypted, sent, and read again by the same process. Everything
-// else takes the network: an answer is held as a whole, which lists and watches should not be.
+// shortcut passes writes to the handler of this process, while one is set. They run the same handler chain as requests
+// from outside, without framing, encryption and transfer. Other requests take the network: the response is buffered as
+// a whole, which is unsuitable for lists and watches.
 type shortcut struct{ handler atomic.Pointer[http.Handler] }
 
-// ServeDirectly gives the writes of these clients to handler, which serves the address that they were made for, until
-// the context ends.
+// ServeDirectly passes the writes of these clients to handler, which serves the address that they are configured for,
+// until the context ends.
 func (c *Clients) ServeDirectly(ctx context.Context, handler http.Handler) {
 	c.shortcut.handler.Store(&handler)
 	context.AfterFunc(ctx, func() { c.shortcut.handler.Store(nil) })
@@ -25,7 +25,7 @@ func (c *Clients) ServeDirectly(ctx context.Context, handler http.Handler) {
 
 var writes = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// handlerFor returns what serves a request in this process, nil if it has to take the network.
+// handlerFor returns the handler for a request, or nil if it has to take the network.
 func (s *shortcut) handlerFor(req *http.Request) http.Handler {
 	if s == nil || !slices.Contains(writes, req.Method) {
 		return nil
@@ -36,15 +36,16 @@ func (s *shortcut) handlerFor(req *http.Request) http.Handler {
 	return nil
 }
 
-// serve is one round trip without a network. The handler runs on the caller's goroutine, whose stack has grown to what
-// that takes by earlier ones.
+// serve is a round trip without a network. The handler runs on the caller's goroutine, which saves growing a new stack
+// for each request.
 func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error) {
-	// Nothing that the caller's context holds is for the handler, which finds out by itself who is asking for what.
+	// The handler must not inherit values of the caller's context, such as the user or the request info: it determines
+	// them itself.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(req.Context(), cancel)()
 	defer func() {
-		if r := recover(); r != nil { // the chain of filters has told more of it
+		if r := recover(); r != nil { // the filter chain has logged the details
 			err = fmt.Errorf("%s %s: the handler gave up: %v", req.Method, req.URL.Path, r)
 		}
 	}()
@@ -59,7 +60,7 @@ func serve(handler http.Handler, req *http.Request) (_ *http.Response, err error
 	return w.response(req), nil
 }
 
-// arrived returns a request as a server gets it from the network.
+// arrived returns a request as a server receives it from the network.
 func arrived(ctx context.Context, sent *http.Request) *http.Request {
 	at := &url.URL{Path: sent.URL.Path, RawPath: sent.URL.RawPath, RawQuery: sent.URL.RawQuery}
 	body := sent.Body
@@ -74,17 +75,17 @@ func arrived(ctx context.Context, sent *http.Request) *http.Request {
 	return req.WithContext(ctx)
 }
 
-// answer is what a handler has written so far.
+// answer is a buffered response.
 type answer struct {
 	header http.Header
-	code   int // 0 as long as it is not known
+	code   int // 0 until the header is written
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader implements http.ResponseWriter. What announces an answer only is nothing to wait for.
+// WriteHeader implements http.ResponseWriter. It ignores informational responses.
 func (a *answer) WriteHeader(code int) {
 	if a.code == 0 && code >= http.StatusOK {
 		a.code = code

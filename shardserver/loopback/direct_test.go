@@ -21,7 +21,7 @@ func inA(t *testing.T) context.Context {
 	return logicalcluster.With(t.Context(), logicalcluster.MustParseName("a"))
 }
 
-// direct returns clients of a server on the network, whose writes go to handler until the returned function is called.
+// direct returns clients of a server on the network, whose writes are passed to handler until end is called.
 func direct(t *testing.T, handler http.HandlerFunc) (clients *Clients, network *recorder, end context.CancelFunc) {
 	t.Helper()
 	network = &recorder{}
@@ -98,7 +98,7 @@ func TestReadsTakeTheNetworkAndSoDoWritesAfterTheEnd(t *testing.T) {
 		t.Errorf("a write took the network, which has seen %d requests", n)
 	}
 	end()
-	for n := remove(); n < 2; n = remove() { // what watches the context runs beside this
+	for n := remove(); n < 2; n = remove() { // the function that runs after the context is asynchronous
 	}
 }
 

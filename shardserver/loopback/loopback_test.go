@@ -19,7 +19,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// recorder answers every request with an empty object and remembers the last path that was asked for.
+// recorder responds to every request with an empty object and records the path.
 type recorder struct {
 	requests atomic.Int64
 	path     atomic.Value

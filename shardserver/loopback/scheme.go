@@ -16,7 +16,7 @@ import (
 	topologyv1alpha1 "github.com/atoll-dev/atoll/api/topology/v1alpha1"
 )
 
-// Scheme holds the types that the typed client knows: Kubernetes' own and kcp's. Nobody changes it.
+// Scheme contains the types of the typed client: those of Kubernetes and kcp. It must not be modified.
 var Scheme = newScheme()
 
 func newScheme() *runtime.Scheme {
@@ -32,7 +32,7 @@ func newScheme() *runtime.Scheme {
 		topologyv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types of one name: a fault of the build, not of the moment
+			panic(err) // two types of one name are a programming error
 		}
 	}
 	return scheme
@@ -57,8 +57,8 @@ var served = []schema.GroupVersion{
 	topologyv1alpha1.SchemeGroupVersion,
 }
 
-// clusterScoped are the kinds of the served groups that live in no namespace. A REST mapper built from a scheme cannot
-// know; asking the server would cost a discovery request before the first write.
+// clusterScoped are the cluster-scoped kinds of the served groups. A REST mapper built from a scheme has no scopes, and
+// discovery would need a request before the first write.
 var clusterScoped = sets.New(
 	"Namespace", "ComponentStatus", "Node", "PersistentVolume",
 	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",

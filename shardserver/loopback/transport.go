@@ -1,9 +1,9 @@
-// Package loopback is how the shard's own parts write (wall W6): through the shard's API, with its admission, audit
-// and validation, in the logical cluster of the context. One client serves all logical clusters; nothing is built per
-// cluster.
+// Package loopback provides the clients with which the shard's own components write: through the shard's API, with its
+// admission, audit and validation, in the logical cluster of the context. One client serves all logical clusters; there
+// is no per-cluster state.
 //
-// Reading goes through storage.Reader, not through here, except where the API must answer (discovery, dry run).
-// Nobody outside of the shard's process uses this package: its identity is the shard itself.
+// Reads use storage.Reader instead, except where the API is needed (discovery, dry run). Processes other than the shard
+// must not use this package: its identity is the shard itself.
 package loopback
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Clusterize returns a copy of config whose requests go to the logical cluster of their context
-// (logicalcluster.With). A request whose context has none fails before it is sent. The copy has no client-side rate
-// limit: the caller's queue is the limit.
+// Clusterize returns a copy of config whose requests go to the logical cluster of their context (logicalcluster.With).
+// A request whose context has none fails before it is sent. The copy has no client-side rate limit: the caller's queue
+// limits requests.
 func Clusterize(config *rest.Config) *rest.Config { return clusterize(config, nil) }
 
 func clusterize(config *rest.Config, shortcut *shortcut) *rest.Config {
@@ -26,7 +26,7 @@ func clusterize(config *rest.Config, shortcut *shortcut) *rest.Config {
 	clusterized.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, shortcut} })
 	clusterized.QPS = -1
 	clusterized.RateLimiter = nil
-	if clusterized.UserAgent == "" { // it names the field manager of what is written
+	if clusterized.UserAgent == "" { // it is the field manager of writes
 		clusterized.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	return clusterized
@@ -43,7 +43,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s %s: no logical cluster in the request's context", req.Method, req.URL.Path)
 	}
-	scoped := *req // a round tripper must leave the caller's request as it is
+	scoped := *req // a round tripper must not modify the caller's request
 	scoped.URL = inCluster(req.URL, cluster)
 	if handler := t.shortcut.handlerFor(&scoped); handler != nil {
 		return serve(handler, &scoped)
@@ -51,7 +51,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(&scoped)
 }
 
-// WrappedRoundTripper lets client-go find the transport below, to close its idle connections.
+// WrappedRoundTripper lets client-go find the wrapped transport, to close its idle connections.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func inCluster(original *url.URL, cluster logicalcluster.Name) *url.URL {

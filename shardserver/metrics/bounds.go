@@ -11,8 +11,8 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Series of the stock libraries that are by API, hence also by what definitions of tenants, or only URLs, call
-// themselves. Their number has to be bounded by what the shard brings.
+// Metrics of the stock libraries with API names as labels, which definitions of tenants, or merely URLs, choose. The
+// label values have to be limited to the APIs of the shard.
 var byAPI = []string{
 	"apiserver_requested_deprecated_apis", "apiserver_request_total", "apiserver_longrunning_requests",
 	"apiserver_request_duration_seconds", "apiserver_request_slo_duration_seconds", "apiserver_request_sli_duration_seconds",
@@ -33,7 +33,7 @@ var byAPI = []string{
 	"apiserver_storage_transformation_operations_total",
 }
 
-// Series that are by the names of tenants' objects, with the labels that hold these.
+// Metrics with names of tenants' objects as labels, and these labels.
 var byObject = map[string][]string{
 	"apiserver_admission_webhook_admission_duration_seconds":       {"name"},
 	"apiserver_admission_webhook_rejection_count":                  {"name"},
@@ -51,12 +51,12 @@ var byObject = map[string][]string{
 	"apiextensions_openapi_v3_regeneration_count":                  {"crd", "group", "version"},
 }
 
-// bounded says that Bound was called: what counts reads the bounds without a lock.
+// bounded ensures that bounds are set once: metrics read them without a lock.
 var bounded sync.Once
 
-// Bound makes labels that tenants choose the values of say "unexpected" for all but what the scheme knows. It is for the
-// whole process, and must come before anything is counted: a series remembers its bounds with its first value. The first
-// call alone does anything.
+// Bound makes labels whose values tenants choose have the value "unexpected" for all names that are not in the scheme.
+// It applies to the whole process and must be called before any metric is recorded: a metric reads its bounds at its
+// first value. Later calls have no effect.
 func Bound(scheme *runtime.Scheme) { bounded.Do(func() { bound(scheme) }) }
 
 func bound(scheme *runtime.Scheme) {
@@ -76,7 +76,7 @@ func bound(scheme *runtime.Scheme) {
 	metrics.SetLabelAllowList(bounds)
 }
 
-// subresources are those of the resources that a shard brings and of custom ones.
+// subresources are those of the shard's resources and of custom resources.
 var subresources = ",status,scale,finalize,approval,token,log,binding,eviction,exec,attach,portforward,proxy"
 
 // known returns the groups, versions and plural names of all kinds, each with the empty one, separated by commas.

@@ -9,7 +9,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/apiindex/bindings"
 )
 
-// sharing counts bindings and exports by what their status says. The counts are kept by those who follow them anyway.
+// sharing counts bindings and exports by status. The counts are maintained by the indexes.
 type sharing struct {
 	metrics.BaseStableCollector
 	shard    string

@@ -1,6 +1,6 @@
-// Package metrics serves a shard's /metrics: what the stock libraries count, and how many logical clusters and
-// workspaces there are, by phase. No series names a logical cluster (wall W2), so that their number does not grow with
-// workspaces. Who may read it is decided before, by authorization.
+// Package metrics serves a shard's /metrics: the metrics of the stock libraries, and the number of logical clusters and
+// workspaces by phase. No label contains the name of a logical cluster, so that the number of time series does not grow
+// with workspaces. Access is authorized before the handler.
 package metrics
 
 import (
@@ -25,13 +25,14 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// scrapeTimeout bounds the counting for one scrape, which reads the watch cache alone.
+// scrapeTimeout bounds the counting for one scrape, which reads the watch cache only.
 const scrapeTimeout = 10 * time.Second
 
-// Install serves /metrics and /metrics/slis, with what more collectors bring. The generic server's own (Config.EnableMetrics) must be off: its page is
-// the process's and knows no shard, of which tests run several in one process.
+// Install serves /metrics and /metrics/slis, with additional collectors. The handler of the generic server
+// (Config.EnableMetrics) must be disabled: it serves process-wide metrics without the name of the shard, and tests run
+// several shards in one process.
 func Install(on *mux.PathRecorderMux, registry *storage.Registry, shard string, more ...metrics.StableCollector) {
-	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("discarded")) // registers what the stock page shows
+	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("discarded")) // registers the metrics of the stock handler
 	own := metrics.NewKubeRegistry()
 	own.CustomMustRegister(append(more, newCollector(registry, shard))...)
 	page := metrics.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, own}, metrics.HandlerOpts{})
@@ -46,14 +47,14 @@ func Install(on *mux.PathRecorderMux, registry *storage.Registry, shard string, 
 	slis.SLIMetricsWithReset{}.Install(on)
 }
 
-// phases are those that are shown even if nothing is in them.
+// phases are reported even if their count is zero.
 var phases = []corev1alpha1.LogicalClusterPhaseType{
 	corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing, corev1alpha1.LogicalClusterPhaseReady,
 	corev1alpha1.LogicalClusterPhaseUnavailable, corev1alpha1.LogicalClusterPhaseInactive, corev1alpha1.LogicalClusterPhaseTerminating,
 	corev1alpha1.LogicalClusterPhaseDeleting,
 }
 
-// collector counts when it is asked, so that nothing is kept between.
+// collector counts at each scrape, so that it keeps no state.
 type collector struct {
 	metrics.BaseStableCollector
 	shard              string
@@ -103,7 +104,7 @@ func newCounted[T runtime.Object](registry *storage.Registry, resource schema.Gr
 	return counted[T]{storage.NewReader[T](registry, resource)}
 }
 
-// send counts and tells how many there are in all, or false if that could not be found out.
+// send sends the counts by phase and returns the total, or false if the objects could not be listed.
 func (c counted[T]) send(ctx context.Context, to chan<- metrics.Metric, description *metrics.Desc, shard string) (all int, ok bool) {
 	tally := &byPhase{Selector: labels.Everything(), count: map[string]int{}}
 	if _, err := c.reader.List(ctx, "", tally); err != nil {
@@ -120,8 +121,8 @@ func (c counted[T]) send(ctx context.Context, to chan<- metrics.Metric, descript
 	return all, true
 }
 
-// byPhase is a selector that counts what it is shown and selects nothing, so that no object is copied for the count.
-// Every object repeats its phase as a label.
+// byPhase is a selector that counts objects by phase and selects none, so that no object is copied for the count. Every
+// object has its phase as a label.
 type byPhase struct {
 	labels.Selector
 	count map[string]int
@@ -133,5 +134,5 @@ func (b *byPhase) Matches(of labels.Labels) bool {
 	return false
 }
 
-// Empty implements labels.Selector: one that selects everything would not be asked.
+// Empty implements labels.Selector. A selector that is empty would not be evaluated.
 func (b *byPhase) Empty() bool { return false }

@@ -26,7 +26,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// scrape returns the value of every series, by its name and labels.
+// scrape returns the value of every time series, by its name and labels.
 func scrape(t *testing.T, s *shardtesting.Shard) map[string]string {
 	t.Helper()
 	page, err := s.Kubernetes(t, s.Masters(t)).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
@@ -42,7 +42,7 @@ func scrape(t *testing.T, s *shardtesting.Shard) map[string]string {
 	return series
 }
 
-// use does in a workspace what its users do: every verb, a watch, a refusal, a review.
+// use sends typical requests to a workspace: every verb, a watch, a refused request, a review.
 func use(ctx context.Context, c kubernetes.Interface) error {
 	maps := c.CoreV1().ConfigMaps("default")
 	created, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
@@ -113,7 +113,7 @@ func comeAndGo(t *testing.T, s *shardtesting.Shard, prefix string, count int) {
 	})
 }
 
-// watchList watches objects from the first on, until what there was has come.
+// watchList watches objects and returns after the initial events.
 func watchList(t *testing.T, c rest.Interface, objects string) {
 	t.Helper()
 	stream, err := c.Get().AbsPath(objects).Param("watch", "true").Param("sendInitialEvents", "true").Param("allowWatchBookmarks", "true").
@@ -130,8 +130,8 @@ func watchList(t *testing.T, c rest.Interface, objects string) {
 	t.Fatal("the watch ended before what there was had come")
 }
 
-// countedByTheMinute tells whether a series is one for each kind that storage sets once a minute, hence sooner or later
-// after a start. It has nothing to do with workspaces.
+// countedByTheMinute reports whether a time series is one per kind that storage sets once a minute, hence at any time
+// after the start. It does not depend on workspaces.
 func countedByTheMinute(series string) bool {
 	return slices.ContainsFunc([]string{
 		"apiserver_storage_objects{", "apiserver_resource_objects{", "apiserver_resource_size_estimate_bytes{", "apiserver_storage_db_total_size_in_bytes{",
@@ -179,7 +179,7 @@ func TestMetricsOfAShard(t *testing.T) {
 		shardtesting.Eventually(t, "the counts", func(context.Context) error {
 			after := scrape(t, s)
 			for series, more := range map[string]int{
-				`kcp_apibinding_phase{phase="Bound",shard="root"}`:                                                      3, // two by its type
+				`kcp_apibinding_phase{phase="Bound",shard="root"}`:                                                      3, // two of its type
 				`kcp_apibinding_phase{phase="Binding",shard="root"}`:                                                    0,
 				`kcp_apibinding_condition_status{condition="Ready",shard="root",status="True"}`:                         3,
 				`kcp_apibinding_condition_status{condition="BindingResourceDeleteSuccess",shard="root",status="False"}`: 0,
@@ -202,13 +202,13 @@ func TestMetricsOfAShard(t *testing.T) {
 	})
 
 	t.Run("the page does not grow with workspaces", func(t *testing.T) {
-		// What exists once (a first deletion, a first conflict) is no cost of a workspace.
+		// Time series of first events (a first deletion, a first conflict) do not depend on the number of workspaces.
 		comeAndGo(t, s, "warm", 40)
 		before := scrape(t, s)
 		comeAndGo(t, s, "more", 200)
 		after := scrape(t, s)
-		// An answer that did not come up before (a race that ends in 404, say) may bring a series of its own. There are as
-		// many of them as kinds, verbs and codes, so what matters is that they are few and name nobody.
+		// A status code that did not occur before (a race that ends in 404, for example) may add a time series. Their
+		// number is bounded by kinds, verbs and codes, so the test requires that they are few and contain no names.
 		const few = 20
 		grown := 0
 		for series := range after {
@@ -244,7 +244,7 @@ func TestMetricsOfAShard(t *testing.T) {
 				return c.Post().AbsPath(objects).Body([]byte(object)).Do(ctx).Error()
 			})
 			for _, path := range []string{objects, objects + "/a", objects + "/a/" + word, "/apis/" + word + "/v1/" + word, "/api/v1/" + word, "/" + word} {
-				_ = c.Get().AbsPath(path).Do(t.Context()).Error() // most are not found
+				_ = c.Get().AbsPath(path).Do(t.Context()).Error() // most do not exist
 			}
 			_ = c.Patch(types.ApplyYAMLPatchType).AbsPath(objects+"/b").Param("fieldManager", word).Body([]byte(strings.Replace(object, `"a"`, `"b"`, 1))).Do(t.Context()).Error()
 			watchList(t, c, objects)
@@ -264,7 +264,7 @@ func TestMetricsOfAShard(t *testing.T) {
 		for series := range scrape(t, s) {
 			counted = counted || strings.HasPrefix(series, "apiserver_request_total{") && strings.Contains(series, `resource="unexpected"`)
 			if _, ok := before[series]; !ok {
-				grown++ // an answer that did not come up before
+				grown++ // a status code that did not occur before
 				t.Logf("new: %s", series)
 			}
 			if strings.Contains(series, "word") {

@@ -11,7 +11,7 @@ import (
 // Battery is a named set of optional bootstrap content.
 type Battery string
 
-// The batteries of the contract.
+// The batteries, named as in kcp.
 const (
 	BatteryAdmin          Battery = "admin"
 	BatteryWorkspaceTypes Battery = "workspace-types"
@@ -21,7 +21,7 @@ const (
 
 var allBatteries = []Battery{BatteryAdmin, BatteryMetricsViewer, BatteryUser, BatteryWorkspaceTypes}
 
-// Batteries is the set that is switched on.
+// Batteries is the set of enabled batteries.
 type Batteries map[Battery]bool
 
 // Names returns the set's names, sorted.
@@ -36,13 +36,13 @@ func (b Batteries) Names() []string {
 	return names
 }
 
-// DefaultBatteries returns what is on when nothing is said.
+// DefaultBatteries returns the batteries that are enabled by default.
 func DefaultBatteries() []string {
 	return []string{string(BatteryAdmin), string(BatteryWorkspaceTypes)}
 }
 
-// ParseBatteries reads a plain list, which replaces the default, or a list where every item carries '+' or '-',
-// which changes it. Mixing both, an unknown name, or a battery without one that it needs is an error.
+// ParseBatteries parses a plain list, which replaces the default, or a list in which every item has a prefix '+' or
+// '-', which changes the default. Mixing both, an unknown name, or a battery without one that it requires is an error.
 func ParseBatteries(values []string) (Batteries, error) {
 	set := Batteries{}
 	differential := 0
@@ -63,7 +63,7 @@ func ParseBatteries(values []string) (Batteries, error) {
 		on := !strings.HasPrefix(value, "-")
 		name := Battery(strings.TrimLeft(value, "+-"))
 		if name == "" && differential == 0 {
-			continue // an empty list switches all off
+			continue // an empty list disables all
 		}
 		if !slices.Contains(allBatteries, name) {
 			return nil, fmt.Errorf("--batteries-included: got %q, want one of %v", value, allBatteries)

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// checkFiles makes sure that every file which a flag names can be read, so that the error names the flag and not
-// only the file, and comes before anything is generated or started.
+// checkFiles checks that every file that a flag names is readable, so that the error names the flag and precedes
+// generating or starting anything.
 func (c *completed) checkFiles() error {
 	var errs []error
 	for _, given := range c.namedFiles() {
@@ -28,7 +28,7 @@ func (c *completed) checkFiles() error {
 	return joinErrors(errs)
 }
 
-// flagFile is a flag, without its dashes, and the file that it names.
+// flagFile is a flag, without dashes, and the file that it names.
 type flagFile struct{ flag, file string }
 
 func (c *completed) namedFiles() []flagFile {

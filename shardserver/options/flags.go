@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 
 	"github.com/atoll-dev/atoll/internal/embeddedetcd"
 	"github.com/atoll-dev/atoll/shardserver/admission"
 )
 
-// upstreamFlags are the flags of stock option sets that a shard takes, by exact name or by prefix ("--etcd-*").
-// Everything else that those sets would add stays unknown, so that no flag is accepted that does nothing.
+// upstreamFlags are the flags of stock option sets that a shard supports, by exact name or by prefix ("--etcd-*").
+// Other flags of those sets are not registered, so that no flag is accepted without effect.
 var upstreamFlags = []string{
 	"audit-log-*", "audit-webhook-*", "audit-policy-file",
 	"anonymous-auth", "api-audiences", "authentication-config", "authentication-token-webhook-*", "client-ca-file",
@@ -27,10 +27,10 @@ var upstreamFlags = []string{
 	"v", "vmodule", "logging-format", "log-flush-frequency", "profiling", "contention-profiling", "debug-socket-path",
 }
 
-// refusedFlags match a prefix above and still are not taken: nothing here reads them.
+// refusedFlags match a prefix above but are not registered, because they have no effect here.
 var refusedFlags = map[string]bool{
 	"service-account-signing-endpoint": true,
-	// All keys of a shard are in one etcd: logical clusters are counted, emptied and moved by ranges of keys.
+	// All keys of a shard must be in one etcd: logical clusters are counted, purged and moved by key ranges.
 	"etcd-servers-overrides": true,
 }
 

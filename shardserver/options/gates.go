@@ -10,22 +10,22 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// Feature gates. Those of kcp are off unless switched on.
+// Feature gates. Those of kcp are disabled by default.
 const (
-	// GateWorkspaceMounts lets a workspace stand for a server elsewhere (Workspace.spec.mount).
+	// GateWorkspaceMounts enables workspaces that are mounts of other servers (Workspace.spec.mount).
 	GateWorkspaceMounts = "WorkspaceMounts"
-	// GateWorkspaceAuthentication lets a workspace type bring token issuers of its own.
+	// GateWorkspaceAuthentication enables token issuers of workspace types.
 	GateWorkspaceAuthentication = "WorkspaceAuthentication"
-	// GateCacheAPIs serves cache.kcp.io, by which objects of a workspace are offered for reading on all shards.
+	// GateCacheAPIs serves cache.kcp.io, which publishes objects of a workspace for reading on all shards.
 	GateCacheAPIs = "CacheAPIs"
-	// GateDeprecatedURLs lists in the status of APIExports the addresses that APIExportEndpointSlices have.
+	// GateDeprecatedURLs adds the URLs of APIExportEndpointSlices to the status of APIExports.
 	GateDeprecatedURLs = "EnableDeprecatedAPIExportVirtualWorkspacesUrls"
-	// GateCBOR is the gate of Kubernetes behind which objects are read and written as CBOR. Upstream has it off; here it
-	// is on. What is stored is not changed by it.
+	// GateCBOR is the gate of Kubernetes that enables CBOR as a media type. It is disabled by default upstream and
+	// enabled here. It does not change the storage encoding.
 	GateCBOR = string(features.CBORServingAndStorage)
 )
 
-// gates are the feature gates that are known and whether this version has what is behind them.
+// gates are the feature gates, and whether this version implements them.
 var gates = map[string]bool{
 	GateCBOR:                    true,
 	GateCacheAPIs:               true,
@@ -37,8 +37,8 @@ var gates = map[string]bool{
 
 func knownGates() []string { return slices.Sorted(maps.Keys(gates)) }
 
-// ParseFeatureGates reads Name=true|false pairs, the last of a name counting, and returns the gates that are on. A
-// gate whose feature this version does not have may be switched off, and nothing else.
+// ParseFeatureGates parses Name=true|false pairs, the last of a name taking precedence, and returns the enabled gates.
+// A gate that this version does not implement can only be disabled.
 func ParseFeatureGates(values []string) (map[string]bool, error) {
 	on := map[string]bool{GateCBOR: true}
 	for _, value := range values {
@@ -60,7 +60,7 @@ func ParseFeatureGates(values []string) (map[string]bool, error) {
 	return on, nil
 }
 
-// applyUpstream hands those gates on that Kubernetes reads. They are of the whole process.
+// applyUpstream sets the gates that Kubernetes libraries read. They apply to the whole process.
 func applyUpstream(on map[string]bool) error {
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{GateCBOR: on[GateCBOR]}); err != nil {
 		return fmt.Errorf("--feature-gates: %w", err)
@@ -68,5 +68,5 @@ func applyUpstream(on map[string]bool) error {
 	return nil
 }
 
-// FeatureEnabled tells whether a feature gate is on. A name that is no gate is off.
+// FeatureEnabled reports whether a feature gate is enabled. An unknown gate is disabled.
 func (c *completed) FeatureEnabled(name string) bool { return c.features[name] }

@@ -1,5 +1,5 @@
-// Package options turns the command line of a shard into a checked, completed configuration (wall W9). It starts
-// nothing and opens no port; it creates files only below the root directory.
+// Package options parses, validates and completes the configuration of a shard from its command line. It starts nothing
+// and opens no port except a listener for a free port, if requested; it creates files only below the root directory.
 package options
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// Defaults of the contract that clients rely on.
+// Defaults that clients of kcp rely on.
 const (
 	DefaultRootDirectory = ".kcp"
 	DefaultSecurePort    = 6443
@@ -34,7 +34,7 @@ const (
 	DefaultIssuer        = "https://kcp.default.svc"
 )
 
-// Options are what the flags of a shard set. Use New for defaults, AddFlags to bind, Complete to check.
+// Options are the values of a shard's flags. Use New for defaults, AddFlags to bind, Complete to validate.
 type Options struct {
 	RootDirectory string
 
@@ -54,7 +54,7 @@ type Options struct {
 	Home          HomeOptions
 	// RunVirtualWorkspaces serves virtual workspaces below /services/.
 	RunVirtualWorkspaces bool
-	// SharedIndex is where front proxies read what is on this shard, if there is one.
+	// SharedIndex configures the shared index from which front proxies read the content of this shard. It may be nil.
 	SharedIndex *sharedindex.Options
 
 	Objects ObjectOptions
@@ -67,19 +67,19 @@ type Options struct {
 	BatteriesIncluded []string
 	// FeatureGates is the raw value of --feature-gates.
 	FeatureGates []string
-	// RootCAFile is published as kube-root-ca.crt. Empty means the serving certificate's own chain.
+	// RootCAFile is published as kube-root-ca.crt. If empty, the chain of the serving certificate is.
 	RootCAFile string
-	// ServiceAccountPrivateKeyFile signs service account tokens.
+	// ServiceAccountPrivateKeyFile is the key that signs service account tokens.
 	ServiceAccountPrivateKeyFile string
-	// ProfilerAddress serves pprof on a plain listener of its own when set.
+	// ProfilerAddress is the address of a separate plain listener for pprof; empty disables it.
 	ProfilerAddress string
-	// BindFreePort picks a free port; it needs --secure-port=0.
+	// BindFreePort binds to a free port; it requires --secure-port=0.
 	BindFreePort bool
 
 	unused unusedOptions
 }
 
-// ShardOptions say who this shard is and how it is reached.
+// ShardOptions configure the identity of this shard and its connections to others.
 type ShardOptions struct {
 	Name                string
 	BaseURL             string
@@ -87,18 +87,18 @@ type ShardOptions struct {
 	VirtualWorkspaceURL string
 	ClientCertFile      string
 	ClientKeyFile       string
-	// RootIdentitiesFile seeds the identities of the root exports.
+	// RootIdentitiesFile contains the initial identities of the root exports.
 	RootIdentitiesFile string
-	// RootKubeconfig leads a shard that is not root to the one that is, CacheKubeconfig any shard to its cache server. A
-	// root shard without one runs a cache server itself.
+	// RootKubeconfig is the kubeconfig with which other shards connect to the root shard, CacheKubeconfig the one for
+	// the cache server. A root shard without CacheKubeconfig runs a cache server itself.
 	RootKubeconfig, CacheKubeconfig string
-	// MaxLogicalClusters and MaxObjects are how much the shard is to hold: new workspaces go elsewhere from then on. 0 is
-	// any number.
+	// MaxLogicalClusters and MaxObjects are the capacity of the shard: when it is reached, new workspaces are scheduled
+	// to other shards. 0 is unlimited.
 	MaxLogicalClusters, MaxObjects int64
-	// MaxObjectsOfAnother is how many objects are taken that one other shard has published. 0 is any number.
+	// MaxObjectsOfAnother is the quota for objects that one other shard publishes. 0 is unlimited.
 	MaxObjectsOfAnother int64
 
-	// The kubeconfigs below are how shards reach each other; with one shard the loopback does it all.
+	// The kubeconfigs below connect shards to each other; a single shard uses the loopback instead.
 	LogicalClusterAdminKubeconfig         string
 	ExternalLogicalClusterAdminKubeconfig string
 }
@@ -111,28 +111,28 @@ type ControllerOptions struct {
 	LeaderElectionName      string
 }
 
-// ObjectOptions bound how many objects a logical cluster may hold.
+// ObjectOptions configure the limit of objects per logical cluster.
 type ObjectOptions struct {
-	// DefaultLimit is for logical clusters without a limit of their own; 0 is none.
+	// DefaultLimit applies to logical clusters without a limit of their own; 0 is unlimited.
 	DefaultLimit int64
-	// ScanInterval is the time between two counts of all keys.
+	// ScanInterval is the interval of counting all keys.
 	ScanInterval time.Duration
 }
 
-// AdmissionOptions change which admission plug-ins run and how.
+// AdmissionOptions configure the admission plug-ins.
 type AdmissionOptions struct {
-	// Enable and Disable name plug-ins; what they are called, package admission knows.
+	// Enable and Disable are names of plug-ins, as in package admission.
 	Enable, Disable []string
 	// ConfigFile is a file of kind AdmissionConfiguration, or empty.
 	ConfigFile string
 }
 
-// AuthorizationOptions configure what stands in front of RBAC.
+// AuthorizationOptions configure the authorizers before and beside RBAC.
 type AuthorizationOptions struct {
 	AlwaysAllowPaths []string
-	// Order lists the authorizers in the order in which they are asked.
+	// Order lists the authorizers in evaluation order.
 	Order []string
-	// WebhookConfigFile switches the webhook on.
+	// WebhookConfigFile is the kubeconfig of the webhook; empty disables it.
 	WebhookConfigFile                            string
 	WebhookVersion                               string
 	WebhookAuthorizedTTL, WebhookUnauthorizedTTL time.Duration
@@ -151,7 +151,7 @@ type AdminAuthOptions struct {
 	TokenHashPath  string
 }
 
-// New returns the options with their defaults. The root directory comes first because other defaults follow it.
+// New returns the options with their defaults. The root directory is a parameter because other defaults depend on it.
 func New(rootDirectory string) *Options {
 	o := &Options{
 		RootDirectory:  rootDirectory,
@@ -185,10 +185,10 @@ func New(rootDirectory string) *Options {
 	}
 	o.Etcd.StorageConfig.Transport.ServerList = []string{embeddedetcd.InProcess}
 	o.Etcd.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
-	// The deletion of a collection has a minute, as any request. One object after the other, that is too short for some
-	// thousand of them on a busy shard.
+	// Deleting a collection is limited to a minute, like any request. With one worker, that is too short for thousands
+	// of objects on a busy shard.
 	o.Etcd.DeleteCollectionWorkers = 4
-	// Without a period of grace, an open watch holds up the shutdown for as long as a request may take.
+	// Without a grace period, open watches delay the shutdown by up to the request timeout.
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = 2 * time.Second
 	o.SecureServing.BindPort = DefaultSecurePort
 	o.SecureServing.BindAddress = net.IPv4zero
@@ -203,21 +203,21 @@ func New(rootDirectory string) *Options {
 	return o
 }
 
-// completed is what Complete makes of Options; only Complete can.
+// completed is the result of Complete, which alone can create it.
 type completed struct {
 	*Options
 	Batteries  Batteries
 	Embedded   bool
 	ExternalIP string
-	// features are the feature gates that are on; FeatureEnabled reads them.
+	// features are the enabled feature gates; see FeatureEnabled.
 	features map[string]bool
 }
 
-// Completed options are checked and free of gaps.
+// Completed options are validated and have all defaults.
 type Completed struct{ *completed }
 
-// Complete fills the gaps, creates the root directory and generated keys, and checks everything. Its errors name
-// the flag, what it got and what it wants.
+// Complete sets defaults, creates the root directory and generated keys, and validates everything. Its errors contain
+// the flag, its value and the expected value.
 func (o *Options) Complete() (Completed, error) {
 	batteries, err := ParseBatteries(o.BatteriesIncluded)
 	if err != nil {
@@ -278,13 +278,13 @@ func (c *completed) completeServing() error {
 		c.SecureServing.Listener, c.SecureServing.BindPort = listener, port
 	}
 	if c.RootDirectory == "" && c.SecureServing.ServerCert.CertKey.CertFile == "" {
-		c.SecureServing.ServerCert.CertDirectory = "" // the pair then lives in memory only
+		c.SecureServing.ServerCert.CertDirectory = "" // keeps the generated pair in memory only
 	}
 	ip := c.SecureServing.BindAddress
 	if ip.IsUnspecified() {
 		var err error
 		if ip, err = c.SecureServing.DefaultExternalAddress(); err != nil {
-			ip = net.IPv4(127, 0, 0, 1) // a host without a route to anywhere is still reached from itself
+			ip = net.IPv4(127, 0, 0, 1) // a host without a route is reachable on loopback only
 		}
 	}
 	c.ExternalIP = ip.String()

@@ -13,7 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// parse builds options from a command line, on loopback and below a fresh root directory.
+// parse parses a command line into options, with loopback addresses and a new root directory.
 func parse(t *testing.T, args ...string) (*Options, error) {
 	t.Helper()
 	o := New(filepath.Join(t.TempDir(), "root"))
@@ -159,7 +159,7 @@ func TestParseBatteries(t *testing.T) {
 func TestParseFeatureGates(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   []string
-		want []string // the gates that are on
+		want []string // the enabled gates
 		err  string
 	}{
 		"nothing leaves all of kcp off":          {nil, []string{GateCBOR}, ""},

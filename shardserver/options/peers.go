@@ -10,14 +10,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// rootShardContext is the context of --root-shard-kubeconfig-file that leads to the root shard, whichever is the current
-// one: that of the bare shard, without a logical cluster.
+// rootShardContext is the context of --root-shard-kubeconfig-file for the root shard, regardless of the current
+// context. Its URL is that of the shard itself, without a logical cluster.
 const rootShardContext = "shard-base"
 
-// IsRoot tells whether this is the root shard, which holds the logical cluster root.
+// IsRoot reports whether this is the root shard, which has the logical cluster root.
 func (o *Options) IsRoot() bool { return o.Shard.Name == DefaultShardName }
 
-// completePeers checks what a shard needs of others. The root shard needs nobody.
+// completePeers validates the connections to other shards. The root shard requires none.
 func (c *completed) completePeers() error {
 	if c.IsRoot() {
 		return nil
@@ -34,12 +34,12 @@ func (c *completed) completePeers() error {
 	return nil
 }
 
-// RootConfig returns how this shard reaches the root shard.
+// RootConfig returns the client configuration for the root shard.
 func (o *Options) RootConfig() (*rest.Config, error) {
 	return o.peer("--root-shard-kubeconfig-file", o.Shard.RootKubeconfig, rootShardContext)
 }
 
-// CacheConfig returns how this shard reaches the cache server, or nil if it is to run one itself.
+// CacheConfig returns the client configuration for the cache server, or nil if the shard runs one itself.
 func (o *Options) CacheConfig() (*rest.Config, error) {
 	if o.Shard.CacheKubeconfig == "" {
 		return nil, nil
@@ -47,7 +47,8 @@ func (o *Options) CacheConfig() (*rest.Config, error) {
 	return o.peer("--cache-kubeconfig", o.Shard.CacheKubeconfig, "")
 }
 
-// ProxyConfig returns how this shard reaches the logical clusters of others, through the front proxy, or nil if nobody says.
+// ProxyConfig returns the client configuration for logical clusters of other shards, through the front proxy, or nil if
+// it is not configured.
 func (o *Options) ProxyConfig() (*rest.Config, error) {
 	if o.Shard.ExternalLogicalClusterAdminKubeconfig == "" {
 		return nil, nil
@@ -55,7 +56,7 @@ func (o *Options) ProxyConfig() (*rest.Config, error) {
 	return o.peer("--external-logical-cluster-admin-kubeconfig", o.Shard.ExternalLogicalClusterAdminKubeconfig, "")
 }
 
-// peer reads a kubeconfig. Where it holds no credentials, the shard shows its client certificate.
+// peer reads a kubeconfig. If it contains no credentials, the shard's client certificate is used.
 func (o *Options) peer(flag, file, context string) (*rest.Config, error) {
 	kubeconfig, err := clientcmd.LoadFromFile(file)
 	if err != nil {

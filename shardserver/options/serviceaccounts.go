@@ -15,7 +15,7 @@ import (
 // serviceAccountKeyBits is the size of a generated signing key.
 const serviceAccountKeyBits = 4096
 
-// completeServiceAccounts makes sure that there is a key to sign with and a key to verify with.
+// completeServiceAccounts ensures that there is a key for signing and a key for verifying tokens.
 func (c *completed) completeServiceAccounts() error {
 	if c.ServiceAccountPrivateKeyFile == "" {
 		if c.RootDirectory == "" {

@@ -2,14 +2,14 @@ package options
 
 import "github.com/spf13/pflag"
 
-// unusedOptions are values of flags that change nothing.
+// unusedOptions are values of flags without effect.
 type unusedOptions struct {
 	shardKubeconfig, externalHostname, virtualWorkspaceCA, mountCert, mountKey string
 	tokenSyncs                                                                 int
 }
 
-// addUnused accepts flags with which others start a shard. What they are for is done in another way here; who gives one is
-// told so.
+// addUnused registers flags of kcp that have no effect here, because the server does not need them. They are
+// deprecated, so that their use is reported.
 func (o *Options) addUnused(fs *pflag.FlagSet) {
 	u := &o.unused
 	fs.StringVar(&u.shardKubeconfig, "shard-kubeconfig-file", "", "Credentials for other shards.")
@@ -27,7 +27,7 @@ func (o *Options) addUnused(fs *pflag.FlagSet) {
 		"concurrent-serviceaccount-token-syncs": "controllers of all logical clusters share their workers",
 	} {
 		if err := fs.MarkDeprecated(name, "it has no effect here: "+why); err != nil {
-			panic(err) // it was added above
+			panic(err) // the flag is registered above
 		}
 	}
 }

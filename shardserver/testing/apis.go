@@ -16,15 +16,15 @@ import (
 	apisv1alpha2 "github.com/atoll-dev/atoll/api/apis/v1alpha2"
 )
 
-// NewExport offers a namespaced kind with one version, v1, and any content under spec and status, from a logical cluster:
-// it creates the APIResourceSchema "v1.<resource>.<group>" and an APIExport of the name, which the functions may change,
-// waits until the export has an identity, and returns it.
+// NewExport creates an export of a namespaced kind with one version, v1, and any content under spec and status, in a
+// logical cluster: the APIResourceSchema "v1.<resource>.<group>" and an APIExport with the name and the changes
+// applied. It waits until the export has an identity, and returns it.
 func (s *Shard) NewExport(t testing.TB, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
 	t.Helper()
 	return NewExport(t, s.Client(t, s.Admin(t)), cluster, name, gr, kind, changes...)
 }
 
-// NewExport is Shard.NewExport for whoever may do it with a client that follows the logical cluster of the context.
+// NewExport is Shard.NewExport with a client that sends requests to the logical cluster of the context.
 func NewExport(t testing.TB, c client.Client, cluster, name string, gr schema.GroupResource, kind string, changes ...func(*apisv1alpha2.APIExport)) *apisv1alpha2.APIExport {
 	t.Helper()
 	in := In(context.Background(), cluster)
@@ -75,14 +75,14 @@ func NewSchema(prefix string, gr schema.GroupResource, kind string) *apisv1alpha
 	}
 }
 
-// Bind binds an export of another logical cluster under the name of the export, by an APIBinding that the functions may
-// change, waits until it is Bound, and returns it.
+// Bind creates an APIBinding to an export of another logical cluster, with the name of the export and the changes
+// applied, waits until it is Bound, and returns it.
 func (s *Shard) Bind(t testing.TB, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
 	t.Helper()
 	return Bind(t, s.Client(t, s.Admin(t)), cluster, exportCluster, exportName, changes...)
 }
 
-// Bind is Shard.Bind for whoever may do it with a client that follows the logical cluster of the context.
+// Bind is Shard.Bind with a client that sends requests to the logical cluster of the context.
 func Bind(t testing.TB, c client.Client, cluster, exportCluster, exportName string, changes ...func(*apisv1alpha2.APIBinding)) *apisv1alpha2.APIBinding {
 	t.Helper()
 	binding := &apisv1alpha2.APIBinding{

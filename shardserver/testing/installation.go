@@ -14,8 +14,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/options"
 )
 
-// StartShard runs one more shard beside the root shard, as Start does: it joins the root shard, whose embedded cache server
-// is its cache server.
+// StartShard starts another shard, as Start does, which joins the root shard and uses its embedded cache server.
 func StartShard(t testing.TB, root *Shard, name string, configure ...func(*options.Options)) *Shard {
 	t.Helper()
 	return StartShardIn(t, t.TempDir(), root, name, configure...)
@@ -27,7 +26,7 @@ func StartShardIn(t testing.TB, directory string, root *Shard, name string, conf
 	return StartIn(t, directory, append([]func(*options.Options){root.Peer(t, name)}, configure...)...)
 }
 
-// Peer returns what makes a shard one beside this root shard.
+// Peer returns a function that configures another shard of this root shard's installation.
 func (s *Shard) Peer(t testing.TB, name string) func(*options.Options) {
 	t.Helper()
 	kubeconfig := s.PeerKubeconfig(t)
@@ -37,7 +36,7 @@ func (s *Shard) Peer(t testing.TB, name string) func(*options.Options) {
 	}
 }
 
-// WaitShards waits until the root shard has heard of shards that they are ready: only then are they given workspaces.
+// WaitShards waits until the root shard has observed that shards are ready: only then workspaces are scheduled to them.
 func (s *Shard) WaitShards(t testing.TB, names ...string) {
 	t.Helper()
 	masters := s.Client(t, s.Masters(t))
@@ -55,8 +54,8 @@ func (s *Shard) WaitShards(t testing.TB, names ...string) {
 	}
 }
 
-// PeerKubeconfig returns the file of a kubeconfig for the bare URL of the shard, as system:masters, by which another joins
-// it. It has to be asked for after each start: the port changes.
+// PeerKubeconfig returns the path of a kubeconfig for the base URL of the shard, as system:masters, with which another
+// shard joins it. It must be called again after each start, because the port changes.
 func (s *Shard) PeerKubeconfig(t testing.TB) string {
 	t.Helper()
 	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(s.Directory, "admin.kubeconfig"))

@@ -11,14 +11,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Keys returns all keys in the shard's etcd that contain the text, without their values, sorted.
+// Keys returns all keys in the shard's etcd that contain the text, without values, sorted.
 func (s *Shard) Keys(t testing.TB, containing string) []string {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(s.stored(t, clientv3.WithKeysOnly())))
 	return slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(key, containing) })
 }
 
-// Stored returns everything in the shard's etcd, key by key.
+// Stored returns all keys and values in the shard's etcd.
 func (s *Shard) Stored(t testing.TB) map[string][]byte {
 	t.Helper()
 	return s.stored(t)
@@ -42,11 +42,11 @@ func (s *Shard) stored(t testing.TB, options ...clientv3.OpOption) map[string][]
 // Write is one change of one key in the shard's etcd.
 type Write struct {
 	Key string
-	// Value is what was written; nil: the key was deleted.
+	// Value is nil if the key was deleted.
 	Value []byte
 }
 
-// Revision returns how far the shard's etcd has come, for Writes.
+// Revision returns the current revision of the shard's etcd, for Writes.
 func (s *Shard) Revision(t testing.TB) int64 {
 	t.Helper()
 	etcd := s.etcd(t)
@@ -54,7 +54,7 @@ func (s *Shard) Revision(t testing.TB) int64 {
 	return revision(t, etcd)
 }
 
-// Writes returns what was written in the shard's etcd after a revision, in order.
+// Writes returns the changes in the shard's etcd after a revision, in order.
 func (s *Shard) Writes(t testing.TB, after int64) []Write {
 	t.Helper()
 	etcd := s.etcd(t)

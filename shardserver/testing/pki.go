@@ -12,7 +12,7 @@ import (
 	"github.com/atoll-dev/atoll/internal/testpki"
 )
 
-// validity is how long certificates of tests are valid.
+// validity is the validity of the test certificates.
 const validity = time.Hour
 
 // CA issues certificates for tests. Its files live as long as the test.
@@ -33,8 +33,7 @@ func NewCA(t testing.TB, name string) *CA {
 	return &CA{CertFile: authority.CertFile, authority: authority}
 }
 
-// Issue creates a certificate for both ends of a connection. It is valid for localhost and the loopback addresses,
-// and returned as PEM files.
+// Issue creates a client and serving certificate for localhost and the loopback addresses, and returns its PEM files.
 func (ca *CA) Issue(t testing.TB, commonName string, organizations ...string) (certFile, keyFile string) {
 	t.Helper()
 	pair, err := ca.authority.Issue(commonName, organizations...)

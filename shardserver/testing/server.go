@@ -1,5 +1,5 @@
-// Package testing starts real shards inside a test process: real etcd, real chain, real controllers. Tests use it
-// through clients, as users would.
+// Package testing starts shards inside a test process, with a real etcd, the complete handler chain and all
+// controllers. Tests access them through clients, as users do.
 package testing
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/options"
 )
 
-// readyTimeout bounds the wait for /readyz. It is generous because tests share two cores.
+// readyTimeout bounds the wait for /readyz. It is long because tests share few cores.
 const readyTimeout = 2 * time.Minute
 
 // Shard is a running shard. Its directory survives Stop, so that it can be started again.
@@ -39,7 +39,8 @@ type Shard struct {
 	stop func() error
 }
 
-// Start runs a shard on a free port of the loopback interface and waits until it is ready. It stops with the test.
+// Start runs a shard on a free port of the loopback interface and waits until it is ready. It stops at the end of the
+// test.
 func Start(t testing.TB, configure ...func(*options.Options)) *Shard {
 	t.Helper()
 	return StartIn(t, t.TempDir(), configure...)
@@ -74,7 +75,7 @@ func StartIn(t testing.TB, directory string, configure ...func(*options.Options)
 	return shard
 }
 
-// Options are those of a shard that Start starts.
+// Options returns the options of a shard that Start starts.
 func Options(t testing.TB, directory string, configure ...func(*options.Options)) *options.Options {
 	t.Helper()
 	ensureSigningKey(t, directory)
@@ -92,8 +93,7 @@ func Options(t testing.TB, directory string, configure ...func(*options.Options)
 	return opts
 }
 
-// ensureSigningKey puts a small key where the shard would make one of 4096 bits, which takes longer than all the rest
-// of its start.
+// ensureSigningKey creates a small signing key, because generating the default one of 4096 bits is slow.
 func ensureSigningKey(t testing.TB, directory string) {
 	t.Helper()
 	file := filepath.Join(directory, "sa.key")
@@ -112,7 +112,7 @@ func ensureSigningKey(t testing.TB, directory string) {
 	}
 }
 
-// Stop shuts the shard down gracefully and returns when everything has ended.
+// Stop shuts the shard down gracefully and returns when it has stopped.
 func (s *Shard) Stop() error { return s.stop() }
 
 func (s *Shard) waitReady(t testing.TB, ended chan error) {
@@ -135,13 +135,13 @@ func (s *Shard) waitReady(t testing.TB, ended chan error) {
 	}
 }
 
-// Masters returns the configuration of a client in system:masters, at the shard's bare URL.
+// Masters returns the configuration of a client in system:masters, at the shard's base URL.
 func (s *Shard) Masters(t testing.TB) *rest.Config { return s.config(t, "shard-base") }
 
-// Admin returns the configuration of a client in system:kcp:admin, at the shard's bare URL.
+// Admin returns the configuration of a client in system:kcp:admin, at the shard's base URL.
 func (s *Shard) Admin(t testing.TB) *rest.Config { return s.config(t, "base") }
 
-// User returns the configuration of a user without groups, at the shard's bare URL.
+// User returns the configuration of a user without groups, at the shard's base URL.
 func (s *Shard) User(t testing.TB) *rest.Config {
 	config := s.config(t, adminauth.PlainUser)
 	config.Host = s.Masters(t).Host
@@ -176,7 +176,7 @@ func (s *Shard) Client(t testing.TB, config *rest.Config) client.Client {
 	return c
 }
 
-// Kubernetes returns a clientset at whatever URL the configuration has.
+// Kubernetes returns a clientset for the URL of the configuration.
 func (s *Shard) Kubernetes(t testing.TB, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(config)
@@ -186,7 +186,7 @@ func (s *Shard) Kubernetes(t testing.TB, config *rest.Config) kubernetes.Interfa
 	return clientset
 }
 
-// At returns a copy of the configuration whose URL is that of a logical cluster, given by name or path, or "*".
+// At returns a copy of the configuration with the URL of a logical cluster, given by name or path, or "*".
 func At(config *rest.Config, path string) *rest.Config {
 	at := rest.CopyConfig(config)
 	at.Host += "/clusters/" + path
@@ -198,7 +198,7 @@ func In(ctx context.Context, cluster string) context.Context {
 	return logicalcluster.With(ctx, logicalcluster.MustParseName(cluster))
 }
 
-// Eventually polls until the condition holds, and fails the test with its last complaint if it never does.
+// Eventually polls until the condition returns nil, and fails the test with its last error at the timeout.
 func Eventually(t testing.TB, what string, condition func(context.Context) error) {
 	t.Helper()
 	last := context.DeadlineExceeded

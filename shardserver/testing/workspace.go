@@ -19,7 +19,7 @@ func (s *Shard) NewWorkspace(t testing.TB, parent, name string) *tenancyv1alpha1
 	return NewWorkspace(t, s.Client(t, s.Admin(t)), parent, name)
 }
 
-// NewWorkspace is Shard.NewWorkspace for whoever may do it with a client that follows the logical cluster of the context.
+// NewWorkspace is Shard.NewWorkspace with a client that sends requests to the logical cluster of the context.
 func NewWorkspace(t testing.TB, c client.Client, parent, name string, changes ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
 	t.Helper()
 	workspace := &tenancyv1alpha1.Workspace{
@@ -35,7 +35,7 @@ func NewWorkspace(t testing.TB, c client.Client, parent, name string, changes ..
 	return WaitReady(t, c, parent, name)
 }
 
-// OnShard has a workspace live on a certain shard.
+// OnShard selects the shard of a workspace.
 func OnShard(name string) func(*tenancyv1alpha1.Workspace) {
 	return func(workspace *tenancyv1alpha1.Workspace) {
 		workspace.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": name}}}

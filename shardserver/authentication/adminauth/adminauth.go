@@ -1,6 +1,6 @@
-// Package adminauth makes the tokens and the admin.kubeconfig with which a developer, or an operator of a shard
-// without a client CA, gets in. The tokens live in memory and in that file alone; on disk there is otherwise only a
-// digest of the one that must survive restarts.
+// Package adminauth creates the tokens and the admin.kubeconfig with which developers, or operators of a shard without
+// a client CA, authenticate. Tokens exist in memory and in that file only; the digest of the one token that survives
+// restarts is stored in a second file.
 package adminauth
 
 import (
@@ -29,7 +29,7 @@ const (
 	groupKCPAdmin = "system:kcp:admin"
 )
 
-// Config says where the files are. WithUser adds the user without groups.
+// Config configures the paths of the files. WithUser adds the user without groups.
 type Config struct {
 	KubeconfigPath string
 	TokenHashPath  string
@@ -40,12 +40,11 @@ type Config struct {
 type Admin struct {
 	config                           Config
 	kcpAdmin, shardAdmin, plainToken string
-	// fresh says that shard-admin's token is new, and its digest not on file yet.
+	// fresh is set if shard-admin's token is new and its digest has not been written yet.
 	fresh bool
 }
 
-// New makes fresh tokens, except for shard-admin's, which is taken over from the kubeconfig of an earlier start
-// when its digest is on file.
+// New creates the tokens. Only shard-admin's is taken from the kubeconfig of an earlier start, if its digest matches.
 func New(config Config) (*Admin, error) {
 	if config.KubeconfigPath == "" || config.TokenHashPath == "" {
 		return nil, fmt.Errorf("--kubeconfig-path and --authentication-admin-token-path are required with battery \"admin\" when --root-directory is empty")
@@ -119,8 +118,8 @@ func (a *Admin) Kubeconfig(host string, ca []byte) *clientcmdapi.Config {
 	return config
 }
 
-// WriteKubeconfig writes the admin kubeconfig, readable by the owner alone, and then the digest of a new token: a crash
-// in between leaves a token that is not known, which the next start replaces, and never a digest whose token nobody has.
+// WriteKubeconfig writes the admin kubeconfig, readable by the owner only, and then the digest of a new token: a crash
+// in between leaves a token without digest, which the next start replaces, and never a digest without token.
 func (a *Admin) WriteKubeconfig(host string, ca []byte) error {
 	raw, err := clientcmd.Write(*a.Kubeconfig(host, ca))
 	if err != nil {
@@ -154,7 +153,7 @@ func tokenFrom(kubeconfig string) (string, error) {
 	return "", nil
 }
 
-// writePrivate replaces a file whole: a reader sees the old or the new content, never half of it.
+// writePrivate replaces a file atomically: readers see either the old or the new content.
 func writePrivate(file string, content []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), ".tmp-")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// start makes the tokens of one process, and writes them down if it gets that far.
+// start creates the tokens of one process, and writes them if written is set.
 func start(t *testing.T, directory string, written bool) *Admin {
 	t.Helper()
 	admin, err := New(Config{KubeconfigPath: filepath.Join(directory, "admin.kubeconfig"), TokenHashPath: filepath.Join(directory, "hash")})
@@ -49,7 +49,7 @@ func TestTheTokenOfShardAdminOutlivesTheProcess(t *testing.T) {
 	if first.shardAdmin != second.shardAdmin || first.kcpAdmin == second.kcpAdmin {
 		t.Error("shard-admin has a new token, or kcp-admin the old one")
 	}
-	if err := os.Remove(filepath.Join(directory, "hash")); err != nil { // or a crash before it was written
+	if err := os.Remove(filepath.Join(directory, "hash")); err != nil { // as after a crash before it was written
 		t.Fatal(err)
 	}
 	if third := start(t, directory, true); third.shardAdmin == first.shardAdmin {

@@ -1,5 +1,5 @@
-// Package audit adds to the events of the stock audit log what a shard knows beside: the logical cluster of a request.
-// What an event says of authorization comes from package authorization; where events go is upstream's.
+// Package audit adds the logical cluster of a request to the events of the stock audit log. Annotations of
+// authorization come from package authorization; audit backends are upstream's.
 package audit
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Annotations of events. All three name the logical cluster, which clients of different age look for.
+// Annotations of events. All three contain the logical cluster, for clients of different versions.
 const (
 	clusterAnnotation   = "kcp.io/cluster"
 	pathAnnotation      = "kcp.io/path"
 	workspaceAnnotation = "tenancy.kcp.io/workspace"
-	// rejectedAnnotation holds the path that was refused below a logical cluster.
+	// rejectedAnnotation contains a path that is not available below a logical cluster.
 	rejectedAnnotation = "shardpaths.kcp.io/rejected"
 )
 
-// WithCluster names the logical cluster in the event of a request. It belongs behind the resolution of the path and in
-// front of the stock chain, so that requests which nobody authenticates are named too.
+// WithCluster adds the logical cluster to the audit event of a request. It must run after the resolution of the path
+// and before the stock chain, so that events of unauthenticated requests have it, too.
 func WithCluster(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if cluster, ok := logicalcluster.From(req.Context()); ok {
-			ctx := stockaudit.WithAuditContext(req.Context()) // the stock chain goes on with it
+			ctx := stockaudit.WithAuditContext(req.Context()) // the stock chain uses the same audit context
 			stockaudit.AddAuditAnnotations(ctx,
 				clusterAnnotation, cluster.String(), pathAnnotation, cluster.String(), workspaceAnnotation, cluster.String())
 			req = req.WithContext(ctx)
@@ -35,8 +35,8 @@ func WithCluster(handler http.Handler) http.Handler {
 	})
 }
 
-// Refused returns a handler that answers requests for endpoints of the whole shard below a logical cluster: all alike,
-// and so before anybody is authenticated, but not without an event.
+// Refused returns a handler for requests to shard-level endpoints below a logical cluster. The response does not depend
+// on the user, so it precedes authentication, but the request is audited.
 func Refused(generic *genericapiserver.Config) http.Handler {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		stockaudit.AddAuditAnnotation(req.Context(), rejectedAnnotation, req.URL.Path)

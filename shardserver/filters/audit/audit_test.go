@@ -116,7 +116,7 @@ func read(file string) ([]auditv1.Event, error) {
 	for lines.Scan() {
 		var event auditv1.Event
 		if json.Unmarshal(lines.Bytes(), &event) != nil {
-			break // still being written
+			break // the line is not complete yet
 		}
 		events = append(events, event)
 	}

@@ -1,11 +1,11 @@
-// Package fairness decides whose request is served next, so that no logical cluster's load is another one's latency. It
-// is the stock priority-and-fairness filter with the stock fair queues behind it; added is that a flow is a logical
-// cluster and not a user, and that a logical cluster which asks for little never waits for one which asks for much.
+// Package flowcontrol schedules requests so that the load of one logical cluster does not increase the latency of
+// others. It uses the stock priority-and-fairness filter and the stock fair queues; in addition, a flow is a logical
+// cluster and not a user, and a logical cluster with few requests never waits for one with many.
 //
-// Upstream reads its levels from FlowSchema objects, which a shard does not serve: they would belong to a logical
-// cluster, and what they rule would not. The levels here are fixed.
+// Upstream reads its priority levels from FlowSchema objects, which a shard does not serve: they would be objects of
+// one logical cluster with effects on all. The levels here are fixed.
 //
-// Nothing is kept for a logical cluster that has no request under way (wall W2), and no metric names one.
+// There is no state for logical clusters without requests in flight, and no metric label contains their names.
 package flowcontrol
 
 import (
@@ -30,29 +30,29 @@ import (
 	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// Limits of the levels.
+// Limits are the limits of the priority levels.
 type Limits struct {
-	// Allowance is how many requests of one logical cluster are served beside each other before its further ones have to
-	// share Busy with those of all others.
+	// Allowance is the number of concurrent requests of one logical cluster that use the Calm level. Further ones share
+	// the Busy level with those of all other logical clusters.
 	Allowance int
-	// Calm is how many requests within their allowance are served at once.
+	// Calm is the number of seats for requests within the allowance of their logical cluster.
 	Calm int
-	// Busy is how many requests beyond the allowance of their logical cluster are served at once.
+	// Busy is the number of seats for requests beyond the allowance of their logical cluster.
 	Busy int
-	// Wildcard is how many requests to all logical clusters are served at once.
+	// Wildcard is the number of seats for requests to all logical clusters.
 	Wildcard int
-	// Slow is how many requests may go on without a place among the above, once they have taken longer than SlowAfter.
-	// Such requests wait for others: for a webhook, or for a client that reads slowly.
+	// Slow bounds the requests that continue without a seat after they have taken longer than SlowAfter. Such requests
+	// mostly wait: for a webhook, or for a client that reads slowly.
 	Slow      int
 	SlowAfter time.Duration
-	// OfOne is how many requests of one logical cluster are served beside each other in all, slow ones included. Its
-	// further ones wait for its own, without a place in anybody's queue.
+	// OfOne bounds the concurrent requests of one logical cluster, including slow ones. Further ones wait for those of
+	// the same logical cluster, without occupying a queue that others use.
 	OfOne int
 }
 
-// DefaultLimits fit the machine. A single logical cluster is given as many places as there are processors: requests that
-// are served at once share processors, and those that wait do not. It is what makes a quiet logical cluster's latency
-// independent of a loud one.
+// DefaultLimits depend on the number of processors. Busy requests get at most as many seats as there are processors,
+// less one: requests that run concurrently compete for processors, and those that wait do not. This keeps the latency
+// of logical clusters with few requests independent of the load of others.
 func DefaultLimits() Limits {
 	processors := runtime.GOMAXPROCS(0)
 	return Limits{
@@ -61,8 +61,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// The queues of a level. A flow is dealt a hand of queues and waits in the shortest: with a hand of 4 out of 128, two
-// flows share their whole hand once in ten million.
+// Queues of a level. Shuffle sharding assigns each flow a hand of queues, and a request waits in the shortest of them:
+// with a hand of 4 out of 128, the probability that two flows have the same hand is one in ten million.
 const (
 	queues      = 128
 	queueLength = 50
@@ -73,8 +73,8 @@ const (
 type Controller struct {
 	limits   Limits
 	payer    Payer
-	inFlight counter // requests that have come and not ended
-	slow     counter // those of them that go on without a place
+	inFlight counter // requests in flight
+	slow     counter // those of them that run without a seat
 	ofOne    turns
 	seed     maphash.Seed
 
@@ -83,20 +83,19 @@ type Controller struct {
 
 var _ flowcontrol.Interface = &Controller{}
 
-// level is a set of queues and the names by which responses, logs and metrics call it. A level without queues serves
-// everything at once.
+// level is a priority level: its queues, and its names in responses, logs and metrics. The exempt level has no queues.
 type level struct {
 	schema *flowcontrolv1.FlowSchema
 	config *flowcontrolv1.PriorityLevelConfiguration
 	queues fq.QueueSet
 }
 
-// Payer names the flow that pays for a user's request to the logical cluster of the context, which is that one's name if
-// the user belongs there.
+// Payer returns the flow owner of a user's request to the logical cluster of the context: the logical cluster, if the
+// user may access it.
 type Payer func(ctx context.Context, u user.Info) string
 
-// New returns a controller. It asks for the payer of requests to a logical cluster that is busy: those of who may not
-// enter it are refused later, and must not take the places of those who may.
+// New returns a controller. It calls payer for requests to a busy logical cluster: users without access are refused
+// later and must not occupy seats of the logical cluster until then.
 func New(limits Limits, payer Payer) (*Controller, error) {
 	c := &Controller{limits: limits, payer: payer, seed: maphash.MakeSeed()}
 	c.inFlight.of, c.slow.of = map[flow]int{}, map[flow]int{}
@@ -134,7 +133,8 @@ func named(name string) *level {
 	}
 }
 
-// Handle serves a request when it is its turn, or not at all: when its queue is full, or the context ends before.
+// Handle executes a request when it gets a seat. It returns without executing it if the queue is full or the context
+// ends first.
 func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
 	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
 	_ func() fcrequest.WorkEstimate, noteQueue fq.QueueNoteFn, execute func()) {
@@ -169,10 +169,10 @@ func (c *Controller) Handle(ctx context.Context, digest flowcontrol.RequestDiges
 	c.serve(ctx, arrived, to, of, digest, noteQueue, execute)
 }
 
-// serve waits for a place, which every request needs one of: what upstream would estimate of a list or a write is
-// counted over all logical clusters here, and the queues charge for the time that a request really takes.
+// serve waits for a seat and executes the request. Every request needs one seat: upstream's work estimates of lists and
+// writes count objects over all logical clusters here, and the fair queues charge the actual execution time.
 //
-// The place is held by a goroutine of its own, so that it can be given up before the request has ended.
+// A separate goroutine holds the seat, so that it can be released before the request has ended.
 func (c *Controller) serve(ctx context.Context, arrived time.Time, at *level, of flow, digest flowcontrol.RequestDigest, noteQueue fq.QueueNoteFn, execute func()) {
 	level, schema := at.config.Name, at.schema.Name
 	place, _ := at.queues.StartRequest(ctx, &fcrequest.WorkEstimate{InitialSeats: 1}, maphash.String(c.seed, of.name), of.name, schema, digest.RequestInfo, digest.User, noteQueue)
@@ -194,9 +194,9 @@ func (c *Controller) serve(ctx context.Context, arrived time.Time, at *level, of
 	case <-begin:
 	case slow := <-released:
 		select {
-		case <-begin: // and slow already, because this goroutine had to wait for a processor
+		case <-begin: // the request is slow before it began, because this goroutine was not scheduled in time
 			released <- slow
-		default: // the queue gave it up
+		default: // the queue rejected the request
 			fcmetrics.ObserveWaitingDuration(ctx, level, schema, "false", time.Since(arrived))
 			return
 		}
@@ -215,7 +215,7 @@ func (c *Controller) serve(ctx context.Context, arrived time.Time, at *level, of
 	execute()
 }
 
-// hold keeps a place until the request has ended, or counts as slow, which it then tells.
+// hold keeps a seat until the request has ended or counts as slow, and reports which.
 func (c *Controller) hold(of flow, ended <-chan struct{}) (slow bool) {
 	timer := time.NewTimer(c.limits.SlowAfter)
 	defer timer.Stop()
@@ -232,22 +232,22 @@ func (c *Controller) hold(of flow, ended <-chan struct{}) (slow bool) {
 	}
 }
 
-// Run has nothing to do: the levels are fixed.
+// Run waits for the stop channel: the levels are fixed.
 func (c *Controller) Run(stop <-chan struct{}) error {
 	<-stop
 	return nil
 }
 
-// Install adds no debugging endpoints: the names of flows are those of logical clusters.
+// Install adds no debugging endpoints, because they would expose the names of logical clusters.
 func (c *Controller) Install(*mux.PathRecorderMux) {}
 
-// RegisterWatch counts nothing: a write is offered to the watchers of its own logical cluster alone.
+// RegisterWatch does nothing: a write is delivered only to the watchers of its own logical cluster.
 func (c *Controller) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return func() {} }
 
-// GetInterestedWatchCount is asked for estimates, which are not used.
+// GetInterestedWatchCount returns 0: work estimates are not used.
 func (c *Controller) GetInterestedWatchCount(*apirequest.RequestInfo) int { return 0 }
 
-// GetMaxSeats is asked for estimates, which are not used.
+// GetMaxSeats returns 1: work estimates are not used.
 func (c *Controller) GetMaxSeats(string) uint64 { return 1 }
 
 // SetMaxSeats does nothing: seats are fixed.

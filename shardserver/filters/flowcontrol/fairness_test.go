@@ -35,14 +35,14 @@ func in(t *testing.T, cluster string) context.Context {
 	return logicalcluster.With(t.Context(), logicalcluster.MustParseName(cluster))
 }
 
-// shard is a controller under test, and the requests that hold a place of it.
+// shard is a controller under test with the requests that hold its seats.
 type shard struct {
 	*Controller
 	running sync.WaitGroup
 }
 
-// start sends a request that is served until release is closed, and returns when it is served, waits, or was refused:
-// what it was is the first result; the second is where it was put.
+// start sends a request that runs until release is closed, and returns when it is executed, waits, or was rejected. It
+// returns whether it is executed, and the name of its level.
 func (s *shard) start(ctx context.Context, u user.Info, path string, release <-chan struct{}) (served bool, level string) {
 	began, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	name := make(chan string, 1)
@@ -72,7 +72,7 @@ func (s *shard) start(ctx context.Context, u user.Info, path string, release <-c
 	case <-began:
 		return true, level
 	case <-waits:
-		select { // a request that is served at once passes through its queue
+		select { // a request that is executed at once passes through its queue
 		case <-began:
 			return true, level
 		case <-time.After(50 * time.Millisecond):
@@ -148,7 +148,7 @@ func TestASlowRequestGivesItsPlaceUp(t *testing.T) {
 	if served, _ := s.start(in(t, "slow"), tenant, "", release); !served {
 		t.Fatal("the place was not given up")
 	}
-	// No more than the first may be slow, so the second one keeps the place.
+	// The limit of slow requests is reached by the first, so the second one keeps its seat.
 	waiting := make(chan struct{})
 	if served, _ := s.start(in(t, "other"), tenant, "", waiting); served {
 		t.Error("the place was given up twice")

@@ -12,16 +12,16 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// flow is whose turn it is: a logical cluster, or who asks for none.
+// flow identifies the owner of requests: a logical cluster, or a user for requests outside of logical clusters.
 type flow struct {
 	name       string
-	everywhere bool // requests to all logical clusters
-	// inside says that the flow is a logical cluster, whose name anybody can say.
+	everywhere bool // wildcard requests
+	// inside is set if name is the logical cluster in the request, which every client can choose.
 	inside bool
 }
 
-// flowOf names the flow of a request, or says that it is nobody's: the shard's own, and those that tell whether the
-// process is alive, must not wait for tenants.
+// flowOf returns the flow of a request, or that it is exempt: requests of the shard itself, and probes of the process,
+// must not wait for tenants.
 func flowOf(ctx context.Context, digest flowcontrol.RequestDigest) (of flow, exempt bool) {
 	masters := slices.Contains(digest.User.GetGroups(), user.SystemPrivilegedGroup)
 	cluster, ok := logicalcluster.From(ctx)
@@ -37,7 +37,7 @@ func flowOf(ctx context.Context, digest flowcontrol.RequestDigest) (of flow, exe
 	case ok:
 		return flow{name: cluster.String(), inside: true}, false
 	}
-	return flow{name: "user " + digest.User.GetName()}, false // a space is in no name of a logical cluster
+	return flow{name: "user " + digest.User.GetName()}, false // names of logical clusters contain no space
 }
 
 func tellsOfProcess(path string) bool {
@@ -49,21 +49,21 @@ func tellsOfProcess(path string) bool {
 	return false
 }
 
-// counter counts requests of each flow. A flow without any is not in the map.
+// counter counts requests by flow. A flow without requests is not in the map.
 type counter struct {
 	mu  sync.Mutex
 	of  map[flow]int
 	all int
 }
 
-// has returns how many requests of the flow there are.
+// has returns the number of requests of the flow.
 func (c *counter) has(of flow) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.of[of]
 }
 
-// enter returns the count of the flow with this request.
+// enter counts a request and returns the number of requests of its flow.
 func (c *counter) enter(of flow) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *counter) enter(of flow) int {
 	return c.of[of]
 }
 
-// enterWithin counts a request unless there are as many of all flows already.
+// enterWithin counts a request unless the total of all flows has reached the limit.
 func (c *counter) enterWithin(of flow, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// turns lets a number of requests of each flow on at a time, in the order in which they came. Flows know nothing of each
-// other. A flow without requests is not in the map.
+// turns limits the concurrent requests of each flow, in FIFO order. Flows are independent of each other. A flow without
+// requests is not in the map.
 type turns struct {
 	mu sync.Mutex
 	of map[flow]*turn
-	// limit is how many requests of a flow are let on, waiting how many more may wait.
+	// limit is the number of concurrent requests per flow, waiting the number of requests that may wait.
 	limit, waiting int
 }
 
 // turn is the state of one flow.
 type turn struct {
 	on      int
-	waiting []chan struct{} // closed when it is that request's turn
+	waiting []chan struct{} // closed when the request may proceed
 }
 
-// enter waits until a request may go on, which leave ends. It returns false if it may not: because too many wait, or
-// because the context ended first.
+// enter waits until a request may proceed. If it returns true, the caller must call leave. It returns false if too many
+// requests wait, or if the context ends first.
 func (t *turns) enter(ctx context.Context, of flow) bool {
 	mine, ok := t.join(of)
 	if mine == nil {
@@ -38,12 +38,12 @@ func (t *turns) enter(ctx context.Context, of flow) bool {
 	if at := slices.Index(t.of[of].waiting, mine); at >= 0 {
 		t.of[of].waiting = slices.Delete(t.of[of].waiting, at, at+1)
 	} else {
-		t.pass(of) // it had been let on just now
+		t.pass(of) // the request was admitted concurrently
 	}
 	return false
 }
 
-// join lets a request on (ok), refuses it (not ok), or returns what is closed when it may go on.
+// join admits a request (ok), refuses it (not ok), or returns a channel that is closed when the request may proceed.
 func (t *turns) join(of flow) (mine chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *turns) leave(of flow) {
 	t.pass(of)
 }
 
-// pass gives the place of a request to the next one of its flow.
+// pass gives the slot of a request to the next one of its flow. Callers must hold mu.
 func (t *turns) pass(of flow) {
 	f := t.of[of]
 	if len(f.waiting) > 0 {
