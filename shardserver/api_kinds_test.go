@@ -16,23 +16,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// walked is what the walk needs to know of one stored resource beyond its discovery.
+// walked describes one stored resource to the test, beyond what discovery contains.
 type walked struct {
-	// body is the least that is valid, without apiVersion, kind and metadata. "NS" stands for the namespace, "NAME" for
-	// the first part of the name.
+	// body is the minimal valid content, without apiVersion, kind and metadata. "NS" stands for the namespace, "NAME"
+	// for the first part of the name.
 	body string
-	// suffix ends every name, where the content of an object says what it must be called. May be empty.
+	// suffix is appended to every name, where the content of an object determines its name. May be empty.
 	suffix string
-	// selects is a field selector of this kind's own that matches what body creates; "NS" as above. May be empty.
+	// selects is a field selector of this kind that matches what body creates; "NS" as above. May be empty.
 	selects string
-	// notCreated says why users cannot create the kind; the walk then uses the object of that name.
+	// notCreated is the reason why users cannot create the kind; the test then uses the object named by existing.
 	notCreated, existing string
-	// afterlife says that deletion only begins with the request: a controller drains what hangs below first.
+	// afterlife marks kinds whose deletion only starts with the request: a controller deletes the content first.
 	afterlife bool
 }
 
-// walkedKinds has one row for every stored resource of a workspace. The walk fails for a resource without a row, so
-// that no kind is ever served without having been walked.
+// walkedKinds has one row for every stored resource of a workspace. The test fails for a resource without a row, so
+// that no kind is served without a test.
 var walkedKinds = map[schema.GroupResource]walked{
 	{Resource: "namespaces"}:                           {selects: "status.phase=Active", afterlife: true},
 	{Resource: "configmaps"}:                           {body: `data: {a: b}`},
@@ -50,7 +50,7 @@ var walkedKinds = map[schema.GroupResource]walked{
 
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: {body: `spec: {group: walk.example.com, scope: Namespaced, names: {plural: NAME, kind: NAME}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}`, suffix: ".walk.example.com", afterlife: true},
 
-	// What follows applies to nothing that is served, so that it disturbs no other kind's walk.
+	// The following objects match no served resource, so that they do not affect the tests of other kinds.
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   {body: webhooks},
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     {body: webhooks},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       {body: `spec: {matchConstraints: ` + walkers + `, validations: [{expression: "true"}]}`},
@@ -72,14 +72,15 @@ var walkedKinds = map[schema.GroupResource]walked{
 	{Group: "core.kcp.io", Resource: "logicalclusters"}:                          {notCreated: "the server makes one for each workspace, and admission refuses any other", existing: "cluster"},
 }
 
-// walkers selects a resource that nobody serves.
+// walkers selects a resource that is not served.
 const walkers = `{resourceRules: [{apiGroups: [walk.example.com], apiVersions: [v1], resources: [walkers], operations: ["*"]}]}`
 
-// webhooks is a configuration that calls nobody, since nobody serves what it is about.
+// webhooks is a configuration that is never called, because it selects a resource that is not served.
 const webhooks = `webhooks: [{name: walk.example.com, clientConfig: {url: "https://walk.example.com"}, sideEffects: None, admissionReviewVersions: [v1],
   rules: [{apiGroups: [walk.example.com], apiVersions: [v1], resources: [walkers], operations: ["*"]}]}]`
 
-// certificateRequest returns a request for a client certificate as PEM in base64, without what stands for names in a body.
+// certificateRequest returns a request for a client certificate as PEM in base64, without the placeholders of names in
+// a body.
 func certificateRequest() string {
 	for {
 		if encoded := anyCertificateRequest(); !strings.Contains(encoded, "NS") && !strings.Contains(encoded, "NAME") {

@@ -29,7 +29,7 @@ import (
 // patience bounds the wait for one watch event.
 const patience = 30 * time.Second
 
-// path walks one stored resource of one workspace through everything that clients do with Kubernetes objects.
+// path tests one stored resource of one workspace with every operation that clients use on Kubernetes objects.
 type path struct {
 	*testing.T
 	walked
@@ -43,7 +43,7 @@ type path struct {
 	raw      rest.Interface
 }
 
-// TestEveryStoredResourceBehavesAsInKubernetes walks every stored resource that discovery shows in a workspace.
+// TestEveryStoredResourceBehavesAsInKubernetes tests every stored resource that discovery lists in a workspace.
 func TestEveryStoredResourceBehavesAsInKubernetes(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "walk")
@@ -128,7 +128,7 @@ func (p *path) walk() {
 			step.do(first)
 		}) {
 			p.T = parent
-			return // what follows stands on what failed
+			return // the following steps need the objects of the failed one
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (p *path) must(err error, what string) {
 
 func (p *path) verb(verb string) bool { return slices.Contains(p.resource.Verbs, verb) }
 
-// named returns the whole name of an object.
+// named returns the full name of an object.
 func (p *path) named(first string) string { return first + p.suffix }
 
 func (p *path) new(name string) *unstructured.Unstructured { return p.object(p.gvk, p.namespace, name) }
@@ -154,7 +154,7 @@ func (p *path) get(name string) *unstructured.Unstructured {
 	return obj
 }
 
-// own narrows a list to what the walk created: controllers put objects of their own into every workspace.
+// own restricts a list to the objects of the test: controllers create objects of their own in every workspace.
 func (p *path) own() string {
 	if p.notCreated != "" {
 		return ""
@@ -182,7 +182,7 @@ func (p *path) apply(name string) {
 	if managers["walker"] != metav1.ManagedFieldsOperationApply {
 		p.Errorf("managed fields do not name the applier: %v", managers)
 	}
-	shardtesting.Eventually(p.T, "applying the same again", func(ctx context.Context) error { // once controllers have written theirs
+	shardtesting.Eventually(p.T, "applying the same again", func(ctx context.Context) error { // once controllers have finished their writes
 		before := applied.GetResourceVersion()
 		applied, err = p.objects.Apply(ctx, name, p.new(name), metav1.ApplyOptions{FieldManager: "walker"})
 		if err == nil && applied.GetResourceVersion() != before {
@@ -271,7 +271,7 @@ func (p *path) selected(name string) {
 	}
 }
 
-// request starts a raw request for the resource, for what typed clients do not ask for.
+// request starts a raw request for the resource, for parameters that typed clients do not send.
 func (p *path) request(name string) *rest.Request {
 	prefix := "/apis/" + p.gvr.Group
 	if p.gvr.Group == "" {
@@ -369,7 +369,7 @@ func (p *path) versions(name string) {
 	if _, err := p.objects.List(p.Context(), metav1.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact}); !apierrors.IsInvalid(err) {
 		p.Errorf("a match without a version: got %v, want Invalid", err)
 	}
-	// A list of the past shows the past.
+	// A list at an earlier resourceVersion returns the earlier state.
 	before, err := p.objects.List(p.Context(), metav1.ListOptions{LabelSelector: p.own()})
 	p.must(err, "list")
 	_, err = p.objects.Patch(p.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"later":"yes"}}}`), metav1.PatchOptions{})
@@ -404,7 +404,7 @@ func (p *path) patch(name string) {
 	if labels["merge"] != "yes" || labels["strategic"] != "yes" || (labels["json"] != "yes" && p.notCreated == "") {
 		p.Errorf("labels are %v", labels)
 	}
-	// Only a strategic patch adds to a list; a merge patch replaces it.
+	// Only a strategic merge patch adds to a list; a merge patch replaces it.
 	added, err := p.objects.Patch(p.Context(), name, types.StrategicMergePatchType, []byte(`{"metadata":{"finalizers":["example.com/two"]}}`), metav1.PatchOptions{})
 	p.must(err, "add a finalizer")
 	for _, want := range []string{"example.com/one", "example.com/two"} {
@@ -480,7 +480,7 @@ func (p *path) observe(options metav1.ListOptions) *observer {
 	return &observer{p, watcher.ResultChan()}
 }
 
-// expect waits for an event and returns its object. It skips changes by controllers, and what they add around.
+// expect waits for an event and returns its object. It skips changes by controllers, and objects that they create.
 func (o *observer) expect(kind watch.EventType, name string) *unstructured.Unstructured {
 	o.p.Helper()
 	deadline := time.After(patience)
@@ -525,7 +525,7 @@ func (p *path) pages(string) {
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			break
 		}
-		if len(names) == 2 { // what changes between the pages does not show in them
+		if len(names) == 2 { // changes between the pages are not visible in them
 			_, err := p.objects.Patch(p.Context(), p.named("page-4"), types.MergePatchType, []byte(`{"metadata":{"labels":{"book":"torn"}}}`), metav1.PatchOptions{})
 			p.must(err, "patch")
 		}
@@ -589,6 +589,6 @@ func (p *path) collection(name string) {
 	for i := range 4 {
 		p.gone(p.named(fmt.Sprintf("page-%d", i)))
 	}
-	p.get(p.named("page-4")) // torn out before
+	p.get(p.named("page-4")) // its label was changed before
 	p.get(name)
 }

@@ -15,8 +15,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestCBOR writes and reads a built-in, one of kcp's own kinds and a custom resource in CBOR, and reads as JSON what was
-// written so.
+// TestCBOR writes and reads a built-in resource, one of kcp's resources and a custom resource in CBOR, and reads the
+// result as JSON.
 func TestCBOR(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "cbor")

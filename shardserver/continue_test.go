@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Continue tokens are plain text for whoever looks into them. Whatever a client makes of one, it gets its own objects or
-// an error.
+// Continue tokens are plain text and can be forged. For any modified token, a client receives its own objects or an
+// error.
 func TestContinueTokensLeadNowhereElse(t *testing.T) {
 	p := newPair(t)
 	page := func(limit int64, token string) ([]string, string, error) {

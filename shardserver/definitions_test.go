@@ -31,8 +31,8 @@ import (
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// definition returns a definition of a namespaced kind whose spec has the given fields, each a string. Its versions
-// are all served, the first one is stored.
+// definition returns a definition of a namespaced kind whose spec has the given fields, each a string. Its versions are
+// all served, the first one is stored.
 func definition(group, plural, kind string, versions []string, fields ...string) *apiextensionsv1.CustomResourceDefinition {
 	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Description: "What is wanted.", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
 	for _, field := range fields {
@@ -82,7 +82,7 @@ func define(t *testing.T, config *rest.Config, object *apiextensionsv1.CustomRes
 	})
 }
 
-// TestDefinitionsInDocumentsAboutTheAPI is about what definitions add to discovery and OpenAPI of their own logical
+// TestDefinitionsInDocumentsAboutTheAPI covers what definitions add to discovery and OpenAPI of their own logical
 // cluster.
 func TestDefinitionsInDocumentsAboutTheAPI(t *testing.T) {
 	shard := shardtesting.Start(t)
@@ -160,7 +160,7 @@ func showsDefinition(t *testing.T, config *rest.Config) {
 	}
 }
 
-// discoveryHash returns the hash of the stored version, which all versions tell.
+// discoveryHash returns the hash of the stored version, which is the same for all versions.
 func discoveryHash(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	var resources metav1.APIResourceList
@@ -347,8 +347,8 @@ func oldHash(t *testing.T, config *rest.Config) {
 	}
 }
 
-// TestADefinitionMayTakeThePlaceOfWhatIsHidden is about shards, which are compiled in and shown in root alone: elsewhere
-// the name is free.
+// TestADefinitionMayTakeThePlaceOfWhatIsHidden covers shards, which are built in and served in root alone: in other
+// logical clusters the name is free.
 func TestADefinitionMayTakeThePlaceOfWhatIsHidden(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "potter")
@@ -367,8 +367,9 @@ func TestADefinitionMayTakeThePlaceOfWhatIsHidden(t *testing.T) {
 	}
 }
 
-// TestADefinitionNeverTakesThePlaceOfWhatAGateServes is about cache.kcp.io, whose objects lie where those of a definition of
-// that name would: one that is no cached resource would keep all of them from being served once the gate is on.
+// TestADefinitionNeverTakesThePlaceOfWhatAGateServes covers cache.kcp.io, whose objects have the storage keys that
+// those of a definition of that name would have: one that is no cached resource would prevent all of them from being
+// served once the gate is enabled.
 func TestADefinitionNeverTakesThePlaceOfWhatAGateServes(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "patient")
@@ -392,7 +393,8 @@ func TestADefinitionNeverTakesThePlaceOfWhatAGateServes(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreNotKeptPerWorkspace is wall W2: many workspaces of the same definitions cost the documents of one.
+// TestDocumentsAreNotKeptPerWorkspace covers wall W2: many workspaces with the same definitions cost the documents of
+// one.
 func TestDocumentsAreNotKeptPerWorkspace(t *testing.T) {
 	const workspaces, atATime = 40, 8
 	shard := shardtesting.Start(t)

@@ -15,8 +15,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestDeletionTakesAsManyPassesAsItNeeds: one pass is bounded, because tenants share the workers. What it leaves must
-// be taken up again, to the last key.
+// TestDeletionTakesAsManyPassesAsItNeeds: one pass is bounded, because tenants share the workers. The remaining objects
+// must be deleted by the following passes, to the last key.
 func TestDeletionTakesAsManyPassesAsItNeeds(t *testing.T) {
 	shard := shardtesting.Start(t)
 	cluster := shard.NewWorkspace(t, "root", "full").Spec.Cluster

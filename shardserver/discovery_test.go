@@ -25,7 +25,7 @@ import (
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// TestDocumentsAboutTheAPI is about everything that clients read before they know what to ask for.
+// TestDocumentsAboutTheAPI covers the documents that clients read before they send requests for resources.
 func TestDocumentsAboutTheAPI(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "docs")
@@ -56,7 +56,7 @@ func TestDocumentsAboutTheAPI(t *testing.T) {
 	t.Run("clients that prefer protobuf get it for the kinds that have it", func(t *testing.T) { prefersProtobuf(t, admin) })
 }
 
-// discovered returns a line for everything that discovery shows. Legacy is the unaggregated form.
+// discovered returns a line for every resource in discovery. Legacy is the unaggregated form.
 func discovered(t *testing.T, config *rest.Config, legacy bool) []string {
 	t.Helper()
 	client := discovery.NewDiscoveryClientForConfigOrDie(config)
@@ -70,7 +70,7 @@ func discovered(t *testing.T, config *rest.Config, legacy bool) []string {
 		for _, r := range list.APIResources {
 			slices.Sort(r.Verbs)
 			if strings.Contains(r.Name, "/") {
-				r.SingularName = "" // clients make one up from the aggregated form
+				r.SingularName = "" // clients derive one from the aggregated form
 			}
 			all = append(all, fmt.Sprintf("%s %s %s namespaced=%t %v %v %v %s", list.GroupVersion, r.Name, r.Kind, r.Namespaced, r.Verbs, r.ShortNames, r.Categories, r.SingularName))
 		}
@@ -121,7 +121,7 @@ func shardsInPlace(t *testing.T, shard *shardtesting.Shard, workspace *rest.Conf
 			t.Errorf("%s: GET shards: got %d, want %d", config.Host, got, want)
 		}
 	}
-	// The two documents have tags of their own: a cache must not take one for the other.
+	// The two documents have different ETags: a cache must distinguish them.
 	tags := map[string]bool{}
 	for _, config := range []*rest.Config{workspace, shardtesting.At(shard.Admin(t), "root")} {
 		response := send(t, config, http.MethodGet, "/apis", http.Header{"Accept": {"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}}, "")
@@ -219,7 +219,7 @@ func openAPIv2(t *testing.T, config *rest.Config) {
 	}
 }
 
-// explains looks fields up as kubectl explain does: the kind by its extension, then reference by reference.
+// explains resolves fields as kubectl explain does: the kind by its extension, then reference by reference.
 func explains(t *testing.T, config *rest.Config) {
 	explainsKind(t, config, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "data")
 	explainsKind(t, config, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, "rules", "verbs")
@@ -268,7 +268,7 @@ func ofKind(schemas map[string]any, want schema.GroupVersionKind) map[string]any
 	return nil
 }
 
-// follow resolves a reference, alone or behind allOf, and steps into lists.
+// follow resolves a reference, alone or within allOf, and descends into lists.
 func follow(schemas, node map[string]any) map[string]any {
 	for {
 		if items, ok := node["items"].(map[string]any); ok {
@@ -315,7 +315,7 @@ type answer struct {
 	body string
 }
 
-// send makes one plain HTTP request with the credentials of a client configuration.
+// send sends one plain HTTP request with the credentials of a client configuration.
 func send(t *testing.T, config *rest.Config, method, path string, header http.Header, body string) answer {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)

@@ -12,8 +12,9 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestConsistentListsDoNotWaitForTheCachesPeriod is about lists behind which somebody else wrote: the watch cache must
-// learn at once that nothing of its own has changed. Left to itself it would take some 100 ms each time.
+// TestConsistentListsDoNotWaitForTheCachesPeriod covers lists that follow a write of another resource: the watch cache
+// needs a progress notification at once that its own resource has not changed. Waiting for the periodic one would take
+// some 100 ms each time.
 func TestConsistentListsDoNotWaitForTheCachesPeriod(t *testing.T) {
 	shard := shardtesting.Start(t)
 	shard.NewWorkspace(t, "root", "busy")

@@ -50,7 +50,7 @@ func configMap(side string, i int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("cm-%d", i), Namespace: "same", Labels: map[string]string{"of": "pair"},
-			Annotations: map[string]string{"kcp.io/cluster": "root"}, // a lie that must have no effect
+			Annotations: map[string]string{"kcp.io/cluster": "root"}, // a false cluster that must have no effect
 		},
 		Data: map[string]string{"side": side},
 	}

@@ -27,8 +27,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestASecondShardJoins: it takes the identities of root, writes them down, registers itself and is heard of. It starts
-// again without the root shard.
+// TestASecondShardJoins: it reads the identities of root, stores them, registers itself and reports. It restarts
+// without the root shard.
 func TestASecondShardJoins(t *testing.T) {
 	root := shardtesting.Start(t)
 	atRoot := root.Client(t, root.Masters(t))
@@ -78,7 +78,7 @@ func TestASecondShardJoins(t *testing.T) {
 	})
 }
 
-// TestAShardBelongsToOneInstallation: it never takes the identities of another root.
+// TestAShardBelongsToOneInstallation: it never accepts the identities of another root.
 func TestAShardBelongsToOneInstallation(t *testing.T) {
 	first, second := shardtesting.Start(t), shardtesting.Start(t)
 	identities := rootIdentities(t, first.Client(t, first.Masters(t)))
@@ -107,7 +107,8 @@ func TestAShardBelongsToOneInstallation(t *testing.T) {
 	cached(t, again.Client(t, again.Masters(t)), identities)
 }
 
-// TestANewShardWaitsForRoot: until it has the identities, its port says that it lives and why it is not ready.
+// TestANewShardWaitsForRoot: until it has the identities, it serves health checks that report it as alive and why it is
+// not ready.
 func TestANewShardWaitsForRoot(t *testing.T) {
 	root := shardtesting.Start(t)
 	join := root.Peer(t, "beta")
@@ -129,7 +130,7 @@ func TestANewShardWaitsForRoot(t *testing.T) {
 	t.Run("it can be ended", func(t *testing.T) { beta.stop(t) })
 }
 
-// TestAShardNeedsNoAdministrator: what it does in root, it may do by the certificate of a shard, and nothing else.
+// TestAShardNeedsNoAdministrator: the certificate of a shard permits what the shard does in root, and nothing else.
 func TestAShardNeedsNoAdministrator(t *testing.T) {
 	ca := shardtesting.NewCA(t, "clients")
 	root := shardtesting.Start(t, func(o *options.Options) { o.Authentication.ClientCert.ClientCA = ca.CertFile })
@@ -178,7 +179,7 @@ func registered(t *testing.T, c client.Client, name string) *corev1alpha1.Shard 
 	return shard
 }
 
-// kubeconfig writes the configuration of a client with a certificate as a shard wants it.
+// kubeconfig writes a client configuration with a certificate in the form that a shard requires.
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")

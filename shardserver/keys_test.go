@@ -21,10 +21,10 @@ import (
 // etcdPrefix is the default of --etcd-prefix.
 const etcdPrefix = "/registry"
 
-// ownKeys are what upstream's machinery keeps for itself, outside of the layout.
+// ownKeys are keys of upstream libraries, outside of the layout.
 var ownKeys = map[string]bool{"compact_rev_key": true}
 
-// TestKeys holds what is in etcd to the contract's layout: migration, backups and other versions depend on it.
+// TestKeys checks the keys in etcd against the contract's layout: migration, backups and other versions depend on it.
 func TestKeys(t *testing.T) {
 	shard := shardtesting.Start(t)
 	workspace := shard.NewWorkspace(t, "root", "keys")
@@ -114,7 +114,7 @@ func layoutOfAll(t *testing.T, shard *shardtesting.Shard) {
 	stored := shard.Stored(t)
 	for key, value := range stored {
 		if ownKeys[key] || strings.HasPrefix(key, "/cache/") || strings.HasPrefix(key, etcdPrefix+"/~elsewhere/") {
-			continue // those of the embedded cache server, and what is known of other shards, are beside the shard's own
+			continue // those of the embedded cache server, and replicas of other shards, are outside of the shard's own
 		}
 		cluster, namespace, name, err := parse(shard, key)
 		if err != nil {
@@ -140,7 +140,7 @@ func layoutOfAll(t *testing.T, shard *shardtesting.Shard) {
 	}
 }
 
-// parse takes a key apart by the resource that it belongs to.
+// parse splits a key by the resource that it belongs to.
 func parse(shard *shardtesting.Shard, key string) (cluster, namespace, name string, err error) {
 	for _, resource := range shard.Server.Registry.All() {
 		rest, ok := strings.CutPrefix(key, etcdPrefix+resource.Prefix+"/")

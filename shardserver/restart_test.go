@@ -9,7 +9,7 @@ import (
 )
 
 // TestARestartedShardSeesEveryCluster: objects of equal names in many clusters must all reach the watch caches again,
-// which are filled by a list then and not by events.
+// which a list fills after a restart, and not events.
 func TestARestartedShardSeesEveryCluster(t *testing.T) {
 	p := newPair(t)
 	if err := p.shard.Stop(); err != nil {

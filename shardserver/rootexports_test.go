@@ -19,8 +19,8 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestIdentitiesOfRoot: the exports of root have the identities that their seeds give them, tell them to whoever may ask,
-// and keep them for good.
+// TestIdentitiesOfRoot: the exports of root have the identities that their seeds determine, publish them to users with
+// permission, and keep them.
 func TestIdentitiesOfRoot(t *testing.T) {
 	const seed = "a value that another installation has as well"
 	seeds := filepath.Join(t.TempDir(), "identities.yaml")
@@ -104,7 +104,7 @@ func rootIdentities(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-// boundBy waits until all bindings of a logical cluster are Bound, and judges what they say.
+// boundBy waits until all bindings of a logical cluster are Bound, and checks the identities in them.
 func boundBy(t *testing.T, c client.Client, cluster string, count int, identities map[string]string) {
 	t.Helper()
 	shardtesting.Eventually(t, "bindings of "+cluster, func(ctx context.Context) error {

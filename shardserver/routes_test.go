@@ -13,7 +13,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// open are the only paths that answer without authorization (wall W7). It is spelled out here, not taken from the
+// open are the only paths that are served without authorization (wall W7). The list is repeated here, not read from the
 // server, so that a new entry has to be defended in a review.
 var open = []string{"/livez", "/readyz", "/healthz"}
 
@@ -21,8 +21,8 @@ func isOpen(path string) bool {
 	return slices.ContainsFunc(open, func(o string) bool { return path == o || strings.HasPrefix(path, o+"/") })
 }
 
-// TestEveryRouteIsBehindTheChain walks every route that the server knows, bare and below logical clusters, as nobody
-// and with a bad credential.
+// TestEveryRouteIsBehindTheChain requests every route of the server, bare and below logical clusters, anonymously and
+// with an invalid credential.
 func TestEveryRouteIsBehindTheChain(t *testing.T) {
 	shard := shardtesting.Start(t)
 	host := shard.Masters(t).Host
@@ -40,7 +40,7 @@ func TestEveryRouteIsBehindTheChain(t *testing.T) {
 	for _, path := range shard.Server.Generic.Handler.NonGoRestfulMux.ListedPaths() {
 		routes = append(routes, route{http.MethodGet, path})
 	}
-	// Handlers by prefix and what no handler knows.
+	// Handlers by prefix and paths without a handler.
 	for _, path := range []string{"/debug/pprof/heap", "/debug/flags/v", "/openapi/v3/api/v1", "/nothing/here", "/services/apiexport/x", "/services/cache/shards/x"} {
 		routes = append(routes, route{http.MethodGet, path})
 	}
@@ -76,8 +76,8 @@ func TestEveryRouteIsBehindTheChain(t *testing.T) {
 	}
 }
 
-// TestShardLevelEndpointsHaveNoPlaceInAWorkspace: the admin of a workspace may do everything in it, so what tells of
-// the whole process must not be there at all.
+// TestShardLevelEndpointsHaveNoPlaceInAWorkspace: the administrator of a workspace has all permissions in it, so
+// endpoints that expose the whole process must not exist there at all.
 func TestShardLevelEndpointsHaveNoPlaceInAWorkspace(t *testing.T) {
 	shard := shardtesting.Start(t)
 	for _, path := range []string{"/metrics", "/debug/pprof/heap", "/debug/flags/v", "/configz"} {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// verifiable checks a token as somebody does who knows nothing but what its issuer publishes.
+// verifiable verifies a token with nothing but what its issuer publishes.
 func verifiable(t *testing.T, s *tenants) {
 	const configuration = "/.well-known/openid-configuration"
 	token := s.a.token(t, "robot", authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}})

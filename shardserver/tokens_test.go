@@ -23,7 +23,7 @@ import (
 
 const clusterNameExtra = "authentication.kcp.io/cluster-name"
 
-// tenants are two workspaces that hold a service account of the same name, and the authorities of certificates.
+// tenants are two workspaces that hold a service account of the same name, and the certificate authorities.
 type tenants struct {
 	*shardtesting.Shard
 	host             string
@@ -45,7 +45,7 @@ func newTenants(t *testing.T) *tenants {
 		headers := o.Authentication.RequestHeader
 		headers.ClientCAFile, headers.AllowedNames = s.proxies.CertFile, []string{"front-proxy"}
 		headers.UsernameHeaders, headers.GroupHeaders, headers.ExtraHeaderPrefixes = []string{"X-Remote-User"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
-		o.Authentication.TokenSuccessCacheTTL = 100 * time.Millisecond // so that the end of a token shows soon
+		o.Authentication.TokenSuccessCacheTTL = 100 * time.Millisecond // so that the end of a token takes effect soon
 	})
 	s.host = s.Admin(t).Host
 	for _, tenant := range []struct {
@@ -72,7 +72,7 @@ func create[T any](t *testing.T, do func(context.Context, T, metav1.CreateOption
 	return created
 }
 
-// bind gives a cluster role, of the workspace or of the shard, to a subject in the whole workspace.
+// bind binds a cluster role, of the workspace or of the shard, to a subject in the whole workspace.
 func (w *tenant) bind(t *testing.T, role string, subject rbacv1.Subject) {
 	t.Helper()
 	if subject.Kind != rbacv1.ServiceAccountKind {
@@ -98,7 +98,7 @@ func (s *tenants) withToken(t *testing.T, token, cluster string) kubernetes.Inte
 	return s.Kubernetes(t, config)
 }
 
-// where reads which workspace a client is in.
+// where returns which workspace a client is in.
 func where(ctx context.Context, client kubernetes.Interface) (string, error) {
 	cm, err := client.CoreV1().ConfigMaps("default").Get(ctx, "where", metav1.GetOptions{})
 	if err != nil {
@@ -113,7 +113,8 @@ func whoami(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
 	return review.Status.UserInfo
 }
 
-// comesToCount waits until a permission that was just given shows: authorization reads it from the watch cache.
+// comesToCount waits until a permission that was just granted takes effect: authorization reads it from the watch
+// cache.
 func comesToCount(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
 	shardtesting.Eventually(t, what, do)
@@ -159,8 +160,8 @@ func (s *tenants) configWithToken(t *testing.T, token string) *rest.Config {
 	return config
 }
 
-// isOf checks that a token works in its workspace, by URL and from the bare host, and not in another where an
-// account of the same name has the same permissions.
+// isOf checks that a token works in its workspace, by URL and from the bare host, and not in another where an account
+// of the same name has the same permissions.
 func (s *tenants) isOf(t *testing.T, token string, own, other tenant) {
 	t.Helper()
 	for what, cluster := range map[string]string{"by name": own.cluster, "by path": "root:" + own.name, "at the bare host": ""} {
@@ -200,7 +201,7 @@ func foreignAudiences(t *testing.T, s *tenants) {
 }
 
 func boundTokens(t *testing.T, s *tenants) {
-	for _, tenant := range []tenant{s.a, s.b} { // b's stay, and must not keep a's alive
+	for _, tenant := range []tenant{s.a, s.b} { // those of b stay, and must not keep those of a valid
 		create(t, tenant.CoreV1().ServiceAccounts("default").Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "brief"}})
 		create(t, tenant.CoreV1().Secrets("default").Create, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "leash"}})
 		tenant.bind(t, "view", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "brief"})
@@ -373,7 +374,7 @@ func proxyHeaders(t *testing.T, s *tenants) {
 	}
 }
 
-// at moves a configuration to another logical cluster.
+// at returns a configuration for another logical cluster.
 func (s *tenants) at(config *rest.Config, cluster string) *rest.Config {
 	moved := rest.CopyConfig(config)
 	moved.Host = s.host + "/clusters/" + cluster
@@ -401,7 +402,7 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func access(t *testing.T, s *tenants) {
 	alice := s.clients.Client(t, shardtesting.At(s.Admin(t), s.a.cluster), "alice")
 	documents := []string{"/version", "/api", "/apis", "/openapi/v3", "/api/v1/namespaces", "/apis/tenancy.kcp.io/v1alpha1/workspaces"}
-	s.a.bind(t, "view", user("alice")) // nothing without access
+	s.a.bind(t, "view", user("alice")) // no effect without access
 	for _, path := range documents {
 		if got := statusOf(t, alice, path); got != http.StatusForbidden {
 			t.Errorf("without access, GET %s: got %d, want 403", path, got)

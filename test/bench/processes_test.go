@@ -104,7 +104,7 @@ func startEtcd(b *testing.B) *store {
 	return s
 }
 
-// use makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, after one
+// use makes a shard store its objects here. Histories of etcd and of the shard are pruned as in production, but after one
 // minute instead of ten.
 func (s *store) use(o *options.Options) {
 	o.Etcd.StorageConfig.CompactionInterval = 30 * time.Second

@@ -48,7 +48,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bind-hor
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: rider}]
 `
 
-// unanswered is what is said of a binding to horses that answers nothing.
+// unanswered is the output for a binding to horses whose claims have no answer.
 const unanswered = "" +
 	"Warning: claim for configmaps exported but not specified on APIBinding horses\n" +
 	"Add this claim to the APIBinding's spec.permissionClaims, accepted or rejected.\n" +
@@ -59,12 +59,12 @@ const unanswered = "" +
 	"Warning: claim for secrets specified on APIBinding horses but not accepted or rejected.\n" +
 	"Warning: allowed verbs () on claim for secrets on APIBinding horses do not match expected verbs (get).\n"
 
-// answerHint tells what to do about it.
+// answerHint is the hint how to answer them.
 func answerHint(binding string) string {
 	return fmt.Sprintf("Answer with \"kubectl kcp claims accept %[1]s\" or \"kubectl kcp claims reject %[1]s\"; --resource picks one claim.\n", binding)
 }
 
-// export offers horses in a new workspace below root.
+// export exports horses in a new workspace below root.
 func export(t *testing.T, i *installation.Installation, name string) {
 	t.Helper()
 	c, err := client.New(i.NewWorkspace(t, name, "breeder"), client.Options{})
@@ -156,7 +156,7 @@ func bindings(t *testing.T, i *installation.Installation) {
 		err: `"horses" does not say where the APIExport is: want <path>:<apiexport>, the full path of its workspace and its name, as in root:org:provider:cowboys`})
 }
 
-// notBound binds an export whose schema is missing: nothing comes of it, and the user reads why.
+// notBound binds an export whose schema is missing: the binding fails, and the output shows the reason.
 func notBound(t *testing.T, i *installation.Installation, u *user) {
 	t.Helper()
 	c, err := client.New(i.Admin(t, "root:ranch"), client.Options{})
@@ -181,13 +181,13 @@ spec: {resources: [{name: ghosts, group: stable.example.org, schema: v1.ghosts.s
 	}
 }
 
-// directive is the last line of a completion: what the shell is to do.
+// directive is the last line of a completion: the directive for the shell.
 var directive = regexp.MustCompile(`^:\d+$`)
 
 func completion(t *testing.T, i *installation.Installation) {
 	export(t, i, "paddock")
 	u := newUser(t, i, i.Admin(t, "root"))
-	for line, want := range map[string]string{ // the word after the last blank is being typed
+	for line, want := range map[string]string{ // the word after the last blank is being completed
 		"bind apiexport root:pad":          "root:paddock:",
 		"bind apiexport root:paddock:":     "root:paddock:horses",
 		"bind apiexport ":                  "root:",

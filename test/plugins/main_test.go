@@ -1,6 +1,6 @@
-// Package plugins tests the kubectl plug-ins against real servers, a shard behind a front proxy: that the servers answer
-// as the plug-ins expect, and what users then read. What plug-ins make of answers that are hard to get is tested beside
-// them.
+// Package plugins tests the kubectl plug-ins against real servers, three shards behind a front proxy: that the servers
+// respond as the plug-ins expect, and the output that users see. The unit tests of the plug-ins cover responses that
+// are hard to provoke.
 package plugins
 
 import (
@@ -58,11 +58,11 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// user is somebody with a kubeconfig.
+// user is a user with a kubeconfig.
 type user struct {
 	*testing.T
 	kubeconfig string
-	url        string // of the front proxy; reads as SERVER in all answers
+	url        string // of the front proxy; shown as SERVER in all outputs
 }
 
 func newUser(t *testing.T, i *installation.Installation, config *rest.Config) *user {
@@ -73,7 +73,7 @@ func newUser(t *testing.T, i *installation.Installation, config *rest.Config) *u
 	return u
 }
 
-// answer is what a command left behind.
+// answer is the output and the error of a command.
 type answer struct{ out, errOut, err string }
 
 // kcp runs "kubectl kcp" with the words of a line.
@@ -106,7 +106,7 @@ func (u *user) run(build func(*connection.Flags) *cobra.Command, args ...string)
 
 func (u *user) anonymous(s string) string { return strings.ReplaceAll(s, u.url, "SERVER") }
 
-// expect fails unless a command answered as it should.
+// expect fails the test unless a command produced the expected output.
 func (u *user) expect(got, want answer) {
 	u.Helper()
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {

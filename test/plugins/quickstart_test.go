@@ -63,7 +63,7 @@ Quickstart complete!
 	cleansUp(t, i, u, "wood")
 }
 
-// cleansUp takes a quickstart away and looks that nothing of it stays.
+// cleansUp removes a quickstart and checks that nothing of it remains.
 func cleansUp(t *testing.T, i *installation.Installation, u *user, prefix string) {
 	t.Helper()
 	u.expect(u.kcp("quickstart --cleanup --name-prefix "+prefix), answer{out: "" +

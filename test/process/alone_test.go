@@ -25,10 +25,10 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// readyWithin is what "ready in seconds" means on a busy machine, the creation of a 4096 bit key included.
+// readyWithin is "ready in seconds" on a busy machine, the generation of a 4096 bit key included.
 const readyWithin = 30 * time.Second
 
-// TestStartAlone follows one shard through its life: first start, clean end, second start.
+// TestStartAlone covers the life of one shard: first start, clean stop, second start.
 func TestStartAlone(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "kcp")
@@ -56,7 +56,7 @@ func TestStartAlone(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s to end with an open watch", took)
 	}
-	select { // an open watch does not keep it, and is ended
+	select { // an open watch does not delay the stop, and is closed
 	case <-watcher:
 	case <-time.After(10 * time.Second):
 		t.Error("the watch outlived the server")
@@ -100,7 +100,7 @@ func files(t *testing.T, root string) {
 	}
 }
 
-// contexts checks the kubeconfig against contract kcp-topology 1.8, and that each context leads where it says.
+// contexts checks the kubeconfig against contract kcp-topology 1.8, and that each context reaches the right endpoint.
 func contexts(t *testing.T, s *shard) {
 	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(s.directory, "admin.kubeconfig"))
 	if err != nil {
@@ -151,7 +151,7 @@ func readiness(t *testing.T, s *shard) {
 	expectStatus(t, s.config(t, "shard-base"), "/metrics", http.StatusOK)
 }
 
-// lostToken: the digest of shard-admin's token is there, and the token is not, or is another.
+// lostToken: the digest of shard-admin's token exists, and the token is missing or another one.
 func lostToken(t *testing.T, root string) {
 	kubeconfig := filepath.Join(root, "admin.kubeconfig")
 	content, err := os.ReadFile(kubeconfig)
@@ -251,7 +251,7 @@ func openWatch(t *testing.T, s *shard) <-chan struct{} {
 	return ended
 }
 
-// TestKilledDuringWrites: what was acknowledged before a kill -9 is there afterwards.
+// TestKilledDuringWrites: acknowledged writes survive a kill -9.
 func TestKilledDuringWrites(t *testing.T) {
 	t.Parallel()
 	root := directory(t)
@@ -270,7 +270,7 @@ func TestKilledDuringWrites(t *testing.T) {
 				name := fmt.Sprintf("w%d-%d", writer, i)
 				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
 				if err := c.Create(shardtesting.In(context.Background(), cluster), cm); err != nil {
-					return // the end
+					return // the shard is killed
 				}
 				acknowledged <- name
 			}
@@ -308,6 +308,6 @@ func TestKilledDuringWrites(t *testing.T) {
 	if len(lost) > 0 {
 		t.Errorf("%d of them are lost: %v", len(lost), lost)
 	}
-	newWorkspace(t, s, "after") // its controllers are at work again
+	newWorkspace(t, s, "after") // the controllers work again
 	s.stop(t)
 }

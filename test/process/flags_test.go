@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestBadCommandLines: every mistake ends the start with exit code 1 and an error that names what to change. Which
-// flags there are, and more mistakes, are tested in package options.
+// TestBadCommandLines: every mistake ends the start with exit code 1 and an error that names what to change. Package
+// options tests the set of flags, and more mistakes.
 func TestBadCommandLines(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, tc := range map[string]struct {
@@ -42,7 +42,7 @@ func TestBadCommandLines(t *testing.T) {
 	}
 }
 
-// TestTwoShardsDoNotShareADirectory: the second would wait for the first for ever, or spoil its data.
+// TestTwoShardsDoNotShareADirectory: the second would wait for the first indefinitely, or corrupt its data.
 func TestTwoShardsDoNotShareADirectory(t *testing.T) {
 	t.Parallel()
 	root := directory(t)
@@ -54,6 +54,6 @@ func TestTwoShardsDoNotShareADirectory(t *testing.T) {
 	if !strings.Contains(second.Output(), "another process") {
 		t.Errorf("the output does not say why:\n%s", second.Tail())
 	}
-	s.waitReady(t) // and the first lives on
+	s.waitReady(t) // the first still runs
 	s.stop(t)
 }

@@ -31,7 +31,7 @@ var kinds = []kind{
 const entries = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"entries.history.example.com"},"spec":{"group":"history.example.com","scope":"Namespaced",
 "names":{"plural":"entries","kind":"Entry"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"data":{"type":"object","additionalProperties":{"type":"string"}}}}}}]}}`
 
-// endpoint is a workspace on a shard that comes and goes.
+// endpoint is a workspace on a shard that is restarted repeatedly.
 type endpoint struct {
 	connect func() (*rest.Config, error)
 	cluster string
@@ -43,7 +43,7 @@ type endpoint struct {
 
 var errUnknown = errors.New("nobody answered")
 
-// refused is an answer that says no.
+// refused is a response with an error status.
 type refused struct {
 	code int
 	text string
@@ -51,7 +51,7 @@ type refused struct {
 
 func (r refused) Error() string { return fmt.Sprintf("%d %s", r.code, r.text) }
 
-// open sends a request. Its error is errUnknown when nobody knows whether it was carried out.
+// open sends a request. Its error is errUnknown when the outcome of the request is unknown.
 func (e *endpoint) open(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	e.mu.Lock()
 	if e.client == nil {
@@ -96,7 +96,7 @@ func (e *endpoint) open(ctx context.Context, method, path string, body any) (*ht
 	return nil, refused{response.StatusCode, string(text)}
 }
 
-// forget makes the next request look for the shard anew: it starts again on another port.
+// forget makes the next request connect anew: a restarted shard listens on another port.
 func (e *endpoint) forget(client *http.Client) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *endpoint) forget(client *http.Client) {
 	}
 }
 
-// object is what the load knows of an object.
+// object holds the fields of an object that the load reads.
 type object struct {
 	Metadata struct {
 		Name            string `json:"name"`
@@ -148,11 +148,11 @@ func (e *endpoint) define(t *testing.T) {
 // write is one value of a key at one version; the value 0 is none (deleted).
 type write struct {
 	value   int
-	version int64 // 0 when the answer does not tell
+	version int64 // 0 when the response does not contain it
 }
 
-// writer writes one key, one operation after the other. It is the only one who does, so what it must find is known
-// but for the writes that nobody answered.
+// writer writes one key, one operation after the other. No other writer does, so the state that it must find is known
+// except for writes without a response.
 type writer struct {
 	*endpoint
 	kind
@@ -161,8 +161,8 @@ type writer struct {
 
 	next     int
 	last     write // the last acknowledged or read
-	maybe    []int // values that unanswered writes since then may have left
-	doubt    bool  // an operation since then was not answered or refused: read first
+	maybe    []int // values that writes without a response may have left since then
+	doubt    bool  // an operation since then got no response or an error: read first
 	done     []write
 	problems []string
 }
@@ -189,7 +189,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// pause keeps a client from asking a dead server in a circle.
+// pause delays the retries of a client whose server is down.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -233,7 +233,7 @@ func (w *writer) note(value int, got object, err error) error {
 		w.acknowledged.Add(1)
 	case errors.Is(err, errUnknown):
 		w.maybe = append(w.maybe, value)
-	default: // a refusal changes nothing, but tells that an unanswered write was carried out late
+	default: // an error changes nothing, but shows that a write without a response was executed late
 		if len(w.maybe) == 0 {
 			w.problems = append(w.problems, fmt.Sprintf("after %+v a write of %d was refused though no other writes the key: %v", w.last, value, err))
 		}
@@ -241,7 +241,7 @@ func (w *writer) note(value int, got object, err error) error {
 	return err
 }
 
-// read finds out what is stored, and whether that can be.
+// read reads what is stored, and checks whether that is possible.
 func (w *writer) read(ctx context.Context) error {
 	got, err := w.do(ctx, http.MethodGet, w.path+"/"+w.name, nil)
 	var no refused
@@ -261,8 +261,8 @@ func (w *writer) read(ctx context.Context) error {
 	if !possible {
 		w.problems = append(w.problems, fmt.Sprintf("found %+v; acknowledged was %+v, unanswered were %v", found, w.last, w.maybe))
 	}
-	// Unanswered writes stay possible: one may be carried out after this read. The next acknowledged write ends that,
-	// because it is one of a version.
+	// Writes without a response stay possible: one may be executed after this read. The next acknowledged write rules
+	// them out, because it has a resourceVersion as precondition.
 	w.maybe = append(w.maybe, w.last.value)
 	w.last, w.doubt = found, false
 	return nil
@@ -275,7 +275,7 @@ type event struct {
 	value      int
 }
 
-// gap is where a watch could not go on and a list took its place.
+// gap is a range of versions that a list skipped because a watch could not resume.
 type gap struct{ from, to int64 }
 
 // follower keeps one watch of a kind in a workspace, as an informer does.
@@ -342,7 +342,7 @@ func (f *follower) follow(ctx context.Context) error {
 			Object json.RawMessage
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return err // cut in the middle by a kill
+			return err // truncated by a kill
 		}
 		if line.Type == "ERROR" {
 			if bytes.Contains(line.Object, []byte(`"code":410`)) {
@@ -372,7 +372,7 @@ func (f *follower) inGap(version int64) bool {
 	return false
 }
 
-// check says what is wrong with the events by themselves.
+// check returns what is wrong with the sequence of events itself.
 func (f *follower) check() (problems []string) {
 	var last int64
 	kinds := map[string]event{}
@@ -390,7 +390,7 @@ func (f *follower) check() (problems []string) {
 	return problems
 }
 
-// between tells whether a list took the place of events between two versions.
+// between reports whether a list replaced the events between two versions.
 func (f *follower) between(from, to int64) bool {
 	for _, g := range f.gaps {
 		if g.from < to && g.to >= from {
@@ -400,7 +400,7 @@ func (f *follower) between(from, to int64) bool {
 	return false
 }
 
-// misses says which acknowledged writes of a key the watch did not tell of exactly once.
+// misses returns which acknowledged writes of a key the watch did not deliver exactly once.
 func (f *follower) misses(w *writer) (problems []string) {
 	told := map[int64]int{}
 	for _, e := range f.events {

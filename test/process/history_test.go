@@ -15,12 +15,12 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// keysPerRange are written side by side in each workspace, per kind.
+// keysPerRange is the number of keys written concurrently in each workspace, per kind.
 const keysPerRange = 3
 
 // TestHistoryUnderFaults writes, reads and watches in several workspaces while the shard and its etcd are stopped,
-// killed and compacted under the load. Every operation is recorded, and the records are checked afterwards: no write
-// that was acknowledged is lost, and no watch misses an event or tells one twice.
+// killed and compacted under the load. Every operation is recorded, and the records are checked afterwards: no
+// acknowledged write is lost, and no watch misses an event or delivers one twice.
 func TestHistoryUnderFaults(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
@@ -64,7 +64,7 @@ func TestHistoryUnderFaults(t *testing.T) {
 	h.check(t)
 }
 
-// compact forgets all of etcd's history but the present.
+// compact compacts etcd at its current revision.
 func (s *store) compact(t *testing.T) {
 	t.Helper()
 	client := s.client(t)
@@ -94,7 +94,7 @@ func (s *store) client(t *testing.T) *clientv3.Client {
 	return client
 }
 
-// history is the load and what it has seen.
+// history is the load and its records.
 type history struct {
 	writers      []*writer
 	followers    []*follower
@@ -137,7 +137,7 @@ func (h *history) run(t *testing.T) {
 	}
 }
 
-// finish ends the load, reads what is stored, and waits until the watches have told of all of it.
+// finish stops the load, reads what is stored, and waits until the watches have delivered all of it.
 func (h *history) finish(t *testing.T) {
 	t.Helper()
 	h.stopWriting()

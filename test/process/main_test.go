@@ -1,5 +1,5 @@
 // Package process tests the shard as operators run it: the real binary, its flags, signals, exit codes and files, and
-// etcd as a process of its own. What can be tested inside one process belongs to package shardserver.
+// etcd as a separate process. Tests that work within one process belong to package shardserver.
 package process
 
 import (

@@ -33,14 +33,14 @@ type shard struct {
 	directory string
 }
 
-// onLoopback are the flags that keep a shard on free ports of the loopback interface.
+// onLoopback are the flags that bind a shard to free ports of the loopback interface.
 var onLoopback = []string{
 	"start", "--bind-address=127.0.0.1", "--secure-port=0", "--experimental-bind-free-port",
 	"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000",
 }
 
-// directory returns a fresh root directory that has a key for service accounts already: a shard would make one of
-// 4096 bits, which takes seconds.
+// directory returns a new root directory with a key for service accounts: a shard would generate one of 4096 bits,
+// which takes seconds.
 func directory(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "kcp")
@@ -73,7 +73,7 @@ func (s *shard) waitReady(t *testing.T) {
 			t.Fatalf("the shard ended before it was ready:\n%s", s.Tail())
 		default:
 		}
-		config, err := s.load("shard-base") // of an earlier run, at first
+		config, err := s.load("shard-base") // may be that of an earlier run, at first
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (s *shard) kubernetes(t *testing.T, config *rest.Config) kubernetes.Interfa
 	return clientset
 }
 
-// stop ends the shard as an init system does, and fails the test unless it ends well.
+// stop terminates the shard as an init system does, and fails the test unless it exits cleanly.
 func (s *shard) stop(t *testing.T) {
 	t.Helper()
 	s.Signal(t, syscall.SIGTERM)
@@ -140,7 +140,7 @@ func (s *shard) stop(t *testing.T) {
 	}
 }
 
-// kill ends the shard as a power cut does.
+// kill ends the shard as a power failure does.
 func (s *shard) kill(t *testing.T) {
 	t.Helper()
 	s.Signal(t, syscall.SIGKILL)

@@ -21,23 +21,23 @@ import (
 	"github.com/atoll-dev/atoll/test/programs"
 )
 
-// leading is what a replica logs when it begins to run the controllers, and stopped when it ceases to.
+// leading is the log message of a replica that starts the controllers, stopped of one that has stopped them.
 const (
 	leading = "Leading: controllers start"
 	stopped = "Controllers stopped"
 )
 
-// takeover is how soon a replica must lead after the leader gave the lease back: a few retry periods of 2 s.
+// takeover is how soon a replica must lead after the leader released the lease: a few retry periods of 2 s.
 const takeover = 15 * time.Second
 
-// store is an etcd of its own, which speaks TLS and knows its clients by certificate.
+// store is a separate etcd, which serves TLS and requires client certificates.
 type store struct {
 	*programs.Process
 	url string
-	// directory and args start it again.
+	// directory and args are for the restart.
 	directory string
 	args      []string
-	// flags are what a shard needs to reach it.
+	// flags are those of a shard that connects to it.
 	flags []string
 }
 
@@ -63,21 +63,21 @@ func startEtcd(t *testing.T) *store {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
-	// Someone without a certificate is turned away by etcd, which shows as silence. It takes as long as etcd's clients
-	// are patient, so it runs beside the rest.
+	// etcd refuses a client without a certificate, which the client observes as a missing response. The shard fails
+	// only after the timeout of its etcd client, so it runs beside the rest.
 	stranger := launchShard(t, directory(t), "--etcd-servers="+etcd.url, "--etcd-cafile="+strings.TrimPrefix(etcd.flags[1], "--etcd-cafile="))
 
 	roots := []string{directory(t), directory(t)}
 	flags := append([]string{
-		"--enable-leader-election", "--shard-base-url=https://localhost:6443", // the address of both, which nothing here calls
+		"--enable-leader-election", "--shard-base-url=https://localhost:6443", // the address of both, which this test does not use
 		"--service-account-private-key-file=" + filepath.Join(roots[0], "sa.key"),
 	}, etcd.flags...)
-	a, b := launchShard(t, roots[0], flags...), launchShard(t, roots[1], flags...) // at once, on an empty etcd
+	a, b := launchShard(t, roots[0], flags...), launchShard(t, roots[1], flags...) // concurrently, on an empty etcd
 	a.waitReady(t)
 	b.waitReady(t)
 
 	leader, follower := roles(t, a, b)
-	cluster := newWorkspace(t, follower, "ours") // Ready by the other's controllers
+	cluster := newWorkspace(t, follower, "ours") // made Ready by the controllers of the other replica
 	t.Run("what one acknowledges the other reads at once", func(t *testing.T) { readsOfTheOther(t, a, b, cluster) })
 	t.Run("a watch at one sees writes at the other", func(t *testing.T) { watchAcross(t, a, b, cluster) })
 	t.Run("both accept a token that one signed", func(t *testing.T) { tokenOfTheOther(t, a, b, cluster) })
@@ -126,7 +126,7 @@ func roles(t *testing.T, a, b *shard) (leader, follower *shard) {
 		}
 		return fmt.Errorf("none does")
 	})
-	newWorkspace(t, leader, "first") // time in which the other could begin, too
+	newWorkspace(t, leader, "first") // gives the other replica time to start its controllers by mistake
 	if strings.Contains(follower.Output(), leading) {
 		t.Fatal("both replicas lead")
 	}
@@ -147,7 +147,7 @@ func leads(t *testing.T, s *shard) {
 	}
 }
 
-// shortenLease makes the lease of a dead leader run out now instead of within a minute.
+// shortenLease makes the lease of a dead leader expire now instead of within a minute.
 func shortenLease(t *testing.T, s *shard) {
 	t.Helper()
 	leases := s.kubernetes(t, s.config(t, "system:admin")).CoordinationV1().Leases("kube-system")
@@ -213,7 +213,8 @@ func tokenOfTheOther(t *testing.T, a, b *shard, cluster string) {
 	}
 }
 
-// TestEtcdGoesAndComesBack: a shard without its etcd says that it is not ready, lives on, and works again afterwards.
+// TestEtcdGoesAndComesBack: a shard without its etcd reports that it is not ready, keeps running, and works again
+// afterwards.
 func TestEtcdGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
@@ -228,10 +229,10 @@ func TestEtcdGoesAndComesBack(t *testing.T) {
 		}
 		return nil
 	})
-	expectStatus(t, anonymous, "/livez/ping", http.StatusForbidden) // it answers: only the whole checks are open to all
+	expectStatus(t, anonymous, "/livez/ping", http.StatusForbidden) // alive: only the aggregated checks are open to all
 	launch(t, etcd.directory, "etcd", etcd.args...)
 	s.waitReady(t)
 	writeMap(t, s, cluster, "after", "1")
-	newWorkspace(t, s, "after") // the controllers follow again
+	newWorkspace(t, s, "after") // the informers of the controllers work again
 	s.stop(t)
 }

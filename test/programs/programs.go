@@ -1,5 +1,5 @@
 // Package programs builds and runs programs for tests and benchmarks: the project's own, and those it is compared with.
-// What a program is given and asked belongs to who tests it.
+// Flags of programs and requests to them belong to the tests.
 package programs
 
 import (
@@ -25,7 +25,7 @@ import (
 // ExitTimeout bounds how long a program may take to end after a signal or on an error.
 const ExitTimeout = 40 * time.Second
 
-// Build compiles packages of the module in a directory, seen from the working directory, into another one.
+// Build compiles packages of the module in a directory, relative to the working directory, into another one.
 func Build(ctx context.Context, module, into string, packages ...string) error {
 	build := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-o", into + string(filepath.Separator)}, packages...)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -35,9 +35,9 @@ func Build(ctx context.Context, module, into string, packages ...string) error {
 	return nil
 }
 
-// Process is a running program. It is killed with the test, which then shows the end of its output if it failed.
+// Process is a running program. It is killed with the test, which logs the end of its output if it failed.
 type Process struct {
-	// Name is what it is called, or the file name of the program.
+	// Name is the name given to StartAs, or the file name of the program.
 	Name string
 
 	cmd    *exec.Cmd
@@ -45,7 +45,7 @@ type Process struct {
 	exited chan struct{}
 }
 
-// output collects what a program writes while others read it.
+// output collects the output of a program for concurrent readers.
 type output struct {
 	mu      sync.Mutex
 	content bytes.Buffer
@@ -63,7 +63,7 @@ func Start(t testing.TB, directory, program string, args ...string) *Process {
 	return StartAs(t, filepath.Base(program), directory, program, args...)
 }
 
-// StartAs is Start with a name for what the program is to the test.
+// StartAs is Start with a name for messages of the test.
 func StartAs(t testing.TB, name, directory, program string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Name: name, cmd: exec.Command(program, args...), exited: make(chan struct{})}
@@ -73,7 +73,7 @@ func StartAs(t testing.TB, name, directory, program string, args ...string) *Pro
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // the code is asked for in Exit
+		_ = p.cmd.Wait() // Exit returns the code
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
@@ -93,14 +93,14 @@ func (p *Process) Output() string {
 	return p.output.content.String()
 }
 
-// Tail returns the end of it.
+// Tail returns the end of the output.
 func (p *Process) Tail() string {
 	const enough = 6000
 	content := p.Output()
 	return content[max(0, len(content)-enough):]
 }
 
-// Directory is where the program runs.
+// Directory returns the working directory of the program.
 func (p *Process) Directory() string { return p.cmd.Dir }
 
 // Exited is closed when the program has ended.
@@ -126,7 +126,7 @@ func (p *Process) Exit(t testing.TB) int {
 	}
 }
 
-// Stop ends the program as an init system does, unless it has ended already. The test fails if it takes too long.
+// Stop terminates the program as an init system does, unless it has ended already. The test fails if it takes too long.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -137,11 +137,10 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// given are the addresses that were handed out: one stays free until its program listens, and must not be given twice.
+// given holds the returned addresses: an address stays free until its program listens, and must not be returned twice.
 var given sync.Map
 
-// FreeAddress returns a "host:port" of the loopback interface that nobody listens on, for programs that must be told
-// where to.
+// FreeAddress returns a free "host:port" of the loopback interface, for programs that need their address as a flag.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for {
@@ -157,8 +156,8 @@ func FreeAddress(t testing.TB) string {
 	}
 }
 
-// SigningKey writes a small key for service account tokens into a file and returns its name: a shard would make one of
-// 4096 bits, which takes seconds.
+// SigningKey writes a small key for service account tokens to a file and returns its name: a shard would generate one
+// of 4096 bits, which takes seconds.
 func SigningKey(t testing.TB, file string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -8,10 +8,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// shardBase is the context that shards look for in kubeconfigs of the root shard.
+// shardBase is the context that shards use in kubeconfigs of the root shard.
 const shardBase = "shard-base"
 
-// kubeconfig writes a file for a server of the installation to reach another one as somebody, and returns its name.
+// kubeconfig writes a kubeconfig for one server of the installation to connect to another as a user, and returns its
+// file name.
 func (l *Layout) kubeconfig(file, server, name string, groups ...string) (string, error) {
 	url := l.urls[server]
 	if via := l.options.Via[server]; via != "" {
@@ -33,7 +34,7 @@ func credentials(config *rest.Config) *clientcmdapi.AuthInfo {
 	return &clientcmdapi.AuthInfo{ClientCertificate: config.CertFile, ClientKey: config.KeyFile}
 }
 
-// writeKubeconfig writes the developer's kubeconfig. It contains what it needs, so that it can be copied.
+// writeKubeconfig writes the developer's kubeconfig. Its certificates are embedded, so that it can be copied.
 func (l *Layout) writeKubeconfig() error {
 	admin, err := l.Admin()
 	if err != nil {

@@ -14,10 +14,11 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// regions are those that shards get, in turn, as kcp's test servers give them.
+// regions are assigned to shards in turn, as kcp's test servers do.
 var regions = []string{"us-east-2", "us-east-1", "us-west-1", "eu-central-1"}
 
-// LabelShards labels the Shard objects as an administrator would, so that workspaces and partitions can choose by region.
+// LabelShards labels the Shard objects as an administrator would, so that workspaces and partitions can select by
+// region.
 func (l *Layout) LabelShards(ctx context.Context) error {
 	config, err := l.Masters(RootShard)
 	if err != nil {

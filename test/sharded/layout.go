@@ -1,6 +1,6 @@
 // Package sharded lays out an installation on one machine: a root shard, more shards, a cache server and a front proxy,
-// with the certificates, kubeconfigs and flags that the operator would give them. It says what is to run; who runs it is
-// the business of others: hack/sharded for developers, package installation for tests.
+// with the certificates, kubeconfigs and flags that the operator would give them. It only describes the processes:
+// hack/sharded runs them for developers, package installation for tests.
 package sharded
 
 import (
@@ -26,7 +26,7 @@ const (
 	masters    = "system:masters"
 	proxyName  = "kcp-front-proxy"
 	shardGroup = "system:kcp:shard"
-	// outsideAdmins may read what a shard needs of logical clusters elsewhere, through the front proxy.
+	// outsideAdmins may read, through the front proxy, what a shard needs of logical clusters on other shards.
 	outsideAdmins = "system:kcp:external-logical-cluster-admin"
 
 	// RootShard is the name of the first shard.
@@ -35,43 +35,43 @@ const (
 	CacheServer, FrontProxy = "cache", "proxy"
 )
 
-// Ports of a developer's installation: those of kcp's own, so that its scripts work. Shard n listens on shardPort + n.
+// Ports of a developer's installation: those of kcp, so that its scripts work. Shard n listens on shardPort + n.
 const (
 	proxyPort = 6443
 	shardPort = 6444
 	cachePort = 8012
 )
 
-// Options say what is wanted.
+// Options configure a layout.
 type Options struct {
-	// Directory holds everything; it is absolute and exists.
+	// Directory contains all files; it is absolute and exists.
 	Directory string
 	// Shards are the names of the shards, "root" first.
 	Shards []string
-	// NoCache leaves the cache server out: the root shard's own is used.
+	// NoCache omits the cache server: that of the root shard is used.
 	NoCache bool
-	// FreePorts has every server listen where nobody does, instead of on well-known ports.
+	// FreePorts has every server listen on a free port instead of a well-known one.
 	FreePorts bool
 	// Validity of all certificates; 0 means a year.
 	Validity time.Duration
-	// Places are where servers run that do not run on the loopback interface.
+	// Places are the networks of servers that do not run on the loopback interface.
 	Places map[string]Place
-	// Via are the addresses, "host:port", by which servers are reached by the others, if not directly: those of relays
-	// that run on the loopback interface.
+	// Via are the addresses, "host:port", at which the others reach a server, if not directly: those of relays that run
+	// on the loopback interface.
 	Via map[string]string
-	// Prepared is called with the layout before anything runs, if it is set: for relays.
+	// Prepared is called with the layout before any process starts, if it is set: for relays.
 	Prepared func(*Layout)
-	// Flags are added to those of single servers.
+	// Flags are additional flags of single servers.
 	Flags map[string][]string
-	// ShardFlags, CacheFlags and ProxyFlags are added to those of every shard, the cache server and the front proxy.
+	// ShardFlags, CacheFlags and ProxyFlags are additional flags of every shard, the cache server and the front proxy.
 	ShardFlags, CacheFlags, ProxyFlags []string
 }
 
-// Place is a network of its own.
+// Place is the separate network of a server.
 type Place struct {
 	// Address is the IP address that the server listens on.
 	Address string
-	// Command is put before the server's own command line, as "ip netns exec <name>" is.
+	// Command precedes the server's own command line, for example "ip netns exec <name>".
 	Command []string
 }
 
@@ -83,9 +83,9 @@ type Server struct {
 	Program string
 	// Args are its arguments.
 	Args []string
-	// URL is where it listens.
+	// URL is its base URL.
 	URL string
-	// Command is put before the program, if there is one.
+	// Command precedes the program, if it is set.
 	Command []string
 }
 
@@ -96,7 +96,7 @@ func (l *Layout) server(name, program string, args []string) Server {
 
 // Layout is an installation that can be started.
 type Layout struct {
-	// Servers are in the order of their dependencies. All may be started at once: each waits for what it needs.
+	// Servers are in the order of their dependencies. All may be started at once: each waits for its dependencies.
 	Servers []Server
 	// Kubeconfig is a file with the contexts "base" and "root", an administrator at the front proxy, and "shard-base",
 	// system:masters at the root shard.
@@ -129,7 +129,7 @@ func New(options Options) (*Layout, error) {
 	return l, nil
 }
 
-// URL returns where a server listens, by its name.
+// URL returns the base URL of a server, by its name.
 func (l *Layout) URL(name string) string { return l.urls[name] }
 
 // Shards returns the names of the shards.
@@ -141,7 +141,7 @@ func (l *Layout) Client(url, name string, groups ...string) (*rest.Config, error
 	return l.client(url, pair), err
 }
 
-// NewClient is Client with a certificate that is valid from this moment on.
+// NewClient is Client with a certificate whose validity starts now.
 func (l *Layout) NewClient(url, name string, groups ...string) (*rest.Config, error) {
 	pair, err := l.clients.IssueNow(name, groups...)
 	return l.client(url, pair), err
@@ -153,11 +153,12 @@ func (l *Layout) client(url string, pair testpki.Pair) *rest.Config {
 	}}
 }
 
-// ProxyCertificate returns a certificate like that by which the front proxy tells shards who the user is. Shards believe
-// it under the name of the proxy alone.
+// ProxyCertificate returns a certificate of the authority that signs the one with which the front proxy authenticates
+// to shards. Shards trust it only with the name of the proxy.
 func (l *Layout) ProxyCertificate(name string) (testpki.Pair, error) { return l.proxies.Issue(name) }
 
-// CAFiles are the certificates of the authorities of servers, of clients, and of front proxies towards shards.
+// CAFiles returns the certificates of the authorities for servers, for clients, and for front proxies that connect to
+// shards.
 func (l *Layout) CAFiles() (servers, clients, proxies string) {
 	return l.servers.CertFile, l.clients.CertFile, l.proxies.CertFile
 }
@@ -167,7 +168,7 @@ func (l *Layout) Masters(server string) (*rest.Config, error) {
 	return l.Client(l.URL(server), "shard-admin", masters)
 }
 
-// Admin returns the configuration of kcp's administrator at the front proxy.
+// Admin returns the configuration of the kcp administrator at the front proxy.
 func (l *Layout) Admin() (*rest.Config, error) { return l.Client(l.URL(FrontProxy), adminName, admins) }
 
 func (l *Layout) certificates() error {
@@ -198,7 +199,7 @@ func (l *Layout) addresses() error {
 		}
 		ports[shard] = shardPort + i
 	}
-	var listeners []net.Listener // open until all have one, so that none is given twice
+	var listeners []net.Listener // open until all are assigned, so that none is assigned twice
 	for name, port := range ports {
 		if l.options.FreePorts {
 			port = 0
@@ -242,7 +243,7 @@ func (l *Layout) address(name string) string {
 	return cmp.Or(l.options.Places[name].Address, "127.0.0.1")
 }
 
-// directory makes a directory of the installation.
+// directory creates a directory of the installation.
 func (l *Layout) directory(name string) (string, error) {
 	directory := filepath.Join(l.options.Directory, name)
 	return directory, os.MkdirAll(directory, 0o700)
@@ -262,7 +263,7 @@ func (l *Layout) serving(name string) ([]string, error) {
 	}, err
 }
 
-// Reissue replaces the serving certificate of a server, in the files that it has. It has expired already if valid is
+// Reissue replaces the serving certificate of a server, in its files. The new one has expired already if valid is
 // negative.
 func (l *Layout) Reissue(name string, valid time.Duration) error {
 	issued, err := l.servers.IssueFor(valid, name)
@@ -273,7 +274,7 @@ func (l *Layout) Reissue(name string, valid time.Duration) error {
 	return errors.Join(os.Rename(issued.KeyFile, had.KeyFile), os.Rename(issued.CertFile, had.CertFile))
 }
 
-// embeddedEtcd are the flags of an etcd in the process, which nobody else has to find.
+// embeddedEtcd returns the flags of an embedded etcd, which no other process connects to.
 func embeddedEtcd() []string {
 	return []string{"--embedded-etcd-client-port=0", "--embedded-etcd-peer-port=0", "--embedded-etcd-wal-size-bytes=1000000"}
 }

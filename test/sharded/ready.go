@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// probeTimeout bounds one question, pollInterval lies between two.
+// probeTimeout bounds one probe, pollInterval is the time between two.
 const (
 	probeTimeout = 10 * time.Second
 	pollInterval = 50 * time.Millisecond
 )
 
-// WaitReady returns when a server says that it is ready, with the server's own words if the context ends before.
+// WaitReady returns when a server is ready. If the context ends before, the error contains the server's last response.
 func (l *Layout) WaitReady(ctx context.Context, server Server) error {
 	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: l.servers.CertFile}, Timeout: probeTimeout})
 	if err != nil {
@@ -51,6 +51,6 @@ func probe(ctx context.Context, client *http.Client, url string) error {
 		return nil
 	}
 	const enough = 2000
-	body, _ := io.ReadAll(io.LimitReader(response.Body, enough)) // the status alone says enough if it cannot be read
+	body, _ := io.ReadAll(io.LimitReader(response.Body, enough)) // the status suffices if the body cannot be read
 	return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
 }

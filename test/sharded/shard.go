@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// requestHeaders are the headers in which the proxy hands on the user.
+// requestHeaders are the flags for the headers in which the proxy forwards the user.
 var requestHeaders = []string{
 	"--requestheader-allowed-names=" + proxyName, "--requestheader-username-headers=X-Remote-User",
 	"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",

@@ -13,11 +13,13 @@ import (
 	"time"
 )
 
-// function is what the Go runtime calls in the vDSO for the time: with a clock, and where to put seconds and nanoseconds.
+// function is the vDSO function that the Go runtime calls for the time: its arguments are a clock, and the address for
+// seconds and nanoseconds.
 const function = "__vdso_clock_gettime"
 
-// instructions take its place. They ask the kernel, and add the shift, which follows them, to the seconds of
-// CLOCK_REALTIME, whose number is 0. The linkage is that of C: all registers that they use are free.
+// instructions replace it. They call the kernel, and add the shift, which follows them, to the seconds of
+// CLOCK_REALTIME, whose number is 0. They follow the C calling convention: all registers that they use are
+// caller-saved.
 var instructions = []byte{
 	0xb8, 0xe4, 0x00, 0x00, 0x00, // mov eax, 228: the system call clock_gettime
 	0x0f, 0x05, // syscall
@@ -31,14 +33,15 @@ var instructions = []byte{
 	0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
 }
 
-// clock is that of a running program.
+// clock is the wall clock of a running program.
 type clock struct {
 	pid int
-	// shift is where the program has the seconds by which it differs: a signed word, aligned, so that it changes at once.
+	// shift is the address of the shift in seconds in the program: a signed word, aligned, so that it changes
+	// atomically.
 	shift int64
 }
 
-// start starts a program with its clock shifted. The calling thread must live as long as the program shall.
+// start starts a program with its clock shifted. The calling thread must live as long as the program.
 func start(name string, args []string, shift time.Duration) (*exec.Cmd, *clock, error) {
 	program := exec.Command(name, args...)
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -53,7 +56,7 @@ func start(name string, args []string, shift time.Duration) (*exec.Cmd, *clock, 
 	return program, clock, nil
 }
 
-// begin gives a program that has not run its first instruction its clock, and lets it go.
+// begin installs the clock in a program that has not run its first instruction, and detaches from it.
 func begin(pid int, shift time.Duration) (*clock, error) {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
@@ -84,7 +87,7 @@ func (c *clock) set(shift time.Duration) error {
 	return write(c.pid, c.shift, binary.LittleEndian.AppendUint64(nil, uint64(shift/time.Second)))
 }
 
-// find returns where in the memory of a process the function begins.
+// find returns the address of the function in a process.
 func find(pid int) (int64, error) {
 	begin, image, err := vdso(pid)
 	if err != nil {
@@ -111,7 +114,7 @@ func find(pid int) (int64, error) {
 	return 0, fmt.Errorf("the vDSO of this kernel has no %s", function)
 }
 
-// vdso returns where the vDSO of a process is, and a copy.
+// vdso returns the address of the vDSO of a process, and a copy.
 func vdso(pid int) (int64, []byte, error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

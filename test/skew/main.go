@@ -1,15 +1,15 @@
-// Command skew runs a program whose wall clock differs from everybody else's:
+// Command skew runs a program with a shifted wall clock:
 //
 //	skew SHIFT PROGRAM [ARGUMENT...]
 //
-// SHIFT is a duration in whole seconds, as 10m or -10m. The program is killed when skew is, gets the signals TERM and INT
-// that skew gets, and skew exits with its code. At the signal USR1 the clock is set right, while the program runs.
+// SHIFT is a duration in whole seconds, as 10m or -10m. The program is killed when skew is, receives the signals TERM and
+// INT that skew receives, and skew exits with its code. The signal USR1 removes the shift while the program runs.
 //
-// Kernels have no clock of the day per process; time namespaces shift the others. Programs ask for it in a few
-// instructions that the kernel maps into every process, its vDSO, which a tracer may overwrite. So the program is traced
-// until it has begun, gets its own instructions there, and runs on by itself at full speed. This works for a program in
-// Go, which asks for the time of the day in no other way; C libraries have more functions for it. Timestamps that the
-// kernel makes, those of files, are not shifted, nor are monotonic clocks: timers last as long as they shall.
+// Kernels have no wall clock per process; time namespaces shift only the other clocks. Programs read it with a few
+// instructions that the kernel maps into every process, its vDSO, which a tracer may overwrite. So skew traces the program
+// until it has started, replaces these instructions, and detaches, so that it runs at full speed. This works for programs
+// in Go, which read the wall clock in no other way; C libraries use more functions. Timestamps of the kernel, such as those
+// of files, are not shifted, nor are monotonic clocks: timers keep their durations.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(args []string) (int, error) {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
-	// Who starts the program traces it, and takes it along at its end: to the kernel that is a thread.
+	// The thread that starts the program traces it, and the program ends with that thread.
 	runtime.LockOSThread()
 	program, clock, err := start(args[1], args[2:], shift)
 	if err != nil {
@@ -71,7 +71,7 @@ func run(args []string) (int, error) {
 
 func ignoreExit(err error) error {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return nil // the code says it
+		return nil // the exit code suffices
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// cached has the provider offer flavors of its own workspace, read-only, to who binds them: the workspace "bound".
+// cached has the provider offer flavors of its own workspace, read-only, to consumers: the workspace "bound".
 func (s *site) cached() {
 	s.Helper()
 	s.create("provider", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "flavors." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{

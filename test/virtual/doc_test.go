@@ -1,5 +1,5 @@
-// Package virtual asks every virtual workspace everything: each verb, on each kind of resource, towards logical clusters
-// in each state, by each sort of caller, through the front proxy of a real installation. What must come of it stands in
-// matrix.txt, which is meant to be read; the tests generate all combinations and look each up there, so that none is
-// left out and no line says something about nothing.
+// Package virtual sends every kind of request to every virtual workspace: each verb, on each kind of resource, for
+// logical clusters in each state, as each sort of caller, through the front proxy of a real installation. The expected
+// results are in matrix.txt, which is written for readers; the tests generate all combinations and look each up there,
+// so that none is omitted and no line is unused.
 package virtual

@@ -13,7 +13,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// lifecycleStates are the workspaces that the views of initializers and terminators are asked about.
+// lifecycleStates are the workspaces that the matrix of initializers and terminators covers.
 var lifecycleStates = []string{"initializing", "foreign", "unbound", "terminating"}
 
 func lifecycleView(name, service string) view {
@@ -32,13 +32,13 @@ func lifecycleView(name, service string) view {
 	}
 }
 
-// lifecycles makes workspaces in stages of their life: their types belong to the provider, but for that of "foreign".
+// lifecycles creates workspaces in each phase: their types belong to the provider, except for that of "foreign".
 func (s *site) lifecycles() {
 	s.Helper()
 	for _, name := range []string{"provider", "rival"} {
 		s.create(name, &tenancyv1alpha1.WorkspaceType{ObjectMeta: metav1.ObjectMeta{Name: "staged"}, Spec: tenancyv1alpha1.WorkspaceTypeSpec{
 			Initializer: true, Terminator: true,
-			// What the creator of a workspace may do goes with its content, which is deleted at once.
+			// The permissions of the creator are deleted with the content of the workspace, which happens at once.
 			TerminatorPermissions: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}},
 		}})
 	}

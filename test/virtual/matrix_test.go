@@ -40,7 +40,7 @@ func TestTheMatrix(t *testing.T) {
 	}
 }
 
-// ask lets every caller send one request, compares the answers with the table, and returns how many it asked.
+// ask sends one request as every caller, compares the responses with the table, and returns the number of requests.
 func (s *site) ask(lines []*line, v view, resource, state, verb string) int {
 	s.Helper()
 	method, path, body, media := v.resources[resource].request(verb, state)
@@ -68,7 +68,7 @@ func (s *site) ask(lines []*line, v view, resource, state, verb string) int {
 	return count
 }
 
-// current returns the object of an update as it is, if there is one: updates of most kinds need its resource version.
+// current returns the current object for an update, or otherwise: updates of most kinds need its resource version.
 func (s *site) current(state, path, otherwise string) string {
 	s.Helper()
 	if s.clusters[state] == "" {
@@ -81,7 +81,7 @@ func (s *site) current(state, path, otherwise string) string {
 	return otherwise
 }
 
-// answer sends a request and returns the answer as the table writes it, and its text.
+// answer sends a request and returns the response as the table writes it, and its text.
 func (s *site) answer(who, method, path, body, media string) (answer, content string) {
 	s.Helper()
 	c := s.callers[who]
@@ -99,7 +99,7 @@ func (s *site) answer(who, method, path, body, media string) (answer, content st
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusOK && req.URL.Query().Get("watch") != "" {
-		return "200", "" // it goes on
+		return "200", "" // the watch stays open
 	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {

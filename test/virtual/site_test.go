@@ -25,11 +25,11 @@ import (
 
 const group = "example.com"
 
-// site is an installation with the workspaces that the matrix speaks of.
+// site is an installation with the workspaces of the matrix.
 type site struct {
 	*testing.T
 	masters client.Client
-	// callers are who asks, at the address where they do.
+	// callers are the users of the matrix, with their clients.
 	callers map[string]caller
 	// clusters are the logical clusters of workspaces, by name.
 	clusters map[string]string
@@ -97,8 +97,8 @@ func (s *site) create(workspace string, objects ...client.Object) {
 	}
 }
 
-// shardOf returns where a workspace is. Views are shown by the shards of consumers, and the front proxy leads to that of root;
-// those who provide something are on two others.
+// shardOf returns the shard of a workspace. Virtual workspaces are served by the shards of consumers, and the front
+// proxy routes to that of root; providers are on the two others.
 func shardOf(workspace string) string {
 	switch workspace {
 	case "provider", "pretender":
@@ -109,7 +109,7 @@ func shardOf(workspace string) string {
 	return installation.Root
 }
 
-// workspace makes a workspace of somebody's below root, and waits until it is in a phase.
+// workspace creates a workspace with an owner below root, and waits until it is in a phase.
 func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alpha1.WorkspaceTypeReference) {
 	s.Helper()
 	root := shardtesting.In(s.Context(), "root")
@@ -132,13 +132,13 @@ func (s *site) workspace(name, owner, phase string, workspaceType *tenancyv1alph
 	s.clusters[name] = workspace.Spec.Cluster
 }
 
-// universal makes a workspace of the common type.
+// universal creates a workspace of type universal.
 func (s *site) universal(name string) {
 	s.Helper()
 	s.workspace(name, "nobody", "Ready", &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"})
 }
 
-// allow gives a user a role of its own in a workspace.
+// allow binds a role of its own to a user in a workspace.
 func (s *site) allow(workspace, user string, rules ...rbacv1.PolicyRule) {
 	s.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "of-" + user}, Rules: rules}
@@ -152,7 +152,7 @@ var everything = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// export offers a resource from a workspace, and returns its identity.
+// export exports a resource from a workspace, and returns its identity hash.
 func (s *site) export(workspace, resource, kind string, claims ...apisv1alpha2.PermissionClaim) string {
 	s.Helper()
 	described := shardtesting.NewSchema("v1", schema.GroupResource{Group: group, Resource: resource}, kind)
@@ -174,7 +174,7 @@ func (s *site) export(workspace, resource, kind string, claims ...apisv1alpha2.P
 	return export.Status.IdentityHash
 }
 
-// bind binds an export of another workspace, answering its claims.
+// bind binds an export of another workspace, and accepts or rejects its claims.
 func (s *site) bind(workspace, provider, name string, answer apisv1alpha2.AcceptablePermissionClaimState, claims ...apisv1alpha2.PermissionClaim) {
 	s.Helper()
 	binding := &apisv1alpha2.APIBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: apisv1alpha2.APIBindingSpec{
@@ -212,7 +212,7 @@ func (s *site) make(workspace, kind, resource, name, more string) {
 	})
 }
 
-// claims of the export of the matrix.
+// claimsOn returns the claims of the export of the matrix.
 func claimsOn(identity string) []apisv1alpha2.PermissionClaim {
 	return []apisv1alpha2.PermissionClaim{
 		{GroupResource: apisv1alpha2.GroupResource{Resource: "configmaps"}, Verbs: []string{"get", "list", "watch", "create"}},
@@ -220,7 +220,7 @@ func claimsOn(identity string) []apisv1alpha2.PermissionClaim {
 	}
 }
 
-// exports makes the workspaces of the views of exports and schemas.
+// exports creates the workspaces for the views of exports and schemas.
 func (s *site) exports() {
 	s.Helper()
 	for _, name := range []string{"provider", "owner", "pretender", "rival"} {
@@ -266,7 +266,7 @@ func (s *site) exports() {
 	}
 }
 
-// settled waits until what was made is as it will stay.
+// settled waits until all fixtures have reached their final state.
 func (s *site) settled() {
 	s.Helper()
 	wait := func(workspace, path, want string) {

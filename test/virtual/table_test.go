@@ -17,13 +17,13 @@ var callers = []string{"provider", "consumer", "stranger", "masters"}
 // line is one line of the table.
 type line struct {
 	number int
-	// view, resource, state and verb are what it chooses; nil chooses everything.
+	// chosen are the selected views, resources, states and verbs; nil selects all.
 	chosen  [4][]string
 	answers []string
 	used    bool
 }
 
-// readTable reads the lines of a table.
+// readTable parses the lines of a table.
 func readTable(text string) ([]*line, error) {
 	var lines []*line
 	for i, raw := range strings.Split(text, "\n") {
@@ -47,7 +47,7 @@ func readTable(text string) ([]*line, error) {
 	return lines, nil
 }
 
-// find returns the line that decides about a request, or nil.
+// find returns the line that applies to a request, or nil.
 func find(lines []*line, request ...string) *line {
 	for _, l := range lines {
 		matches := true

@@ -8,30 +8,31 @@ import (
 // exportStates are the workspaces of consumers.
 var exportStates = []string{"bound", "rejected", "deleting", "other", "mismatch", "unbound"}
 
-// view is a virtual workspace with what the matrix says of it.
+// view is a virtual workspace with its part of the matrix.
 type view struct {
 	name      string
 	states    []string
 	resources map[string]resource
-	// root is where the view on a logical cluster begins.
+	// root returns the base path of the view for a logical cluster.
 	root func(s *site, state string) string
 }
 
 // resource is one kind of resource in a view.
 type resource struct {
 	verbs []string
-	// path is that of the collection; subresources are behind the name of an object.
+	// path is that of the collection; subresources follow the name of an object.
 	path string
-	// body is an object; NAME stands for its name.
+	// body is an object; NAME is replaced by its name.
 	body string
 	// name is that of the object that exists.
 	name func(state string) string
 }
 
-// existing is the name of the object; while a binding goes, that is the one which holds it.
+// existing returns the name of the object that exists in every state.
 func existing(string) string { return "existing" }
 
-// widget is existing for a resource whose objects go with the binding.
+// widget is existing for a resource whose objects are deleted with the binding: while a binding is being deleted, one
+// object with a finalizer remains.
 func widget(state string) string {
 	if state == "deleting" {
 		return "held"
@@ -91,7 +92,7 @@ var views = []view{
 	lifecycleView("terminating", "terminatingworkspaces"),
 }
 
-// exportResources are those of the view of an export, in a namespace or over all of them.
+// exportResources returns the resources of the view of an export, in a namespace or over all of them.
 func exportResources(namespace string) map[string]resource {
 	own := func(kind, plural string, name func(string) string) resource {
 		return resource{verbs: all, path: "/apis/" + group + "/v1" + namespace + "/" + plural, name: name,
@@ -114,7 +115,7 @@ func exportResources(namespace string) map[string]resource {
 
 var documents = resource{verbs: []string{"groups", "openapi"}}
 
-// request is what a verb sends.
+// request returns the request of a verb.
 func (r resource) request(verb, state string) (method, path, body, media string) {
 	named := ""
 	if r.name != nil {
