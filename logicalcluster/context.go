@@ -4,7 +4,7 @@ import "context"
 
 type contextKey struct{}
 
-// With returns a context whose requests go to the logical cluster.
+// With returns a context for requests to the logical cluster.
 func With(ctx context.Context, cluster Name) context.Context {
 	return context.WithValue(ctx, contextKey{}, cluster)
 }
@@ -15,13 +15,13 @@ func From(ctx context.Context) (Name, bool) {
 	return cluster, ok && !cluster.Empty()
 }
 
-// Annotated is what Of reads: any object with metadata.
+// Annotated is the part of objects that Of reads.
 type Annotated interface {
 	GetAnnotations() map[string]string
 }
 
-// Of returns the logical cluster that an object was stored in, or the zero Name for an object that never came out
-// of storage. An object that holds its annotations undecoded may tell its cluster by a method LogicalCluster.
+// Of returns the logical cluster that an object was stored in, or the zero Name for an object that does not come from
+// storage. An object with undecoded annotations may implement a method LogicalCluster instead.
 func Of(obj Annotated) Name {
 	if stored, ok := obj.(interface{ LogicalCluster() string }); ok {
 		return Name{stored.LogicalCluster()}

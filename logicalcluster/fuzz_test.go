@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// odd are inputs that are nearly right, as a start for the fuzzers.
+// odd are almost valid inputs, as seeds for the fuzzers.
 var odd = []string{"root", "root:org:team", "system:admin", "system:", "*", "", ":", "a:", ":a", "a::b", "..", "a/b", "a%2fb", "A", "-", "2cynbfy2m0wtjqcs", "ü", "a\x00b", strings.Repeat("a", 300)}
 
-// FuzzParseName proves what storage keys, file names and URLs rely on: a name is one segment, and parsing keeps it.
+// FuzzParseName checks the properties that storage keys, file names and URLs rely on: a name is one segment, and
+// parsing does not change it.
 func FuzzParseName(f *testing.F) {
 	for _, seed := range odd {
 		f.Add(seed)
@@ -33,7 +34,7 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-// FuzzParsePath proves that a path is its segments: taken apart and joined again it is the same, and its URL leads to it.
+// FuzzParsePath checks that splitting and joining a path yields the same path, and that its URL resolves to it.
 func FuzzParsePath(f *testing.F) {
 	for _, seed := range odd {
 		f.Add(seed)

@@ -1,8 +1,8 @@
-// Package logicalcluster owns the names and paths of logical clusters and the way they travel in a context
-// and in an object (wall W4). It imports nothing of ours and no server code, so that every part may import it.
+// Package logicalcluster defines the names and paths of logical clusters and how contexts and objects carry them. It
+// imports no other package of this module and no server code, so that every package may import it.
 //
-// A *Name* addresses one logical cluster on whatever shard holds it ("root", "2cynbfy2m0wtjqcs", "system:admin").
-// A *Path* addresses one through the tree of workspaces ("root:org:team"). Every name is a path of one segment.
+// A *Name* identifies one logical cluster, independent of its shard ("root", "2cynbfy2m0wtjqcs", "system:admin"). A
+// *Path* identifies one through the workspace tree ("root:org:team"). Every name is a path of one segment.
 package logicalcluster
 
 import (
@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// AnnotationKey is the annotation that every stored object carries: the name of its logical cluster. Only the
-// storage layer writes it; what a client sends is overwritten.
+// AnnotationKey is the annotation with the name of the logical cluster on every stored object. Only the storage layer
+// writes it; values that clients send are overwritten.
 const AnnotationKey = "kcp.io/cluster"
 
-// PathAnnotationKey is the annotation that holds the canonical workspace path of a logical cluster.
+// PathAnnotationKey is the annotation with the canonical workspace path of a logical cluster.
 const PathAnnotationKey = "kcp.io/path"
 
 const (
 	segment = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
-	// systemPrefix starts the names that contain a colon and still are one name.
+	// systemPrefix is the prefix of names that contain a colon and are one segment.
 	systemPrefix = "system:"
-	// maxPathLength bounds what is parsed at all. etcd keys and URLs end long before this.
+	// maxPathLength bounds the length of parsed input. Keys of etcd and URLs are shorter.
 	maxPathLength = 4096
 )
 
@@ -34,16 +34,16 @@ var (
 	pathPattern    = regexp.MustCompile(`^` + segment + `(:` + segment + `)*$`)
 )
 
-// Name is the name of one logical cluster. The zero Name is no cluster: storage refuses it.
+// Name is the name of one logical cluster. The zero Name is no logical cluster: storage refuses it.
 type Name struct{ s string }
 
-// Well-known names. They exist without a Workspace that leads to them.
+// Well-known names. They exist without a Workspace.
 var (
-	// Root is the root of the workspace tree, held by the root shard.
+	// Root is the root of the workspace tree, on the root shard.
 	Root = Name{"root"}
-	// Admin holds the RBAC that applies to all logical clusters of a shard, and its leader election lease.
+	// Admin contains the RBAC that applies to all logical clusters of a shard, and its leader election lease.
 	Admin = Name{"system:admin"}
-	// Shard is the shard's own corner: what it must remember without the root shard.
+	// Shard contains the shard's own objects, which it needs without the root shard.
 	Shard = Name{"system:shard"}
 	// SystemCRDs is where the definitions of kcp's own APIs are visible.
 	SystemCRDs = Name{"system:system-crds"}
@@ -51,12 +51,12 @@ var (
 	BoundCRDs = Name{"system:bound-crds"}
 )
 
-// Wildcard stands for all logical clusters of a shard. It is valid for LIST and WATCH alone and is refused by
-// storage for everything else.
+// Wildcard stands for all logical clusters of a shard. It is valid for LIST and WATCH only; storage refuses it in other
+// requests.
 var Wildcard = Name{"*"}
 
-// ParseName accepts one segment of lower-case letters, digits and '-' (at most 63, neither end a '-'), or a name
-// that starts with "system:". It accepts neither a path nor the wildcard.
+// ParseName accepts one segment of lower-case letters, digits and '-' (at most 63 characters, with no '-' at either
+// end), or a name that starts with "system:". It accepts neither a path nor the wildcard.
 func ParseName(s string) (Name, error) {
 	if len(s) > maxPathLength {
 		return Name{}, fmt.Errorf("invalid cluster name: %d characters, at most %d are allowed", len(s), maxPathLength)
@@ -67,7 +67,7 @@ func ParseName(s string) (Name, error) {
 	return Name{}, fmt.Errorf("invalid cluster name %q: want lower-case letters, digits and '-' (at most 63 characters), or a name starting with %q", s, systemPrefix)
 }
 
-// MustParseName is ParseName for literals. It panics on what ParseName refuses.
+// MustParseName is ParseName for literals. It panics if ParseName returns an error.
 func MustParseName(s string) Name {
 	n, err := ParseName(s)
 	if err != nil {
@@ -76,23 +76,23 @@ func MustParseName(s string) Name {
 	return n
 }
 
-// String returns the name as it stands in URLs, keys and annotations, or "" for the zero Name.
+// String returns the name in the form of URLs, keys and annotations, or "" for the zero Name.
 func (n Name) String() string { return n.s }
 
-// Empty tells whether n is the zero Name, that is no cluster at all.
+// Empty reports whether n is the zero Name.
 func (n Name) Empty() bool { return n.s == "" }
 
-// IsWildcard tells whether n stands for all logical clusters.
+// IsWildcard reports whether n stands for all logical clusters.
 func (n Name) IsWildcard() bool { return n == Wildcard }
 
-// IsSystem tells whether n is one of the shard's own clusters ("system:..."), which no tenant may enter.
+// IsSystem reports whether n is one of the shard's own logical clusters ("system:..."), which tenants cannot access.
 func (n Name) IsSystem() bool { return strings.HasPrefix(n.s, systemPrefix) }
 
-// Path returns the path that consists of this name alone.
+// Path returns the path with this name as its only segment.
 func (n Name) Path() Path { return Path{n.s} }
 
-// RandomName returns a fresh name for a workspace's logical cluster: the first 16 characters of the padded
-// base36 SHA-224 of 32 random bytes.
+// RandomName returns a new name for a workspace's logical cluster: the first 16 characters of the padded base36 SHA-224
+// of 32 random bytes.
 func RandomName() Name {
 	var raw [32]byte
 	if _, err := rand.Read(raw[:]); err != nil {
@@ -108,8 +108,8 @@ func HomeName(user string) Name {
 	return Name{paddedBase36(sum[:8])}
 }
 
-// Base36Sha224 returns the SHA-224 of data, read as one big-endian number and printed in base 36, with one '0'
-// in front for each leading zero byte of the digest.
+// Base36Sha224 returns the SHA-224 of data, as one big-endian number in base 36, with a leading '0' for each leading
+// zero byte of the digest.
 func Base36Sha224(data []byte) string {
 	sum := sha256.Sum224(data)
 	return paddedBase36(sum[:])

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Path is a colon-separated way to a logical cluster: a cluster name followed by workspace names. The zero Path
-// leads nowhere.
+// Path is a colon-separated path to a logical cluster: a cluster name followed by workspace names. The zero Path
+// identifies none.
 type Path struct{ s string }
 
 // ParsePath accepts segments as ParseName does, joined by colons, and the wildcard "*".
@@ -24,7 +24,7 @@ func ParsePath(s string) (Path, error) {
 	return Path{s}, nil
 }
 
-// MustParsePath is ParsePath for literals. It panics on what ParsePath refuses.
+// MustParsePath is ParsePath for literals. It panics if ParsePath returns an error.
 func MustParsePath(s string) Path {
 	p, err := ParsePath(s)
 	if err != nil {
@@ -33,10 +33,10 @@ func MustParsePath(s string) Path {
 	return p
 }
 
-// String returns the path as it stands in URLs.
+// String returns the path in the form of URLs.
 func (p Path) String() string { return p.s }
 
-// Empty tells whether p is the zero Path.
+// Empty reports whether p is the zero Path.
 func (p Path) Empty() bool { return p.s == "" }
 
 // Name returns the path as a name, and whether it is one: a single segment, a "system:" name, or the wildcard.
@@ -58,7 +58,7 @@ func (p Path) Segments() []string {
 	return strings.Split(p.s, ":")
 }
 
-// Join returns the path of the workspace called name below p.
+// Join returns the path of the named workspace below p.
 func (p Path) Join(name string) Path {
 	if p.s == "" {
 		return Path{name}
@@ -83,7 +83,7 @@ func (p Path) Base() string {
 	return segments[len(segments)-1]
 }
 
-// HasPrefix tells whether p is other or lies below it.
+// HasPrefix reports whether p is other or below it.
 func (p Path) HasPrefix(other Path) bool {
 	return p.s == other.s || strings.HasPrefix(p.s, other.s+":")
 }

@@ -7,19 +7,20 @@ import (
 
 const clustersPrefix = "/clusters/"
 
-// ErrNoClusterSegment says that a URL starts with /clusters/ and goes no further.
+// ErrNoClusterSegment is the error for a URL that starts with /clusters/ and has no logical cluster or nothing after
+// it.
 var ErrNoClusterSegment = errors.New(`invalid URL: "/clusters/" must be followed by a logical cluster and "/"`)
 
-// Target is what a request path "/clusters/<path>/<rest>" addresses.
+// Target is the target of a request path "/clusters/<path>/<rest>".
 type Target struct {
-	// Path is the logical cluster, or the zero Path when the URL names none.
+	// Path is the logical cluster, or the zero Path if the URL names none.
 	Path Path
 	// Rest is the Kubernetes part of the URL path. It always starts with "/".
 	Rest string
 }
 
-// FromURLPath splits the path of a URL. A path that does not start with /clusters/ has no cluster and is its own
-// rest. An unparsable cluster is an error.
+// FromURLPath parses the path of a URL. A path that does not start with /clusters/ has no logical cluster, and Rest is
+// the whole path. An invalid logical cluster is an error.
 func FromURLPath(urlPath string) (Target, error) {
 	if urlPath == "/clusters" {
 		return Target{}, ErrNoClusterSegment

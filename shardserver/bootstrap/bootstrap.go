@@ -1,9 +1,9 @@
-// Package bootstrap writes what a shard must hold before it is of use: the RBAC of system:admin, the logical cluster
-// system:shard and, on the root shard, the logical cluster root with its exports (package rootapis), RBAC, workspace types
-// and Shard object.
+// Package bootstrap writes the initial content of a shard: the RBAC of system:admin, the logical cluster system:shard
+// and, on the root shard, the logical cluster root with its exports (package rootapis), RBAC, workspace types and Shard
+// object.
 //
-// Everything is compared and, where it differs, overwritten at every start; objects marked create-only are written
-// once and belong to the administrator from then on. It must not know how requests are decided or served: it is an
+// All objects are compared and, if they differ, updated at every start; objects marked create-only are created once and
+// are the administrator's afterwards. The package must not depend on how requests are authorized or served: it is an
 // ordinary client of the shard's API.
 package bootstrap
 
@@ -27,9 +27,9 @@ import (
 
 // Annotations of bootstrapped objects.
 const (
-	// CreateOnlyAnnotation, with the value "true", keeps an object as the administrator left it.
+	// CreateOnlyAnnotation, with the value "true", excludes an existing object from updates.
 	CreateOnlyAnnotation = "bootstrap.kcp.io/create-only"
-	// BatteryAnnotation names the batteries that an object comes from, separated by commas.
+	// BatteryAnnotation contains the batteries of an object, separated by commas.
 	BatteryAnnotation = "bootstrap.kcp.io/battery"
 )
 
@@ -39,17 +39,17 @@ const (
 	batteryMetricsViewer  = "metrics-viewer"
 )
 
-// Options says what is to be written.
+// Options configure the content.
 type Options struct {
 	// ShardName is the name of this shard's Shard object.
 	ShardName string
 	// BaseURL, ExternalURL and VirtualWorkspaceURL are those of the Shard object. The latter two default to the first.
 	BaseURL, ExternalURL, VirtualWorkspaceURL string
-	// Root tells that this is the root shard, which holds the logical cluster root.
+	// Root is set on the root shard, which has the logical cluster root.
 	Root bool
-	// Batteries are the optional parts that are on.
+	// Batteries are the enabled batteries.
 	Batteries []string
-	// HomeWorkspaces adds the type of home workspaces and the right of HomeCreatorGroups to have one.
+	// HomeWorkspaces adds the type of home workspaces and the permission of HomeCreatorGroups to create one.
 	HomeWorkspaces bool
 	// HomeCreatorGroups are the groups whose members may have a home workspace.
 	HomeCreatorGroups []string
@@ -63,9 +63,9 @@ func (o Options) externalURL() string { return cmp.Or(o.ExternalURL, o.BaseURL) 
 
 func (o Options) virtualWorkspaceURL() string { return cmp.Or(o.VirtualWorkspaceURL, o.BaseURL) }
 
-// Run brings the shard's content up to date over a client that sends requests to the logical cluster of their context
-// and may do everything. It tries again until it is done, the context ends, or the server says that an object can
-// never be accepted. Several replicas may run it at once.
+// Run updates the shard's content through a client that sends requests to the logical cluster of their context and has
+// all permissions. It retries until it succeeds, the context ends, or the server refuses an object as invalid. Several
+// replicas may run it concurrently.
 func Run(ctx context.Context, c client.Client, options Options) error {
 	all, err := stages(options)
 	if err != nil {
@@ -81,8 +81,8 @@ func Run(ctx context.Context, c client.Client, options Options) error {
 	})
 }
 
-// stages lists everything in order: a stage may rely on those before it. System clusters come first, because the
-// RBAC of system:admin decides about all the others; a LogicalCluster comes before what it contains.
+// stages returns all stages in order: a stage may depend on those before it. System clusters come first, because the
+// RBAC of system:admin applies to all others; a LogicalCluster comes before its content.
 func stages(options Options) ([]stage, error) {
 	schemas, err := rootSchemas()
 	if err != nil {
@@ -112,7 +112,7 @@ func stages(options Options) ([]stage, error) {
 	), nil
 }
 
-// persist calls f until it succeeds or can never succeed.
+// persist calls f until it succeeds or fails permanently.
 func persist(ctx context.Context, what string, f func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 5 * time.Second}
 	for {
@@ -133,8 +133,8 @@ func persist(ctx context.Context, what string, f func(context.Context) error) er
 	}
 }
 
-// hopeless tells errors that are the fault of this build from those of the moment. Not found is of the moment: an API
-// may be about to be served.
+// hopeless reports whether an error is permanent, caused by this build. NotFound is temporary: the API may not be
+// served yet.
 func hopeless(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || meta.IsNoMatchError(err)
 }

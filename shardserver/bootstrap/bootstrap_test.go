@@ -30,8 +30,8 @@ func options() bootstrap.Options {
 	}
 }
 
-// TestBootstrap runs on one shard, whose bootstrap has been run once more with options of our own. No part relies on
-// what another left.
+// TestBootstrap uses one shard, on which the bootstrap has been run again with options of the test. The subtests are
+// independent of each other.
 func TestBootstrap(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Masters(t))
@@ -47,7 +47,7 @@ func TestBootstrap(t *testing.T) {
 	t.Run("a shard that never accepts is given up with the context", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		err := bootstrap.Run(ctx, s.Client(t, s.User(t)), options()) // who may not write
+		err := bootstrap.Run(ctx, s.Client(t, s.User(t)), options()) // a user without write permission
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("the error says why it was given up and what was wrong, got %v", err)
 		}
@@ -69,7 +69,7 @@ func get[T client.Object](t *testing.T, c client.Client, cluster string, obj T) 
 
 func holdsTheContract(t *testing.T, c client.Client) {
 	for _, cluster := range []string{"root", "system:shard"} {
-		// The shard's own controller writes the URL, too, and may have read the Shard object before it was changed.
+		// A controller of the shard also writes the URL, possibly from an outdated Shard object.
 		shardtesting.Eventually(t, "the LogicalCluster of "+cluster, func(context.Context) error {
 			lc := &corev1alpha1.LogicalCluster{}
 			lc.Name = "cluster"
@@ -103,7 +103,7 @@ func holdsTheContract(t *testing.T, c client.Client) {
 	}
 }
 
-// versions are the resource versions of everything that a bootstrap writes.
+// versions returns the resource versions of all bootstrapped objects.
 func versions(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -115,7 +115,7 @@ func versions(t *testing.T, c client.Client) map[string]string {
 		must(t, c.List(ctx, &roles))
 		must(t, c.List(ctx, &bindings))
 		if cluster == "root" {
-			must(t, c.List(ctx, &types)) // nothing shows them in system:admin
+			must(t, c.List(ctx, &types)) // not served in system:admin
 		}
 		for _, role := range roles.Items {
 			found[cluster+"/role/"+role.Name] = role.ResourceVersion
@@ -152,7 +152,7 @@ func upsertsKeepChoices(t *testing.T, c client.Client) {
 	change(t, c, root, reader, func() { reader.Rules = nil; reader.Labels = map[string]string{"own": "kept"} })
 
 	protected := &rbacv1.ClusterRole{}
-	protected.Name = "system:basic-user" // an aggregated one would be written by its controller
+	protected.Name = "system:basic-user" // an aggregated role would be updated by its controller
 	change(t, c, admin, protected, func() {
 		protected.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
 		protected.Rules = append(protected.Rules, rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/own"}})
@@ -200,7 +200,7 @@ func upsertsKeepChoices(t *testing.T, c client.Client) {
 	get(t, c, "system:admin", deleted)
 }
 
-// change applies a change to the newest version of an object, against controllers that write it too.
+// change applies a change to the latest version of an object, and retries conflicts with controllers.
 func change(t *testing.T, c client.Client, ctx context.Context, obj client.Object, mutate func()) {
 	t.Helper()
 	for {

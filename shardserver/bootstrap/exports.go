@@ -13,7 +13,7 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/bootstrap/rootapis"
 )
 
-// rootSchemas are the schemas of what root exports.
+// rootSchemas returns the schemas of root's exports.
 func rootSchemas() ([]client.Object, error) {
 	var objects []client.Object
 	for _, export := range rootapis.Exports() {
@@ -28,8 +28,8 @@ func rootSchemas() ([]client.Object, error) {
 	return objects, nil
 }
 
-// rootExports are the exports. Their identities are in secrets beside them, which are older than the exports: storage
-// needs them.
+// rootExports returns the exports. The secrets of their identities are created before them, because storage needs the
+// identities.
 func rootExports() []client.Object {
 	var objects []client.Object
 	for _, export := range rootapis.Exports() {
@@ -38,7 +38,7 @@ func rootExports() []client.Object {
 	return objects
 }
 
-// rootBindings are what root binds of its own exports.
+// rootBindings returns the bindings in root to its own exports.
 func rootBindings(options Options) []client.Object {
 	names := []string{rootapis.Shards, rootapis.Tenancy, rootapis.Topology, rootapis.Migration}
 	if options.CacheAPIs {
@@ -47,12 +47,12 @@ func rootBindings(options Options) []client.Object {
 	return apiBindings(names...)
 }
 
-// shardBindings are what every shard binds in its own logical cluster.
+// shardBindings returns the bindings in every shard's own logical cluster.
 func shardBindings() []client.Object {
 	return apiBindings(rootapis.Shards, rootapis.Tenancy, rootapis.Topology, rootapis.Cache, rootapis.Migration)
 }
 
-// apiBindings are those of the shard itself: they are called as the exports are.
+// apiBindings returns bindings of the shard itself, named like the exports.
 func apiBindings(exports ...string) []client.Object {
 	var objects []client.Object
 	for _, export := range exports {
@@ -66,8 +66,8 @@ func apiBindings(exports ...string) []client.Object {
 	return objects
 }
 
-// overlayExport writes what we own over an export. Claims are the administrator's, and so is an identity that was there
-// before ours.
+// overlayExport sets the fields of an export that the bootstrap owns. Permission claims are the administrator's, and an
+// existing identity is kept.
 func overlayExport(existing, desired *apisv1alpha2.APIExport) {
 	existing.Spec.Resources = desired.Spec.Resources
 	existing.Spec.MaximalPermissionPolicy = desired.Spec.MaximalPermissionPolicy
@@ -76,17 +76,17 @@ func overlayExport(existing, desired *apisv1alpha2.APIExport) {
 	}
 }
 
-// sameSchema tells whether two schemas accept the same objects: schemas cannot be changed, so one that says something
-// else must be replaced, which all that are bound to it have to follow. Descriptions are not worth that.
+// sameSchema reports whether two schemas accept the same objects. Schemas are immutable, so a different one must be
+// replaced, and all bindings have to be updated; differences in descriptions do not justify that.
 func sameSchema(a, b *apisv1alpha1.APIResourceSchema) bool {
 	return reflect.DeepEqual(shape(a.Spec), shape(b.Spec))
 }
 
-// shape returns what a schema says as plain JSON, without descriptions.
+// shape returns a schema as plain JSON without descriptions.
 func shape(spec apisv1alpha1.APIResourceSchemaSpec) any {
 	text, err := json.Marshal(spec)
 	if err != nil {
-		return nil // raw JSON that is none: not the same as anything
+		return nil // invalid raw JSON is never equal
 	}
 	var plain any
 	if err := json.Unmarshal(text, &plain); err != nil {
@@ -95,7 +95,7 @@ func shape(spec apisv1alpha1.APIResourceSchemaSpec) any {
 	return withoutDescriptions(plain)
 }
 
-// withoutDescriptions removes texts under the key "description". A field of that name is no text but a schema, and stays.
+// withoutDescriptions removes strings under the key "description". A property of that name is a schema and is kept.
 func withoutDescriptions(plain any) any {
 	switch value := plain.(type) {
 	case map[string]any:

@@ -14,7 +14,7 @@ import (
 	shardtesting "github.com/atoll-dev/atoll/shardserver/testing"
 )
 
-// TestExportsOfRoot runs its parts in order: the later ones change what is there.
+// TestExportsOfRoot runs its subtests in order: the later ones modify the content.
 func TestExportsOfRoot(t *testing.T) {
 	s := shardtesting.Start(t)
 	c := s.Client(t, s.Masters(t))
@@ -87,7 +87,8 @@ func ownBindings(t *testing.T, c client.Client) {
 	}
 }
 
-// generations are those of everything that is written for root's exports. Controllers write the status of most of it.
+// generations returns the generations of all objects of root's exports. Unlike resource versions, they do not change
+// with the status, which controllers write.
 func generations(t *testing.T, c client.Client) map[string]int64 {
 	t.Helper()
 	found := map[string]int64{}
@@ -136,7 +137,7 @@ func upgradesExports(t *testing.T, c client.Client) {
 	if got := export(t, c, "topology.kcp.io").Spec.Resources[0].Schema; got != "v240903-d6797056a.partitions.topology.kcp.io" {
 		t.Errorf("it offers %s", got)
 	}
-	schema(t, c, old.Name) // bindings may refer to it until they follow
+	schema(t, c, old.Name) // bindings may refer to it until they are updated
 	must(t, c.Delete(shardtesting.In(t.Context(), "root"), old))
 }
 
@@ -156,7 +157,7 @@ func keepsDescriptions(t *testing.T, c client.Client) {
 	}
 }
 
-// swapSchema puts another schema in the place of one of root's.
+// swapSchema replaces a schema of root.
 func swapSchema(t *testing.T, c client.Client, edit func(string) string) *apisv1alpha1.APIResourceSchema {
 	t.Helper()
 	root := shardtesting.In(t.Context(), "root")

@@ -13,11 +13,11 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/authorization"
 )
 
-// systemPolicy is the RBAC of system:admin, which holds in every logical cluster of the shard: upstream's roles for
-// users and ours for the parts of an installation.
+// systemPolicy returns the RBAC of system:admin, which applies in every logical cluster of the shard: upstream's roles
+// for users and roles for the components of an installation.
 //
-// Upstream's roles for the controllers of kube-controller-manager are left out: their subjects are service accounts
-// of kube-system, a name that every tenant may give out.
+// Upstream's roles for the controllers of kube-controller-manager are excluded: their subjects are service accounts in
+// kube-system, which every tenant can create.
 func systemPolicy() []client.Object {
 	roles := append(bootstrappolicy.ClusterRoles(), systemRoles()...)
 	fillAggregated(roles)
@@ -32,8 +32,8 @@ func systemPolicy() []client.Object {
 	return objects
 }
 
-// fillAggregated gives aggregated roles the rules of the roles that they select, until nothing changes, so that they
-// work before a controller has looked at them.
+// fillAggregated adds the rules of the selected roles to aggregated roles, until nothing changes, so that they are
+// complete before their controller runs.
 func fillAggregated(roles []rbacv1.ClusterRole) {
 	for changed := true; changed; {
 		changed = false
@@ -54,7 +54,7 @@ func aggregate(role *rbacv1.ClusterRole, roles []rbacv1.ClusterRole) []rbacv1.Po
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 		if err != nil {
-			continue // a selector that selects nothing adds nothing
+			continue // an empty selector selects nothing
 		}
 		for _, source := range roles {
 			if source.Name == role.Name || !selector.Matches(labels.Set(source.Labels)) {
@@ -92,7 +92,7 @@ func systemRoles() []rbacv1.ClusterRole {
 	}
 }
 
-// externalAdminRules is what shards need of each other, through the front proxy.
+// externalAdminRules returns the permissions of shards on other shards, through the front proxy.
 func externalAdminRules() []policyRule {
 	return []policyRule{
 		rule("get", "update", "delete").groups("core.kcp.io").resources("logicalclusters", "logicalclusters/status"),
@@ -133,7 +133,7 @@ func tenancyReaderRole() rbacv1.ClusterRole {
 		rule("get", "list", "watch").groups("core.kcp.io").resources("logicalclusters"))
 }
 
-// policyRule spells rules so that a table of them reads like the contract.
+// policyRule builds rules in a compact notation.
 type policyRule rbacv1.PolicyRule
 
 func rule(verbs ...string) policyRule { return policyRule{Verbs: verbs} }

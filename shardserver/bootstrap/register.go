@@ -13,12 +13,12 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// registrar is the field manager of what a shard says of itself. What others say of it stays: labels, annotations.
+// registrar is the field manager of the fields that a shard applies. Labels and annotations of others are kept.
 const registrar = "kcp-shard"
 
-// RegisterShard brings the Shard object of this shard in root up to date, over a client of the root shard: its URLs and
-// the label with its name. It reads before it writes, and only that one object, so that a shard needs no rights to
-// others. One that is not there is made if create says so, and else left as it is.
+// RegisterShard updates the Shard object of this shard in root, through a client of the root shard: its URLs and the
+// label with its name. It reads before it writes, and only that object, so that a shard needs no permissions on others.
+// If the object does not exist, it is created only if create is set.
 func RegisterShard(ctx context.Context, c client.Client, options Options, create bool) error {
 	ctx = logicalcluster.With(ctx, logicalcluster.Root)
 	wanted, existing := shard(options), &corev1alpha1.Shard{}
@@ -31,7 +31,7 @@ func RegisterShard(ctx context.Context, c client.Client, options Options, create
 	case err == nil && existing.Spec == wanted.Spec && existing.Labels["name"] == wanted.Labels["name"]:
 		return nil
 	}
-	// Applying makes the object under its name, by the same right as changing it.
+	// Server-side apply creates the object with the same permission as changing it.
 	wanted.SetGroupVersionKind(corev1alpha1.SchemeGroupVersion.WithKind("Shard"))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {

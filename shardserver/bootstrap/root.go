@@ -40,7 +40,7 @@ func readyLogicalCluster(name logicalcluster.Name, options Options) *corev1alpha
 	}
 }
 
-// shard is the registration of this shard. Its labels beside the name are the administrator's.
+// shard returns the Shard object of this shard. Labels other than the name are the administrator's.
 func shard(options Options) *corev1alpha1.Shard {
 	return &corev1alpha1.Shard{
 		ObjectMeta: metav1.ObjectMeta{Name: options.ShardName, Labels: map[string]string{"name": options.ShardName}},
@@ -63,15 +63,15 @@ func namespaces(names ...string) []client.Object {
 	return objects
 }
 
-// grant is a ClusterRole with the one binding that goes with it.
+// grant is a ClusterRole with its binding.
 type grant struct {
 	role    rbacv1.ClusterRole
 	binding string
 	groups  []string
 }
 
-// rootPolicy is the RBAC of root: everybody who is authenticated may enter it, read workspaces and types, and use
-// what it offers.
+// rootPolicy returns the RBAC of root: authenticated users may access it, read workspaces and types, and bind the
+// exports.
 func rootPolicy(options Options) []client.Object {
 	authenticated := []string{user.AllAuthenticated}
 	underPolicy := []string{authorization.BindingSubjectPrefix + user.AllAuthenticated}
@@ -116,7 +116,8 @@ func useTypesRole() rbacv1.ClusterRole {
 		rule("use").groups("tenancy.kcp.io").resources("workspacetypes").names("universal", "organization", "team"))
 }
 
-// metricsViewer is the battery of the same name: somebody who may scrape the shard and nothing else.
+// metricsViewer returns the objects of the battery metrics-viewer: an identity that may scrape the shard and nothing
+// else.
 func metricsViewer(options Options) []client.Object {
 	if !options.has(batteryMetricsViewer) {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// parallelWrites bounds the requests under way at once: enough to hide the latency of the store.
+// parallelWrites bounds concurrent requests: enough to hide the latency of the storage.
 const parallelWrites = 8
 
 // stage is content of one logical cluster whose objects do not depend on each other.
@@ -32,13 +32,13 @@ type stage struct {
 	objects []client.Object
 }
 
-// identity tells the objects of one logical cluster apart.
+// identity identifies an object in one logical cluster.
 type identity struct {
 	kind schema.GroupVersionKind
 	key  client.ObjectKey
 }
 
-// apply lists what is there and writes what differs.
+// apply lists the existing objects and writes those that differ.
 func (s stage) apply(ctx context.Context, c client.Client) error {
 	ctx = logicalcluster.With(ctx, s.cluster)
 	existing, err := s.existing(ctx, c)
@@ -62,7 +62,7 @@ func (s stage) apply(ctx context.Context, c client.Client) error {
 	return writes.Wait()
 }
 
-// existing reads every kind of the stage with one request.
+// existing lists every kind of the stage with one request.
 func (s stage) existing(ctx context.Context, c client.Client) (map[identity]client.Object, error) {
 	found := map[identity]client.Object{}
 	listed := map[schema.GroupVersionKind]bool{}
@@ -109,8 +109,8 @@ func identify(c client.Client, obj client.Object) (identity, error) {
 	return identity{kind, client.ObjectKeyFromObject(obj)}, err
 }
 
-// ensure writes one object if it is missing or differs in what we own of it. Another replica may be faster: then the
-// next round finds nothing left to do.
+// ensure creates an object, or updates it if a field that the bootstrap owns differs. Another replica may write it
+// first: then the next attempt has nothing to do.
 func ensure(ctx context.Context, c client.Client, desired, existing client.Object) error {
 	if existing == nil {
 		if err := create(ctx, c, desired); !apierrors.IsAlreadyExists(err) {
@@ -126,7 +126,7 @@ func ensure(ctx context.Context, c client.Client, desired, existing client.Objec
 	}
 	merged := existing.DeepCopyObject().(client.Object)
 	if !overlay(merged, desired) {
-		// What refers to another role, or describes another shape, cannot be changed, only replaced.
+		// The role of a binding and the content of a schema are immutable, so the object is replaced.
 		if err := c.Delete(ctx, existing, client.Preconditions{UID: new(existing.GetUID())}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -148,13 +148,14 @@ func create(ctx context.Context, c client.Client, desired client.Object) error {
 	return ensureStatus(ctx, c, desired, created)
 }
 
-// ours tells whether an object is still subject to upserts.
+// ours reports whether an object is updated after its creation.
 func ours(obj client.Object) bool {
 	annotations := obj.GetAnnotations()
 	return annotations[CreateOnlyAnnotation] != "true" && annotations[rbacv1.AutoUpdateAnnotationKey] != "false"
 }
 
-// overlay writes what we own of an object over what exists. It reports false where the two cannot be reconciled.
+// overlay sets the fields of an existing object that the bootstrap owns. It returns false if the object must be
+// replaced.
 func overlay(existing, desired client.Object) bool {
 	if shard, ok := existing.(*corev1alpha1.Shard); ok {
 		want := desired.(*corev1alpha1.Shard).Spec
@@ -167,7 +168,7 @@ func overlay(existing, desired client.Object) bool {
 	case *rbacv1.ClusterRole:
 		want := desired.(*rbacv1.ClusterRole)
 		if want.AggregationRule == nil || existing.AggregationRule == nil {
-			existing.Rules = want.Rules // those of an aggregated role are kept by its controller from then on
+			existing.Rules = want.Rules // the rules of an existing aggregated role are maintained by its controller
 		}
 		existing.AggregationRule = want.AggregationRule
 	case *rbacv1.ClusterRoleBinding:
@@ -194,7 +195,7 @@ func merge(existing, desired map[string]string) map[string]string {
 	return merged
 }
 
-// ensureStatus makes a bootstrapped logical cluster ready: it has nobody who would initialize it.
+// ensureStatus makes a bootstrapped logical cluster ready: it has no initializers.
 func ensureStatus(ctx context.Context, c client.Client, desired, existing client.Object) error {
 	want, ok := desired.(*corev1alpha1.LogicalCluster)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	tenancyv1alpha1 "github.com/atoll-dev/atoll/api/tenancy/v1alpha1"
 )
 
-// Names of the built-in types. All live in root.
+// Names of the built-in types in root.
 const (
 	typeRoot         = tenancyv1alpha1.WorkspaceTypeRoot
 	typeUniversal    = tenancyv1alpha1.WorkspaceTypeUniversal
@@ -17,8 +17,8 @@ const (
 	typeTeam         = "team"
 )
 
-// workspaceTypes are the built-in types. Defaults of the API are spelled out, so that what is written and what is
-// read back are equal.
+// workspaceTypes returns the built-in types. Defaults of the API are set explicitly, so that the written objects equal
+// the stored ones.
 func workspaceTypes(options Options) []client.Object {
 	root := workspaceType(typeRoot, tenancyv1alpha1.WorkspaceTypeSpec{
 		Extend:                    extends(typeUniversal),

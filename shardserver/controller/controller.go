@@ -1,10 +1,11 @@
-// Package controller runs the shard's controllers with controller-runtime's typed controller, over all logical clusters.
+// Package controller runs the shard's controllers with controller-runtime's typed controller, over all logical
+// clusters.
 //
-// It adds what a shard needs: requests carry the logical cluster, all controllers of a process share one informer per
-// resource, which keeps no second copy of objects, and leader election goes through the shard's own API. Controllers read
-// through storage.Reader from the watch cache. Nothing here exists per logical cluster.
+// It adds what a shard needs: requests contain the logical cluster, all controllers of a process share one informer per
+// resource, which keeps no second copy of objects, and leader election uses the shard's own API. Controllers read
+// through storage.Reader from the watch cache. There is no state per logical cluster.
 //
-// The package knows no API group; what a controller does lives in other packages (tenancy, lifecycle, ...).
+// The package must not depend on any API group; reconcilers are in other packages (tenancy, lifecycle, ...).
 package controller
 
 import (
@@ -28,7 +29,7 @@ const (
 	retryMax  = time.Minute
 )
 
-// Key names one object of one logical cluster.
+// Key identifies one object of one logical cluster.
 type Key struct {
 	Cluster   logicalcluster.Name
 	Namespace string
@@ -46,20 +47,20 @@ func (k Key) String() string {
 // Result is controller-runtime's result of a reconciliation.
 type Result = reconcile.Result
 
-// MapFunc returns the requests to enqueue for an event. It must be quick and must not change the object, which it shares
-// with the watch cache. Events are Added (also for everything that exists when a watch starts again), Modified and
-// Deleted. A deletion that happened while a watch was disconnected is not delivered; in this case all of the controller's
-// other inputs are replayed as Added.
+// MapFunc returns the requests to enqueue for an event. It must return quickly and must not modify the object, which is
+// shared with the watch cache. Events are Added (also for all existing objects when a watch restarts), Modified and
+// Deleted. A deletion during a disconnected watch is not delivered; in this case all of the controller's other inputs
+// are replayed as Added.
 type MapFunc func(watch.Event) []Key
 
 // Input is one resource whose events a controller handles.
 type Input struct {
 	Resource schema.GroupResource
 	Keys     MapFunc
-	// Everywhere adds the events of objects that other shards have published. Resources for which storage.OnlyElsewhere
-	// holds have no others.
+	// Everywhere adds the events of objects that other shards publish. Resources for which storage.OnlyElsewhere
+	// returns true have no others.
 	Everywhere bool
-	// Stream, if set, is where the events come from instead of storage. The Resource is only a name then.
+	// Stream, if set, is the source of events instead of storage. Resource is only a name then.
 	Stream informer.WatchFunc
 }
 
@@ -69,7 +70,8 @@ type Controller struct {
 	Name string
 	// Inputs must include every resource that Reconcile reads, or it reacts to changes late.
 	Inputs []Input
-	// Workers is how many keys are reconciled at once; 0 means 8. One key is never reconciled twice at once.
+	// Workers is the number of keys that are reconciled concurrently; 0 means 8. A key is reconciled by one worker at a
+	// time.
 	Workers int
 	// Reconcile brings one object to its desired state. The logical cluster of the context is that of the key. An error
 	// is retried with backoff; a conflict is retried without a log entry.

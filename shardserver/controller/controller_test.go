@@ -25,7 +25,7 @@ import (
 
 var configMaps = storagetest.ConfigMaps
 
-// log is what reconcilers saw, for tests to wait on.
+// log records calls of reconcilers, for tests to wait on.
 type log struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -51,7 +51,7 @@ func (l *log) waitFor(t *testing.T, entry string) {
 	storagetest.Eventually(t, fmt.Sprintf("%q", entry), func() bool { return l.count(entry) > 0 })
 }
 
-// start runs a manager until the test ends, or until the returned function is called, which waits for its end.
+// start runs a manager until the test ends, or until stop is called, which waits for its end.
 func start(t *testing.T, cfg Config) (stop func()) {
 	t.Helper()
 	manager, err := NewManager(cfg)
@@ -74,7 +74,7 @@ func start(t *testing.T, cfg Config) (stop func()) {
 	return stop
 }
 
-// recording is a controller that writes down the cluster of its context and its key.
+// recording returns a controller that records the logical cluster of its context and its key.
 func recording(name string, into *log) Controller {
 	return Controller{
 		Name:   name,
@@ -134,8 +134,8 @@ func labelValues(t *testing.T, metric, label string) sets.Set[string] {
 	return values
 }
 
-// ownGoroutines returns the stacks of goroutines that the controllers or their queues started. The storage below runs
-// on, with goroutines that come and go, so "none but those of before" would be no test.
+// ownGoroutines returns the stacks of goroutines that the controllers or their queues started. It excludes those of the
+// storage, whose number varies.
 func ownGoroutines() []string {
 	buffer := make([]byte, 16<<20)
 	var own []string
@@ -189,7 +189,7 @@ func TestAWatchThatWasEndedGoesOnWhereItWas(t *testing.T) {
 	seen.waitFor(t, "a a|default/x")
 	storagetest.Eventually(t, "the watch", func() bool { return counted.Watches.Load() == 1 })
 	counted.EndAll(false)
-	storagetest.Create(t, store, "a", "y") // at a time when there may be no watch
+	storagetest.Create(t, store, "a", "y") // possibly while there is no watch
 	seen.waitFor(t, "a a|default/y")
 	if n := seen.count("a a|default/x"); n != 1 {
 		t.Errorf("what was known already was looked at %d times, want once", n)
@@ -202,7 +202,7 @@ func TestAWatchThatWasEndedGoesOnWhereItWas(t *testing.T) {
 
 func TestADeletionMissedBetweenTwoWatchesReplaysTheOtherInputs(t *testing.T) {
 	registry, store := storagetest.NewRegistry(t)
-	// The same storage under a second name stands for another resource.
+	// The same storage under a second name represents another resource.
 	others := schema.GroupResource{Resource: "others"}
 	counted := &storagetest.CountingStore{Store: store}
 	registry.Add(&storage.Resource{GVR: others.WithVersion("v1"), Namespaced: true, Store: counted})

@@ -17,13 +17,13 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Defaults of the contract for the lease of a shard's controllers.
+// Defaults for the lease of a shard's controllers, as in kcp.
 const (
 	DefaultLeaseNamespace = "kube-system"
 	DefaultLeaseName      = "kcp-controllers"
 
-	// The reference holds its lease for a minute, so that for a minute after a leader is killed no workspace is placed
-	// or deleted. Clients see only the Lease, whose own field says how long it holds.
+	// kcp's lease duration of a minute would stop scheduling and deletion of workspaces for a minute after a leader was
+	// killed. Clients observe only the Lease, which contains its duration.
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
@@ -33,12 +33,12 @@ const (
 type Election struct {
 	// Client is a loopback client: its requests go to the cluster of their context.
 	Client coordinationv1client.CoordinationV1Interface
-	// Namespace and Name of the Lease; when empty, those of the contract.
+	// Namespace and Name of the Lease; empty means the defaults.
 	Namespace, Name string
-	// Identity of this replica; when empty, "<hostname>_<uuid>".
+	// Identity of this replica; empty means "<hostname>_<uuid>".
 	Identity string
 
-	// Overrides of the contract's times for tests.
+	// Overrides of the default durations for tests.
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 }
 
@@ -64,8 +64,8 @@ func (e *Election) run(ctx context.Context, lead func(context.Context)) error {
 	return nil
 }
 
-// term takes part in one election. The lease is given back only after lead returned, so that the next leader never
-// meets the work of this one.
+// term takes part in one election. The lease is released only after lead has returned, so that the controllers of two
+// leaders never run concurrently.
 func term(ctx context.Context, cfg leaderelection.LeaderElectionConfig, lead func(context.Context)) error {
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
@@ -125,8 +125,8 @@ func (e *Election) config() (leaderelection.LeaderElectionConfig, error) {
 	}, nil
 }
 
-// adminLock keeps a lock in system:admin. The elector gives the lease back with a context of its own, so the cluster
-// cannot come from the context that started it.
+// adminLock reads and writes a lock in system:admin. The elector releases the lease with a context of its own, so the
+// logical cluster cannot come from the context that started it.
 type adminLock struct{ resourcelock.Interface }
 
 func (l adminLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {

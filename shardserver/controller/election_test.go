@@ -22,8 +22,8 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage/storagetest"
 )
 
-// leaseServer keeps one Lease over HTTP with the optimistic concurrency of an API server. The whole shard is more than
-// an election needs.
+// leaseServer serves one Lease over HTTP with the optimistic concurrency of an API server, which is sufficient for an
+// election.
 type leaseServer struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
@@ -102,7 +102,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// lead runs an election whose work only says that it runs.
+// lead runs an election that counts its terms.
 func lead(t *testing.T, election *Election) (leading *atomic.Bool, terms *atomic.Int64, stop func()) {
 	t.Helper()
 	leading, terms = &atomic.Bool{}, &atomic.Int64{}

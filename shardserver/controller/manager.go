@@ -10,15 +10,15 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// Config is what a Manager needs.
+// Config configures a Manager.
 type Config struct {
 	Registry *storage.Registry
 	// Controllers run together, share their informers, and have different names.
 	Controllers []Controller
-	// Tasks run beside the controllers, in the same replica, until their context ends. They watch sets of resources that
-	// are not known beforehand.
+	// Tasks run with the controllers, in the same replica, until their context ends. They watch sets of resources that
+	// are determined at run time.
 	Tasks []func(context.Context)
-	// Election makes the controllers run in one replica of the shard at a time; nil runs them at once.
+	// Election restricts the controllers to one replica of the shard at a time; nil disables the election.
 	Election *Election
 }
 
@@ -27,7 +27,7 @@ type Manager struct {
 	cfg Config
 }
 
-// NewManager returns a manager, or an error for controllers that have equal names or cannot work.
+// NewManager returns a manager. Controllers must be valid and have unique names.
 func NewManager(cfg Config) (*Manager, error) {
 	names := sets.New[string]()
 	for _, c := range cfg.Controllers {

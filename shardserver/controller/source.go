@@ -19,19 +19,19 @@ import (
 	"github.com/atoll-dev/atoll/shardserver/storage"
 )
 
-// startTimeout is how long controllers wait at the start for a source without an answer.
+// startTimeout bounds the wait of controllers for their sources at the start.
 const startTimeout = 10 * time.Second
 
-// origin is where events come from. Controllers share one informer per origin.
+// origin identifies a stream of events. Controllers share one informer per origin.
 type origin struct {
 	resource schema.GroupResource
-	// remote is for objects of other shards.
+	// remote selects replicas of other shards.
 	remote bool
-	// own is a source with a watch of its own; nil for what is shared.
+	// own is a source with a watch function of its own; nil for shared origins.
 	own *Input
 }
 
-// origins returns where the events of a source come from.
+// origins returns the origins of a source.
 func (s *Input) origins() []origin {
 	if s.Stream != nil {
 		return []origin{{resource: s.Resource, own: s}}
@@ -61,7 +61,7 @@ func (o origin) watch(ctx context.Context, registry *storage.Registry) (watch.In
 	return storage.WatchAll(ctx, resource)
 }
 
-// installed returns whether there is anything to watch.
+// installed reports whether the resource can be watched.
 func (o origin) installed(registry *storage.Registry) bool {
 	if o.own != nil || o.remote {
 		return true
@@ -81,7 +81,7 @@ func (o origin) list(ctx context.Context, registry *storage.Registry) ([]runtime
 	return objects, nil
 }
 
-// EachKey calls a function with the requests for everything that exists now.
+// EachKey calls a function with the requests for all existing objects.
 func (s *Input) EachKey(ctx context.Context, registry *storage.Registry, do func(Key)) error {
 	for _, from := range s.origins() {
 		objects, err := from.list(ctx, registry)
@@ -116,7 +116,7 @@ type sharedInformer struct {
 	consumers []consumer
 	replays   *replays
 	informer  *informer.Informer[runtime.Object]
-	// ready is closed when controllers need not wait for it: it has synced, or has failed to at the start.
+	// ready is closed when controllers need not wait for the informer: it has synced, or its first watch has failed.
 	ready     chan struct{}
 	markReady func()
 }
@@ -237,7 +237,7 @@ type replay struct {
 	consumer
 }
 
-// replays run beside the informers, because an own watch may not deliver its initial events for long.
+// replays run beside the informers, because the initial events of an own watch may take long.
 type replays struct {
 	registry *storage.Registry
 	group    sync.WaitGroup
@@ -246,7 +246,7 @@ type replays struct {
 	pending map[replay]struct{}
 }
 
-// start starts a replay, unless one is pending, which will list what this one would.
+// start starts a replay, unless one is pending, which will list the same objects.
 func (r *replays) start(ctx context.Context, one replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 type Options[R comparable] struct {
 	// Name is unique within a process; metrics and logs carry it.
 	Name string
-	// MaxConcurrentReconciles is how many requests are reconciled at once. One request is never reconciled twice at once.
+	// MaxConcurrentReconciles is the number of requests that are reconciled concurrently. A request is reconciled by
+	// one worker at a time.
 	MaxConcurrentReconciles int
 	// Timeout bounds one call of Reconcile, so that a call without an answer cannot block a worker.
 	Timeout time.Duration
@@ -42,7 +43,7 @@ type Typed[R comparable] struct {
 	queue   workqueue.TypedRateLimitingInterface[R]
 }
 
-// NewTyped returns a controller whose queue takes requests at once.
+// NewTyped returns a controller whose queue accepts requests before Run.
 func NewTyped[R comparable](options Options[R]) *Typed[R] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[R](options.RetryBase, options.RetryMax)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[R]{Name: options.Name})

@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// cached puts the stock watch cache on the stock storage, as genericregistry.StorageWithCacher does, with one
-// difference that StorageWithCacher cannot express: the storage does not support WatchList. The reflector inside the
+// cached adds the stock watch cache to the stock storage, as genericregistry.StorageWithCacher does, with one
+// difference that StorageWithCacher does not support: the storage does not support WatchList. The reflector inside the
 // watch cache collects a streamed list in a store keyed by namespace and name, where objects of different logical
-// clusters overwrite each other; a LIST reaches the watch cache, and its own keys, as it is. The stock function can
-// replace this one once the reflector takes the key function of the store that it fills.
+// clusters overwrite each other; a LIST reaches the watch cache, with its own keys, unchanged. The stock function can
+// replace this one once the reflector uses the key function of the store that it fills.
 //
 // compact may shrink an object in place before the watch cache stores it, when no other reference to it exists.
 func cached(
@@ -42,7 +42,7 @@ func cached(
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
 		ResourcePrefix:      resourcePrefix,
-		KeyFunc: func(obj runtime.Object) (string, error) { // asked once for each object, before it is kept
+		KeyFunc: func(obj runtime.Object) (string, error) { // called once for each object, before it is stored
 			compact(obj)
 			return keyFunc(obj)
 		},
@@ -65,7 +65,7 @@ func cached(
 	}), nil
 }
 
-// noWatchList is storage whose content the reflector of a watch cache lists and does not stream.
+// noWatchList is storage that the reflector of a watch cache lists instead of streaming.
 type noWatchList struct{ storage.Interface }
 
 // IsWatchListSemanticsUnSupported implements the check of reflectors for WatchList.

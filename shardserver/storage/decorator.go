@@ -1,9 +1,9 @@
-// Package storage puts the logical cluster into storage (wall W4): one decorator around the stock storage and
-// watch cache of a resource, through the stock seam generic.StorageDecorator. Registries, strategies and handlers
-// of Kubernetes work above it unchanged and know nothing of clusters.
+// Package storage adds the logical cluster to storage keys and objects: one decorator around the stock storage and
+// watch cache of a resource, through the stock extension point generic.StorageDecorator. Registries, strategies and
+// handlers of Kubernetes run above it unchanged, without support for logical clusters.
 //
-// It also offers the shard's own reading of that storage (Registry, Reader; wall W6). It must not know any API
-// group or type.
+// It also provides direct reads of that storage in the server's process (Registry, Reader). It must not depend on any
+// API group or type.
 package storage
 
 import (
@@ -25,14 +25,15 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// indexField is the field by which the watch cache finds the watchers of an event. Every watch of one cluster requires
-// it, so that an event is offered to the watchers of its own cluster alone. It is no field of objects: keys keep clusters apart.
+// indexField is the field by which the watch cache indexes the watchers of events. Every watch of one logical cluster
+// requires it, so that an event is delivered only to the watchers of its own logical cluster. It is not a field of
+// objects: keys separate logical clusters.
 const indexField = logicalcluster.AnnotationKey
 
 // WithCache returns the decorator for resources that have a watch cache.
 func WithCache() generic.StorageDecorator { return WithCacheOf(func(runtime.Object) {}) }
 
-// WithCacheOf is WithCache for objects that can be made smaller in place before the watch cache keeps them.
+// WithCacheOf is WithCache for objects that can be shrunk in place before the watch cache stores them.
 func WithCacheOf(compact func(runtime.Object)) generic.StorageDecorator {
 	return decorate(func(
 		config *storagebackend.ConfigForResource,
@@ -57,7 +58,7 @@ func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
 		keyFunc func(obj runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object,
 		getAttrs storage.AttrFunc,
-		_ storage.IndexerFuncs, // the stock triggers (by name) are finer than needed inside one cluster
+		_ storage.IndexerFuncs, // the stock triggers (by name) are not needed within one logical cluster
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		layout := layout{prefix: "/" + strings.Trim(resourcePrefix, "/")}
@@ -70,10 +71,10 @@ func decorate(inner generic.StorageDecorator) generic.StorageDecorator {
 	}
 }
 
-// layout knows where in a key the logical cluster stands: right behind the resource's prefix.
+// layout is the layout of a resource's keys: the logical cluster follows the resource's prefix.
 type layout struct{ prefix string }
 
-// key returns the key with the cluster of the context inserted, for everything that addresses one cluster.
+// key returns the key with the logical cluster of the context inserted, for requests to one logical cluster.
 func (l layout) key(ctx context.Context, key string) (string, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok {
@@ -85,7 +86,7 @@ func (l layout) key(ctx context.Context, key string) (string, error) {
 	return l.insert(cluster, key)
 }
 
-// rangeKey is key for LIST and WATCH, where the wildcard keeps the whole prefix.
+// rangeKey is key for LIST and WATCH, in which the wildcard selects the whole prefix.
 func (l layout) rangeKey(ctx context.Context, key string) (string, logicalcluster.Name, error) {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok {
@@ -101,8 +102,8 @@ func (l layout) rangeKey(ctx context.Context, key string) (string, logicalcluste
 	return inserted, cluster, err
 }
 
-// byName turns a range over the objects of one name, which every logical cluster may have, into one over all: the
-// predicate, which asks for the name, chooses from them.
+// byName converts a wildcard range for objects of one name into a range of all objects. The predicate, which selects
+// the name, filters them.
 func (l layout) byName(ctx context.Context, key string, opts storage.ListOptions) (string, storage.ListOptions) {
 	if cluster, ok := logicalcluster.From(ctx); !ok || !cluster.IsWildcard() {
 		return key, opts
@@ -122,7 +123,7 @@ func (l layout) insert(cluster logicalcluster.Name, key string) (string, error) 
 	return l.prefix + "/" + cluster.String() + rest, nil
 }
 
-// objectKey adapts the registry's key function for the watch cache: the cluster comes from the object itself.
+// objectKey adapts the registry's key function for the watch cache: the logical cluster comes from the object itself.
 func (l layout) objectKey(keyFunc func(runtime.Object) (string, error)) func(runtime.Object) (string, error) {
 	return func(obj runtime.Object) (string, error) {
 		cluster, err := clusterOf(obj)
@@ -157,7 +158,7 @@ func clusterIndex(obj runtime.Object) string {
 	return logicalcluster.Of(accessor).String()
 }
 
-// stamp writes the cluster of the context into the object, whatever the object said before.
+// stamp sets the logical cluster of the context in the object, overwriting any other value.
 func stamp(ctx context.Context, obj runtime.Object) error {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok || cluster.IsWildcard() {
@@ -180,7 +181,7 @@ func stamp(ctx context.Context, obj runtime.Object) error {
 	return nil
 }
 
-// clusterStorage keeps every operation inside the logical cluster of its context.
+// clusterStorage restricts every operation to the logical cluster of its context.
 type clusterStorage struct {
 	storage.Interface
 	layout layout
@@ -251,7 +252,7 @@ func (s *clusterStorage) Watch(ctx context.Context, key string, opts storage.Lis
 	return s.Interface.Watch(ctx, key, opts)
 }
 
-// onlyCluster tells the watch cache by index that a predicate asks for one cluster.
+// onlyCluster adds the index value of one logical cluster to a predicate, for the watch cache.
 func onlyCluster(predicate storage.SelectionPredicate, cluster logicalcluster.Name) storage.SelectionPredicate {
 	if predicate.Field == nil {
 		predicate.Field = fields.Everything()
@@ -264,7 +265,8 @@ func onlyCluster(predicate storage.SelectionPredicate, cluster logicalcluster.Na
 	return predicate
 }
 
-// clusterSelector says which cluster a selector of fields is used in. Whether an object lies there is decided by its key.
+// clusterSelector is a field selector for one logical cluster. It provides the index value only: whether an object is
+// in the logical cluster is decided by its key.
 type clusterSelector struct {
 	fields.Selector
 	cluster logicalcluster.Name

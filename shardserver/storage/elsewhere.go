@@ -16,24 +16,26 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Elsewhere knows what the other shards of the installation have published. Objects are of the type that a local
-// reader of the resource returns, those of the group sharding.kcp.io of their versioned type. They are shared: copy
-// before changing. They carry the annotations kcp.io/cluster and kcp.io/shard, and the UID and resource version of the
-// original. Nothing here asks another process.
+// Elsewhere reads replicas of the objects that other shards of the installation publish. Objects have the type that a
+// local reader of the resource returns, those of the group sharding.kcp.io their versioned type. They are shared and
+// must not be modified. They have the annotations kcp.io/cluster and kcp.io/shard, and the UID and resource version of
+// the original. No method sends requests to other processes.
 type Elsewhere interface {
-	// Get returns one object. Kinds that several shards publish under one name (ExportConsumers) are for List.
+	// Get returns one object. For kinds that several shards publish with the same name (ExportConsumers), use List.
 	Get(resource schema.GroupResource, cluster logicalcluster.Name, namespace, name string) (runtime.Object, bool)
-	// List returns the objects of a logical cluster, or of all with the wildcard, in no order.
+	// List returns the objects of a logical cluster, or of all with the wildcard, unordered.
 	List(resource schema.GroupResource, cluster logicalcluster.Name) []runtime.Object
-	// Watch streams a resource of all logical clusters: what is known as Added, a Bookmark with the annotation
-	// metav1.InitialEventsAnnotationKey, then changes. The stream ends with the context, when it is stopped, when its reader
-	// is too slow, or when everything has become known, so that who could not decide looks again: then call again.
+	// Watch watches a resource in all logical clusters: the replicas as Added, a Bookmark with the annotation
+	// metav1.InitialEventsAnnotationKey, then changes. The watch ends with the context, when it is stopped, when its
+	// reader is too slow, or when the replicas have synced, so that readers process the objects again: then call Watch
+	// again.
 	Watch(ctx context.Context, resource schema.GroupResource) (watch.Interface, error)
-	// Known returns nil when the absence of an object means that there is none, otherwise why it proves nothing.
+	// Known returns nil if the absence of an object means that it does not exist, otherwise the reason why it may
+	// exist.
 	Known(resource schema.GroupResource) error
 }
 
-// nowhere is what is elsewhere of a shard that is alone.
+// nowhere is the Elsewhere of a single shard.
 type nowhere struct{}
 
 func (nowhere) Get(schema.GroupResource, logicalcluster.Name, string, string) (runtime.Object, bool) {
@@ -46,28 +48,28 @@ func (nowhere) Watch(ctx context.Context, _ schema.GroupResource) (watch.Interfa
 	return newQuiet(ctx), nil
 }
 
-// SetElsewhere installs what knows the objects of other shards. Until then there are none.
+// SetElsewhere sets the reader of other shards' objects. By default there are none.
 func (r *Registry) SetElsewhere(elsewhere Elsewhere) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.elsewhere = elsewhere
 }
 
-// Elsewhere returns what knows the objects of other shards; never nil.
+// Elsewhere returns the reader of other shards' objects; never nil.
 func (r *Registry) Elsewhere() Elsewhere {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.elsewhere
 }
 
-// OnlyElsewhere tells whether a resource is known from other shards alone: what shards tell one another is stored in
-// no logical cluster.
+// OnlyElsewhere reports whether a resource exists in replicas only: objects of sharding.kcp.io, which shards exchange,
+// are not stored in logical clusters.
 func OnlyElsewhere(resource schema.GroupResource) bool {
 	return resource.Group == shardingv1alpha1.GroupName
 }
 
-// Here tells whether a logical cluster lives on this shard. What such a cluster has is never taken from elsewhere.
-// The shard's own clusters ("system:...") are on every shard.
+// Here reports whether a logical cluster is on this shard. Objects of such a logical cluster are never read from
+// replicas. The shard's own logical clusters ("system:...") are on every shard.
 func (r *Registry) Here(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
 	if cluster.IsSystem() {
 		return true, nil
@@ -84,8 +86,8 @@ func (r *Registry) Here(ctx context.Context, cluster logicalcluster.Name) (bool,
 	return err == nil, err
 }
 
-// WatchElsewhere streams what other shards have of a resource, as Elsewhere.Watch does, without what claims to be of
-// a logical cluster that is here.
+// WatchElsewhere watches the replicas of a resource, like Elsewhere.Watch, without objects of logical clusters on this
+// shard, which other shards must not publish.
 func (r *Registry) WatchElsewhere(ctx context.Context, resource schema.GroupResource) (watch.Interface, error) {
 	stream, err := r.Elsewhere().Watch(ctx, resource)
 	if err != nil || OnlyElsewhere(resource) {
@@ -101,9 +103,9 @@ func (r *Registry) WatchElsewhere(ctx context.Context, resource schema.GroupReso
 	}), nil
 }
 
-// ListElsewhere returns what other shards have of a resource in a logical cluster, or in all with the wildcard, without
-// what claims to be of a logical cluster that is here. For one cluster, an incomplete view of other shards is an error
-// (Undecided): nobody may take what is not known for what is not there.
+// ListElsewhere returns the replicas of a resource in a logical cluster, or in all with the wildcard, without objects
+// of logical clusters on this shard, which other shards must not publish. For one logical cluster, it returns an
+// Undecided error if the replicas are not synced, because the absence of an object proves nothing then.
 func (r *Registry) ListElsewhere(ctx context.Context, resource schema.GroupResource, cluster logicalcluster.Name) ([]runtime.Object, error) {
 	elsewhere := r.Elsewhere()
 	if cluster.IsWildcard() || OnlyElsewhere(resource) {
@@ -119,7 +121,7 @@ func (r *Registry) ListElsewhere(ctx context.Context, resource schema.GroupResou
 	return elsewhere.List(resource, cluster), nil
 }
 
-// strangers drops the objects of logical clusters that are here.
+// strangers returns the objects without those of logical clusters on this shard.
 func (r *Registry) strangers(ctx context.Context, resource schema.GroupResource, objects []runtime.Object) ([]runtime.Object, error) {
 	if OnlyElsewhere(resource) {
 		return objects, nil
@@ -147,8 +149,8 @@ func (r *Registry) strangers(ctx context.Context, resource schema.GroupResource,
 	return kept, nil
 }
 
-// getElsewhere returns an object of another shard, or why there is none: NotFound, or Undecided where what is not known
-// may exist all the same.
+// getElsewhere returns a replica, a NotFound error, or an Undecided error if the replicas are not synced and the object
+// may exist.
 func (r *Registry) getElsewhere(ctx context.Context, resource schema.GroupResource, namespace, name string) (runtime.Object, error) {
 	missing := apierrors.NewNotFound(resource, name)
 	cluster, ok := logicalcluster.From(ctx)
@@ -172,15 +174,15 @@ func (r *Registry) getElsewhere(ctx context.Context, resource schema.GroupResour
 	return nil, missing
 }
 
-// Undecided says that something was not found which other shards may have: it is not known yet. For clients it is a
-// ServiceUnavailable. Controllers need not tell of it: they are called again when it is known.
+// Undecided is the error for an object that was not found, but may exist on another shard whose replicas are not
+// synced. Clients receive ServiceUnavailable. Controllers need not report it: they are called again after the sync.
 type Undecided struct{ *apierrors.StatusError }
 
 func undecided(resource schema.GroupResource, reason error) error {
 	return &Undecided{apierrors.NewServiceUnavailable(fmt.Sprintf("it is not known yet which %s other shards have: %v", resource, reason))}
 }
 
-// IsUndecided tells whether an error is Undecided, or wraps one.
+// IsUndecided reports whether an error is or wraps Undecided.
 func IsUndecided(err error) bool {
 	var undecided *Undecided
 	return errors.As(err, &undecided)

@@ -13,8 +13,9 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// FuzzKeys proves the layout of keys: whatever a registry asks for, a key of a cluster lies below that cluster's part of
-// the resource, two clusters never share a key, and the watch cache computes the same key from the object.
+// FuzzKeys checks the layout of keys: for every key of a registry, the key in a logical cluster is below that cluster's
+// prefix of the resource, two logical clusters never share a key, and the watch cache computes the same key from the
+// object.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"root", "default", "x"}, {"system:admin", "", "x"}, {"2cynbfy2m0wtjqcs", "root", "root"}, {"a", "..", "b"}, {"a", "", ""}, {"*", "ns", "x"}, {"a", "b/c", "/"},
@@ -56,8 +57,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// FuzzRanges proves that no key, whatever it looks like, makes a range outside of the resource, and that a range over
-// all clusters is never anything but the whole resource.
+// FuzzRanges checks that no key yields a range outside of the resource, and that a range over all logical clusters is
+// always the whole resource.
 func FuzzRanges(f *testing.F) {
 	for _, seed := range []string{"/core/configmaps", "/core/configmaps/", "/core/configmaps/ns/", "/core/configmapsx", "/core", "", "/", "../core/configmaps", "/core/configmaps//"} {
 		f.Add(seed)
@@ -74,8 +75,8 @@ func FuzzRanges(f *testing.F) {
 	})
 }
 
-// FuzzContinueTokens proves that a continue token cannot lead out of the cluster that it is sent to. Tokens are not
-// signed: their key is relative to the range that the request may read, and must stay below it.
+// FuzzContinueTokens checks that a continue token cannot select another logical cluster than that of the request.
+// Tokens are not signed: their key is relative to the range of the request, and must stay below it.
 func FuzzContinueTokens(f *testing.F) {
 	const mine = "/registry/core/configmaps/mine/"
 	for _, seed := range []string{"default/x\x00", "../other/default/x", "/../../other", "", "/", "a//b", "./x", "x/..", "..", "\x00"} {

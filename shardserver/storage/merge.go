@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// stream is a watch that one goroutine feeds.
+// stream is a watch whose events one goroutine sends.
 type stream struct {
 	events chan watch.Event
 	cancel context.CancelFunc
@@ -16,7 +16,7 @@ type stream struct {
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 func (s *stream) Stop()                          { s.cancel() }
 
-// send hands an event on. It returns false when nobody will read it any more.
+// send sends an event. It returns false if the watch was stopped.
 func (s *stream) send(ctx context.Context, event watch.Event) bool {
 	select {
 	case s.events <- event:
@@ -26,7 +26,7 @@ func (s *stream) send(ctx context.Context, event watch.Event) bool {
 	}
 }
 
-// newQuiet returns a watch of nothing: the bookmark that says so, and silence.
+// newQuiet returns a watch without objects: it sends the bookmark after the initial events and nothing else.
 func newQuiet(ctx context.Context) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
 	quiet := &stream{events: make(chan watch.Event, 1), cancel: cancel}
@@ -35,7 +35,7 @@ func newQuiet(ctx context.Context) watch.Interface {
 	return quiet
 }
 
-// initialEventsEnd is the bookmark after which a watch only tells of changes.
+// initialEventsEnd returns the bookmark that follows the initial events of a watch.
 func initialEventsEnd() watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}},

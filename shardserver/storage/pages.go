@@ -8,19 +8,19 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// voluminous are resources whose objects take a hundred kilobytes in etcd, and hardly anything in a watch cache, where
-// equal specifications are held once.
+// voluminous are resources with large objects in etcd that are small in a watch cache, where equal specifications are
+// shared.
 var voluminous = map[schema.GroupResource]bool{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: true,
 	{Group: "apis.kcp.io", Resource: "apiresourceschemas"}:                 true,
 }
 
-// atOnce is how many of them are read from etcd at a time.
+// atOnce is the page size of reading them from etcd.
 const atOnce = 500
 
-// smallPages is the storage below a watch cache for objects that are voluminous. What fills the watch cache, and what
-// compares it with etcd every five minutes, asks for ten thousand objects at a time, which would be a gigabyte. It goes on
-// where an answer ends, as everybody has to who asks for a limited number.
+// smallPages is the storage below a watch cache for voluminous objects. Filling the watch cache, and its periodic
+// comparison with etcd, request pages of ten thousand objects, which would take too much memory. Returning smaller
+// pages is correct, because callers that set a limit have to continue.
 type smallPages struct{ storage.Interface }
 
 // GetList implements storage.Interface.

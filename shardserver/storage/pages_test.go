@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// asked remembers the limit of a list.
+// asked records the limit of a list.
 type asked struct {
 	storage.Interface
 	limit int64

@@ -18,14 +18,14 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// Reader reads objects of one resource straight from the shard's watch cache (wall W6): no HTTP, no second copy.
+// Reader reads objects of one resource directly from the shard's watch cache, without HTTP and without a second copy.
 // The logical cluster is that of the context. T is the internal type of the registry (for example *rbac.Role of
-// k8s.io/kubernetes/pkg/apis/rbac; kcp's own types are their own internal type). What is returned is shared with
-// the cache: copy before changing.
+// k8s.io/kubernetes/pkg/apis/rbac; kcp's own types are their own internal type). Returned objects are shared with the
+// cache and must not be modified.
 type Reader[T runtime.Object] struct {
 	registry *Registry
 	resource schema.GroupResource
-	// everywhere extends what is read to what other shards have.
+	// everywhere includes replicas of other shards.
 	everywhere bool
 }
 
@@ -34,31 +34,31 @@ func NewReader[T runtime.Object](registry *Registry, resource schema.GroupResour
 	return &Reader[T]{registry: registry, resource: resource}
 }
 
-// Everywhere returns a reader that knows the objects of other shards, too, as far as they are published: an object or a
-// logical cluster that is not on this shard is looked up in Registry.Elsewhere. It fails closed: while what others
-// have is not known, an object that was not found is not a NotFound error but Undecided, and so is a list of a logical
-// cluster that is not here. A list of all clusters, and WatchAll, tell what is known. Resources for which
-// OnlyElsewhere holds can be read in no other way.
+// Everywhere returns a reader that includes replicas of other shards: an object of a logical cluster that is not on
+// this shard is read from Registry.Elsewhere. It fails closed: while the replicas are not synced, reading an object
+// that was not found, or listing a logical cluster of another shard, returns Undecided. A list of all logical clusters,
+// and WatchAll, include the replicas that exist so far. Resources for which OnlyElsewhere returns true can be read in
+// no other way.
 func (r *Reader[T]) Everywhere() *Reader[T] {
 	return &Reader[T]{registry: r.registry, resource: r.resource, everywhere: true}
 }
 
-// Resource returns what is read.
+// Resource returns the resource of the reader.
 func (r *Reader[T]) Resource() schema.GroupResource { return r.resource }
 
-// Get returns one object of the context's logical cluster, or a Kubernetes NotFound error. The namespace is empty
-// for cluster-scoped resources. It may lag behind the last write by the delay of the watch cache.
+// Get returns one object of the context's logical cluster, or a Kubernetes NotFound error. The namespace is empty for
+// cluster-scoped resources. It may lag behind the last write by the delay of the watch cache.
 func (r *Reader[T]) Get(ctx context.Context, namespace, name string) (T, error) {
 	return r.get(ctx, namespace, name, "0")
 }
 
-// GetLatest is Get with the consistency of a client's GET: it sees every write that was acknowledged before.
+// GetLatest is Get with the consistency of a client's GET: it observes every write that was acknowledged before.
 func (r *Reader[T]) GetLatest(ctx context.Context, namespace, name string) (T, error) {
 	return r.get(ctx, namespace, name, "")
 }
 
-// GetNotOlderThan is Get, and waits until the watch cache has come as far as the resource version, which a write of
-// the caller's has returned. It asks etcd for nothing.
+// GetNotOlderThan is Get, and waits until the watch cache has observed the resource version, which a write of the
+// caller returned. It sends no request to etcd.
 func (r *Reader[T]) GetNotOlderThan(ctx context.Context, namespace, name, resourceVersion string) (T, error) {
 	return r.get(ctx, namespace, name, resourceVersion)
 }
@@ -91,8 +91,8 @@ func (r *Reader[T]) getObject(ctx context.Context, namespace, name, resourceVers
 	return obj, err
 }
 
-// List returns the objects of the context's logical cluster in a namespace (all if empty) that match the selector
-// (all if nil). With the wildcard cluster in the context it returns those of all clusters.
+// List returns the objects of the context's logical cluster in a namespace (all if empty) that match the selector (all
+// if nil). With the wildcard in the context it returns those of all logical clusters.
 func (r *Reader[T]) List(ctx context.Context, namespace string, selector labels.Selector) ([]T, error) {
 	return r.list(ctx, namespace, selector, "0")
 }
@@ -130,7 +130,7 @@ func (r *Reader[T]) list(ctx context.Context, namespace string, selector labels.
 	return items, meta.EachListItem(list, add)
 }
 
-// Complete returns nil if the absence of an object on all shards that are read means that there is none; otherwise it is
+// Complete returns nil if the absence of an object means that it exists on none of the shards that are read, otherwise
 // Undecided.
 func (r *Reader[T]) Complete() error {
 	if !r.everywhere {
@@ -142,7 +142,7 @@ func (r *Reader[T]) Complete() error {
 	return nil
 }
 
-// eachElsewhere calls a function with what other shards have in the context's logical cluster.
+// eachElsewhere calls a function for each replica in the context's logical cluster.
 func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selector labels.Selector, each func(runtime.Object) error) error {
 	cluster, ok := logicalcluster.From(ctx)
 	if !ok {
@@ -167,10 +167,11 @@ func (r *Reader[T]) eachElsewhere(ctx context.Context, namespace string, selecto
 	return nil
 }
 
-// WatchAll streams the resource in all logical clusters of the shard: first everything that exists as Added
-// events, then a Bookmark with the annotation metav1.InitialEventsAnnotationKey, then changes. Objects are of the
-// internal type and read-only: some are shared with the watch cache. Their cluster is logicalcluster.Of. The stream ends
-// with the context, or when the cache restarts: then call again. With Everywhere the stream has the objects of other shards, too.
+// WatchAll watches the resource in all logical clusters of the shard: first all existing objects as Added events, then
+// a Bookmark with the annotation metav1.InitialEventsAnnotationKey, then changes. Objects have the internal type and
+// must not be modified: some are shared with the watch cache. Their logical cluster is logicalcluster.Of. The watch
+// ends with the context, or when the cache restarts: then call WatchAll again. With Everywhere it includes replicas of
+// other shards.
 func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 	if r.everywhere && OnlyElsewhere(r.resource) {
 		return r.registry.WatchElsewhere(ctx, r.resource)
@@ -191,18 +192,19 @@ func (r *Reader[T]) WatchAll(ctx context.Context) (watch.Interface, error) {
 	return merge(ctx, here, elsewhere), nil
 }
 
-// WatchAll is Reader.WatchAll for a resource whose type does not matter.
+// WatchAll is Reader.WatchAll without a type.
 func WatchAll(ctx context.Context, resource *Resource) (watch.Interface, error) {
 	return watchAll(ctx, resource, unwrapped)
 }
 
-// WatchAllMetadata is WatchAll for readers that only look at the metadata of what they get, which is all that can be
-// told of its type: it spares the copy of each object that changed.
+// WatchAllMetadata is WatchAll for callers that read only the metadata of objects, whose type is unspecified. It saves
+// copying each changed object.
 func WatchAllMetadata(ctx context.Context, resource *Resource) (watch.Interface, error) {
 	return watchAll(ctx, resource, func(event watch.Event) watch.Event { return event })
 }
 
-// unwrapped takes the object out of the envelope in which the watch cache shares one encoding among several watchers.
+// unwrapped returns the event with the object in the envelope with which the watch cache shares one encoding among
+// watchers.
 func unwrapped(event watch.Event) watch.Event {
 	if envelope, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = envelope.GetObject()
@@ -210,8 +212,9 @@ func unwrapped(event watch.Event) watch.Event {
 	return event
 }
 
-// scoped puts the namespace where registries look for it. It also replaces a request's own RequestInfo, whose name
-// and namespace would otherwise narrow what the watch cache looks at, and whose resource would stand in errors.
+// scoped sets the namespace in the context, where registries read it. It also replaces a request's own RequestInfo,
+// whose name and namespace would otherwise narrow the reads of the watch cache, and whose resource would appear in
+// errors.
 func scoped(ctx context.Context, resource schema.GroupResource, namespace string) context.Context {
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{APIGroup: resource.Group, Resource: resource.Resource})
 	return request.WithNamespace(ctx, namespace)

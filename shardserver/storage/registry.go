@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Store is what the shard's own parts need of a resource's REST storage: reading by context. Stock registries
-// (genericregistry.Store and what embeds it) have it.
+// Store is the part of a resource's REST storage that the server itself uses: reads by context. Stock registries
+// (genericregistry.Store and types that embed it) implement it.
 type Store interface {
 	rest.Storage
 	rest.Getter
@@ -29,22 +29,22 @@ type Resource struct {
 	// Prefix is the storage prefix of the resource, "/<group or core>/<resource>[/<identity>]".
 	Prefix string
 	Store  Store
-	// Deletable tells whether clients may delete its objects, hence whether draining a logical cluster must.
+	// Deletable is whether clients may delete its objects, hence whether draining a logical cluster must delete them.
 	Deletable bool
 }
 
-// Segment returns what stands in the keys of the resource between its name and the logical cluster, to tell several
-// storages of one name apart: an identity, a word for all definitions, or nothing for what only is there once.
+// Segment returns the part of the resource's keys between its name and the logical cluster, which distinguishes several
+// storages of the same name: an identity, a fixed word for all definitions, or nothing for a storage that is unique.
 func (r *Resource) Segment() string {
 	_, resource, _ := strings.Cut(strings.Trim(r.Prefix, "/"), "/")
 	_, segment, _ := strings.Cut(resource, "/")
 	return segment
 }
 
-// identityLength is that of every identity, a SHA-256 in hexadecimal.
+// identityLength is the length of identities, which are SHA-256 hashes in hexadecimal.
 const identityLength = 64
 
-// Identity returns the identity that the objects of the resource are stored with, or nothing if it has none.
+// Identity returns the identity in the storage prefix of the resource, or an empty string if there is none.
 func (r *Resource) Identity() string {
 	if segment := r.Segment(); len(segment) == identityLength {
 		return segment
@@ -52,28 +52,28 @@ func (r *Resource) Identity() string {
 	return ""
 }
 
-// Registry knows every resource that is stored on this shard: those compiled in, which are added while APIs are
-// installed, and those that definitions in logical clusters bring, which come and go. It is read by authorizers,
-// admission and controllers. Its size follows the set of APIs, never the workspaces.
+// Registry contains every resource that is stored on this shard: compiled-in ones, which are added while APIs are
+// installed, and those of definitions in logical clusters, which are added and removed at any time. Authorizers,
+// admission and controllers read it. Its size depends on the set of APIs, not on workspaces.
 type Registry struct {
 	mu        sync.RWMutex
 	resources map[schema.GroupResource]*Resource
-	// custom are the storages of resources that definitions bring, by prefix: one group-resource may have several, told
-	// apart by the identity in the prefix.
+	// custom are the storages of custom resources, by prefix: one group-resource may have several, distinguished by the
+	// identity in the prefix.
 	custom  map[string]*Resource
 	changed chan struct{}
 	local   Local
 	visible func(context.Context, schema.GroupResource) bool
-	// elsewhere knows what other shards have.
+	// elsewhere reads replicas of other shards.
 	elsewhere Elsewhere
 }
 
-// Local tells what definitions add to the logical cluster of a context.
+// Local resolves the custom resources of the context's logical cluster.
 type Local interface {
-	// In returns the custom resources that the cluster serves now, each in a version and of the kind that it serves
-	// there. Their Store is the one shared by all clusters.
+	// In returns the custom resources that the logical cluster serves now, each with a version and kind that it serves
+	// there. Their Store is shared by all logical clusters.
 	In(ctx context.Context) ([]*Resource, error)
-	// Get returns one of them, or nil if the cluster does not serve it.
+	// Get returns one of them, or nil if the logical cluster does not serve it.
 	Get(ctx context.Context, gr schema.GroupResource) (*Resource, error)
 }
 
@@ -82,7 +82,7 @@ func NewRegistry() *Registry {
 	return &Registry{resources: map[schema.GroupResource]*Resource{}, custom: map[string]*Resource{}, changed: make(chan struct{}), elsewhere: nowhere{}}
 }
 
-// Add makes a compiled-in resource known. The first version added of a group-resource stays.
+// Add adds a compiled-in resource. The first version of a group-resource is kept.
 func (r *Registry) Add(resource *Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +93,8 @@ func (r *Registry) Add(resource *Resource) {
 	}
 }
 
-// AddCustom makes the shared storage of a custom resource known, RemoveCustom forgets it. Its GVR and Kind are those
-// of some definition: what one logical cluster serves may have another version and kind, which In and For tell.
+// AddCustom adds the shared storage of a custom resource; RemoveCustom removes it. Its GVR and Kind are those of one
+// definition: a logical cluster may serve another version and kind, which In and For return.
 func (r *Registry) AddCustom(resource *Resource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *Registry) AddCustom(resource *Resource) {
 	r.change()
 }
 
-// RemoveCustom forgets the shared storage behind a prefix.
+// RemoveCustom removes the shared storage of a prefix.
 func (r *Registry) RemoveCustom(prefix string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,34 +112,35 @@ func (r *Registry) RemoveCustom(prefix string) {
 	}
 }
 
-// change wakes who waits for Changed. The lock is held.
+// change notifies the callers of Changed. Callers must hold the lock.
 func (r *Registry) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed at the next change of the set of resources. Take it before reading the set.
+// Changed returns a channel that is closed at the next change of the set of resources. Call it before reading the set.
 func (r *Registry) Changed() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.changed
 }
 
-// SetLocal installs what knows the definitions of logical clusters. Until then there are none.
+// SetLocal sets the resolver of definitions in logical clusters. By default there are none.
 func (r *Registry) SetLocal(local Local) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.local = local
 }
 
-// SetVisible installs the rule that says which logical clusters show a compiled-in resource. Without one all do.
+// SetVisible sets the function that reports which logical clusters serve a compiled-in resource. By default all do.
 func (r *Registry) SetVisible(visible func(context.Context, schema.GroupResource) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.visible = visible
 }
 
-// Get returns a compiled-in resource. It fails with a plain error while the resource is not installed (yet).
+// Get returns a compiled-in resource. It returns an error that is not an API status if the resource is not installed
+// (yet).
 func (r *Registry) Get(gr schema.GroupResource) (*Resource, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -149,7 +150,7 @@ func (r *Registry) Get(gr schema.GroupResource) (*Resource, error) {
 	return nil, fmt.Errorf("resource %q is not stored on this shard", gr)
 }
 
-// For returns the resource that the context's logical cluster serves under a name, compiled in or custom, or nil.
+// For returns the resource of a name that the context's logical cluster serves, compiled in or custom, or nil.
 func (r *Registry) For(ctx context.Context, gr schema.GroupResource) (*Resource, error) {
 	r.mu.RLock()
 	resource, local, visible := r.resources[gr], r.local, r.visible
@@ -163,7 +164,7 @@ func (r *Registry) For(ctx context.Context, gr schema.GroupResource) (*Resource,
 	return local.Get(ctx, gr)
 }
 
-// ForKind is For by kind. The version of the kind does not matter: a cluster serves a kind of a group once.
+// ForKind is For by kind. The version of the kind is ignored: a logical cluster serves a kind of a group once.
 func (r *Registry) ForKind(ctx context.Context, kind schema.GroupKind) (*Resource, error) {
 	all, err := r.In(ctx)
 	if err != nil {
@@ -186,7 +187,7 @@ func (r *Registry) In(ctx context.Context) ([]*Resource, error) {
 		all = append(all, resource)
 	}
 	r.mu.RUnlock()
-	if visible != nil { // asked without the lock, for it may ask back
+	if visible != nil { // called without the lock, because it may call the registry
 		all = slices.DeleteFunc(all, func(resource *Resource) bool { return !visible(ctx, resource.GVR.GroupResource()) })
 	}
 	if local != nil {
@@ -207,8 +208,8 @@ func (r *Registry) All() []*Resource {
 	return sorted(r.resources)
 }
 
-// Stored returns every storage of the shard, compiled in and custom, whichever logical clusters use it, ordered by
-// group, name and prefix.
+// Stored returns every storage of the shard, compiled in and custom, of all logical clusters, ordered by group, name
+// and prefix.
 func (r *Registry) Stored() []*Resource {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

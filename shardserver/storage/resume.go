@@ -16,26 +16,26 @@ import (
 	"github.com/atoll-dev/atoll/logicalcluster"
 )
 
-// The watch cache ends the watch of whoever does not read fast enough, and at the beginning of a watch it copies every
-// object. On a busy shard with many large objects one leads to the other: the watch that begins anew is too slow again.
-// So what exists is listed, which copies nothing, and a watch that was ended goes on where it was.
+// The watch cache ends watches whose readers are too slow, and at the beginning of a watch it copies every object. With
+// many large objects a new watch with initial events would be too slow again. Therefore existing objects are listed,
+// which copies nothing, and a watch that ended is resumed at its last resource version.
 
-// resumeAfter is how long to wait before a watch that brought nothing is resumed.
+// resumeAfter is the delay before a watch without events is resumed.
 const resumeAfter = 50 * time.Millisecond
 
-// resumed is a watch of everything that survives the end of those it is made of.
+// resumed is a watch with initial events that is resumed when the underlying watch ends.
 type resumed struct {
 	*stream
 	store Store
-	// list is what exists, until it was handed on.
+	// list has the existing objects until they were sent.
 	list runtime.Object
-	// version is what was handed on so far.
+	// version is the resource version of the last event that was sent.
 	version string
-	// convert makes of what the watch cache sends what readers get.
+	// convert converts events of the watch cache to events of the reader.
 	convert func(watch.Event) watch.Event
 }
 
-// watchAll lists what a store has in all logical clusters and follows it from there.
+// watchAll lists the objects of a store in all logical clusters and watches from the resource version of the list.
 func watchAll(ctx context.Context, resource *Resource, convert func(watch.Event) watch.Event) (watch.Interface, error) {
 	ctx = scoped(logicalcluster.With(ctx, logicalcluster.Wildcard), resource.GVR.GroupResource(), "")
 	list, err := resource.Store.List(ctx, &internalversion.ListOptions{})
@@ -62,7 +62,7 @@ func watchAll(ctx context.Context, resource *Resource, convert func(watch.Event)
 	return r, nil
 }
 
-// run hands on everything until the context ends or a watch cannot go on.
+// run sends all events until the context ends or the watch cannot be resumed.
 func (r *resumed) run(ctx context.Context) {
 	if err := r.begin(ctx); err != nil {
 		r.fail(ctx, err)
@@ -84,12 +84,13 @@ func (r *resumed) run(ctx context.Context) {
 	}
 }
 
-// errNobody says that nobody reads any more.
+// errNobody is the error of sending to a stopped watch.
 var errNobody = errors.New("the watch was stopped")
 
-// begin hands on what exists, and the bookmark after it. The objects are shared with the watch cache.
+// begin sends the existing objects and the bookmark after them. The objects are shared with the watch cache.
 func (r *resumed) begin(ctx context.Context) error {
-	// Copies of the outermost level: else one object that a reader keeps would keep all others.
+	// EachListItemWithAlloc copies the outermost struct of each object: otherwise one object that a reader retains
+	// would retain the whole list.
 	err := meta.EachListItemWithAlloc(r.list, func(obj runtime.Object) error {
 		if !r.send(ctx, watch.Event{Type: watch.Added, Object: obj}) {
 			return errNobody
@@ -108,8 +109,8 @@ func (r *resumed) begin(ctx context.Context) error {
 	return nil
 }
 
-// follow hands on changes until the watch cache ends the watch. An error is what going on would not mend, for example
-// that changes since the version are no longer known.
+// follow sends changes until the watch cache ends the watch. It returns an error if resuming cannot succeed, for
+// example because changes since the version are not available.
 func (r *resumed) follow(ctx context.Context) error {
 	changes, err := r.store.Watch(ctx, &internalversion.ListOptions{ResourceVersion: r.version, AllowWatchBookmarks: true})
 	if err != nil {
@@ -133,7 +134,7 @@ func (r *resumed) follow(ctx context.Context) error {
 	return nil
 }
 
-// fail tells readers why the watch ends, unless they ended it.
+// fail sends the error that ends the watch, unless the reader stopped it.
 func (r *resumed) fail(ctx context.Context, err error) {
 	if errors.Is(err, errNobody) || ctx.Err() != nil {
 		return

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
-	_ "k8s.io/kubernetes/pkg/apis/core/install" // the kinds that are decoded
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // registers the kinds that the test decodes
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 )
 
-// encoded returns a config map with a certificate of 1.5 KB as storage holds it.
+// encoded returns the stored encoding of a config map with a certificate of 1.5 KB.
 func encoded(t *testing.T, cluster, certificate string) []byte {
 	t.Helper()
 	data, err := runtime.Encode(legacyscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion), &core.ConfigMap{

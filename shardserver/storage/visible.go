@@ -6,8 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Shows tells whether the context's logical cluster shows a resource that is compiled in. It does not tell whether
-// there is such a resource.
+// Shows reports whether the context's logical cluster serves a compiled-in resource, if the resource exists.
 func (r *Registry) Shows(ctx context.Context, gr schema.GroupResource) bool {
 	r.mu.RLock()
 	visible := r.visible

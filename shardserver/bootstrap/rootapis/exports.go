@@ -1,5 +1,5 @@
-// Package rootapis says which APIs the logical cluster root exports: the exports, the schemas of their resources and the
-// names of these. It is content only. Writing it is for the bootstrap, serving the resources for the registries.
+// Package rootapis defines the APIs that the logical cluster root exports: the exports, the schemas of their resources
+// and their names. It contains data only. Package bootstrap writes them, the registries serve the resources.
 package rootapis
 
 import (
@@ -23,7 +23,7 @@ const (
 // Export is one export of root.
 type Export struct {
 	Name string
-	// Bounded tells that RBAC in root bounds what users of consumers may do.
+	// Bounded is whether RBAC in root is the maximal permission policy of the export.
 	Bounded   bool
 	Resources []Resource
 }
@@ -31,14 +31,14 @@ type Export struct {
 // Resource is a resource of an export.
 type Resource struct {
 	schema.GroupResource
-	// Prefix begins the name of its schema. Consumers see it, so it is that of the reference for the same shape.
+	// Prefix is the prefix of its schema's name. Consumers see it, so it is that of kcp if the schema is the same.
 	Prefix string
 }
 
-// SchemaName is the name of the APIResourceSchema.
+// SchemaName returns the name of the APIResourceSchema.
 func (r Resource) SchemaName() string { return r.Prefix + "." + r.String() }
 
-// Exports returns all of them.
+// Exports returns all exports of root.
 func Exports() []Export {
 	return []Export{
 		{Name: Tenancy, Bounded: true, Resources: []Resource{
@@ -68,8 +68,8 @@ func resource(group, name, prefix string) Resource {
 	return Resource{GroupResource: schema.GroupResource{Group: group, Resource: name}, Prefix: prefix}
 }
 
-// APIExport returns the object. Defaults of the API are spelled out, so that what is written and what is read back are
-// equal.
+// APIExport returns the APIExport object. Defaults of the API are set explicitly, so that the written object equals the
+// stored one.
 func (e Export) APIExport() *apisv1alpha2.APIExport {
 	export := &apisv1alpha2.APIExport{
 		ObjectMeta: metav1.ObjectMeta{Name: e.Name},

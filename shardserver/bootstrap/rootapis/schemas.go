@@ -14,13 +14,13 @@ import (
 //go:embed schemas
 var files embed.FS
 
-// Directory is where the files are, relative to this package, and FileName what a schema's is called.
+// Directory is the directory of the files, relative to this package.
 const Directory = "schemas"
 
 // FileName returns the name of the file with the schema of a resource.
 func (r Resource) FileName() string { return r.String() + ".yaml" }
 
-// APIResourceSchema returns the object.
+// APIResourceSchema returns the APIResourceSchema object.
 func (r Resource) APIResourceSchema() (*apisv1alpha1.APIResourceSchema, error) {
 	text, err := files.ReadFile(Directory + "/" + r.FileName())
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package storagetest serves a resource from an embedded etcd the way a shard stores it, for tests of what reads storage.
+// Package storagetest serves a resource from an embedded etcd with the storage of a shard, for tests of storage
+// readers.
 package storagetest
 
 import (
@@ -30,10 +31,10 @@ import (
 
 const deadline = 20 * time.Second
 
-// ConfigMaps is the resource that the registry serves.
+// ConfigMaps is the resource of the registry.
 var ConfigMaps = schema.GroupResource{Resource: "configmaps"}
 
-// NewRegistry serves config maps from an embedded etcd.
+// NewRegistry returns a registry with config maps in an embedded etcd, and their storage.
 func NewRegistry(t *testing.T) (*storage.Registry, *configmapstorage.REST) {
 	t.Helper()
 	server, err := embeddedetcd.Start(t.Context(), embeddedetcd.Config{Directory: t.TempDir(), UnsafeNoFsync: true, WALSizeBytes: 5000})
@@ -99,7 +100,7 @@ func Delete(t *testing.T, store *configmapstorage.REST, cluster, name string) {
 	}
 }
 
-// Eventually waits until a condition holds.
+// Eventually polls until a condition is true.
 func Eventually(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	end := time.Now().Add(deadline)
@@ -111,7 +112,7 @@ func Eventually(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// CountingStore counts the watches and can end them.
+// CountingStore counts watches and can end them.
 type CountingStore struct {
 	storage.Store
 	Watches atomic.Int64
